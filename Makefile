@@ -1,0 +1,77 @@
+# Two commands, each with its own virtual environment:
+#   make demo   install the core and print the breakdown of a bundled sample trace
+#   make test   install what developers need and run every check, the tests last
+# The single checks, for quick turns: lint, types, imports, sql, pytest (ARGS="-k timeline").
+# PYTHON chooses the interpreter (3.11 or later) for a new environment.
+
+PYTHON ?= python3
+SAMPLE := sample_traces/cpu_llama_lora/rank0.json.gz
+DEMO := .venv
+DEV := .venv-dev
+ARGS ?=
+
+# pip warns about things that are nobody's problem here; its errors are shown.
+PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
+
+.NOTPARALLEL:
+.PHONY: help demo test check lint format types imports sql pytest clean
+
+help:
+	@sed -n 's/^#  *//p; /^$$/q' Makefile
+
+demo: $(DEMO)/.installed
+	@$(DEMO)/bin/tracekit breakdown $(SAMPLE)
+
+test: check
+
+check: lint types imports sql pytest
+
+lint: $(DEV)/.installed
+	@echo "== ruff"
+	@$(DEV)/bin/ruff check --quiet .
+	@$(DEV)/bin/ruff format --quiet --check . || \
+		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
+
+types: $(DEV)/.installed
+	@echo "== mypy"
+	@$(DEV)/bin/mypy --no-error-summary
+
+imports: $(DEV)/.installed
+	@echo "== import contracts"
+	@$(DEV)/bin/lint-imports --no-cache > $(DEV)/imports.log || { cat $(DEV)/imports.log >&2; exit 1; }
+
+sql: $(DEV)/.installed
+	@echo "== sqlfluff"
+	@$(DEV)/bin/sqlfluff lint --disable-progress-bar --nocolor queries > $(DEV)/sql.log || \
+		{ cat $(DEV)/sql.log >&2; exit 1; }
+
+pytest: $(DEV)/.installed
+	@echo "== pytest"
+	@$(DEV)/bin/python -m pytest $(ARGS)
+
+format: $(DEV)/.installed
+	@$(DEV)/bin/ruff check --quiet --fix-only .
+	@$(DEV)/bin/ruff format --quiet .
+	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
+
+clean:
+	rm -rf $(DEMO) $(DEV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# A stamp in the environment says that it holds what these files ask for.
+$(DEMO)/.installed: pyproject.toml Makefile
+	@echo "== installing tracekit into $(DEMO)"
+	@$(call new_environment,$(DEMO))
+	@$(DEMO)/bin/python $(PIP_INSTALL) --editable .
+	@touch $@
+
+$(DEV)/.installed: pyproject.toml constraints.txt Makefile
+	@echo "== installing tracekit and its developers' tools into $(DEV)"
+	@$(call new_environment,$(DEV))
+	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+define new_environment
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tracekit needs Python 3.11 or later; this is " \
+	+ sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 ...")' && \
+$(PYTHON) -m venv --clear $(1)
+endef

@@ -1,0 +1,233 @@
+-- How far can the figures of this trace be trusted, and what could not be seen?
+-- One row per metric. A metric that the trace cannot support has no value, and the meaning says why.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: accelerator, device_events, launches, ops
+-- Columns:
+--   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
+--   metric    VARCHAR  what was looked at
+--   value     DOUBLE   how much; NULL where the trace cannot tell
+--   unit      VARCHAR  count, ns or pct
+--   severity  VARCHAR  ok, note or warn
+--   meaning   VARCHAR  what it says about the figures
+-- Invariant: severity IN ('ok', 'note', 'warn')
+-- Invariant: unit <> 'pct' OR value IS NULL OR (0 <= value AND value <= 100)
+
+WITH launch AS (
+    SELECT
+        trace_id,
+        correlation,
+        max(ts_ns + dur_ns) AS end_ns
+    FROM launches
+    GROUP BY trace_id, correlation
+),
+
+work AS (
+    SELECT
+        e.*,
+        l.correlation IS NOT NULL AS is_linked,
+        l.end_ns > e.ts_ns AS is_before_launch_end,
+        e.ts_ns < max(e.end_ns) OVER (
+            PARTITION BY e.trace_id, e.device, e.stream ORDER BY e.ts_ns, e.event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS is_stream_overlap
+    FROM device_events AS e
+    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.correlation = l.correlation
+),
+
+device_fact AS (
+    SELECT
+        trace_id,
+        count(*) AS event_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(dur_ns) FILTER (is_linked)::BIGINT AS linked_ns,
+        count(*) FILTER (NOT is_linked) AS unlinked_count,
+        coalesce(sum(dur_ns) FILTER (NOT is_linked), 0)::BIGINT AS unlinked_ns,
+        sum(dur_ns) FILTER (class <> 'other')::BIGINT AS classified_ns,
+        count(*) FILTER (dur_ns = 0) AS zero_count,
+        count(*) FILTER (is_stream_overlap) AS stream_overlap_count,
+        count(*) FILTER (is_before_launch_end) AS before_launch_end_count
+    FROM work
+    GROUP BY trace_id
+),
+
+event_fact AS (
+    SELECT
+        trace_id,
+        count(*) FILTER (category = 'overhead') AS overhead_count,
+        coalesce(sum(dur_ns) FILTER (category = 'overhead'), 0)::BIGINT AS overhead_ns,
+        count(*) FILTER (
+            args::VARCHAR LIKE '%"finished":%false%'
+            AND (args ->> '$.finished') = 'false'
+        ) AS unfinished_count
+    FROM event
+    GROUP BY trace_id
+),
+
+rank_fact AS (
+    SELECT
+        trace_id,
+        count(*) OVER (PARTITION BY rank) AS same_rank_count,
+        count(DISTINCT rank) OVER () AS rank_count,
+        max(world_size) OVER () AS job_size
+    FROM trace
+),
+
+fact AS (
+    SELECT
+        t.*,
+        a.accelerator,
+        d.* EXCLUDE (trace_id, event_count),
+        coalesce(d.event_count, 0) AS device_event_count,
+        e.* EXCLUDE (trace_id),
+        r.* EXCLUDE (trace_id)
+    FROM trace AS t
+    INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
+    LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
+    LEFT JOIN event_fact AS e ON t.trace_id = e.trace_id
+    INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
+),
+
+metric AS (
+    SELECT
+        trace_id,
+        rank,
+        unnest([
+            {
+                position: 1, metric: 'rejected', value: rejected_count::DOUBLE, unit: 'count',
+                severity: CASE WHEN rejected_count > 0 THEN 'warn' ELSE 'ok' END,
+                meaning: 'pieces of the file that could not be read; see table rejected'
+            },
+            {
+                position: 2, metric: 'repaired', value: repaired_count::DOUBLE, unit: 'count',
+                severity: CASE WHEN repaired_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: 'events read after mending their text; see table repaired'
+            },
+            {
+                position: 3, metric: 'truncated', value: is_truncated::INTEGER::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN is_truncated THEN 'warn' ELSE 'ok' END,
+                meaning: coalesce(truncation_reason, 'the file is whole')
+            },
+            {
+                position: 4, metric: 'rank_unknown', value: (rank IS NULL)::INTEGER::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN rank IS NULL THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN rank IS NULL THEN 'neither the file nor its name tells the rank'
+                    ELSE 'rank from ' || rank_source
+                END
+            },
+            {
+                position: 5, metric: 'duplicate_ranks',
+                value: CASE WHEN rank IS NOT NULL THEN same_rank_count - 1 END::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok' END,
+                meaning: 'other files that say they are the same rank; each is shown by itself'
+            },
+            {
+                position: 6, metric: 'missing_ranks',
+                value: greatest(job_size - rank_count, 0)::DOUBLE, unit: 'count',
+                severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN job_size IS NULL THEN 'the trace does not tell the size of the job'
+                    ELSE 'ranks of the job whose trace is not here, of ' || job_size
+                END
+            },
+            {
+                position: 7, metric: 'device_events', value: device_event_count::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN device_event_count = 0 THEN 'warn' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN device_event_count = 0 THEN 'no work of a device is in the trace'
+                    WHEN accelerator = 'cpu'
+                        THEN 'no accelerator was recorded: the ops of the CPU are the device work'
+                    ELSE 'kernels, copies and memsets'
+                END
+            },
+            {
+                position: 8, metric: 'device_time_linked',
+                value: CASE
+                    WHEN accelerator <> 'cpu'
+                        THEN 100.0 * coalesce(linked_ns, 0) / nullif(kernel_ns, 0)
+                END,
+                unit: 'pct',
+                severity: CASE
+                    WHEN accelerator = 'cpu' OR coalesce(linked_ns, 0) >= 0.99 * kernel_ns
+                        THEN 'ok'
+                    WHEN coalesce(linked_ns, 0) >= 0.9 * kernel_ns THEN 'note'
+                    ELSE 'warn'
+                END,
+                meaning: CASE
+                    WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    ELSE 'device time whose launch is in the trace'
+                END
+            },
+            {
+                position: 9, metric: 'unlinked_device_events',
+                value: CASE WHEN accelerator <> 'cpu' THEN unlinked_count END::DOUBLE,
+                unit: 'count',
+                severity: CASE
+                    WHEN accelerator <> 'cpu' AND unlinked_count > 0 THEN 'note' ELSE 'ok'
+                END,
+                meaning: 'device events without a launch in the trace (queued before it began, or '
+                || 'their runtime call was not recorded); they count in every total'
+            },
+            {
+                position: 10, metric: 'device_time_classified',
+                value: 100.0 * coalesce(classified_ns, 0) / nullif(kernel_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(classified_ns, 0) >= 0.98 * coalesce(kernel_ns, 0) THEN 'ok'
+                    ELSE 'note'
+                END,
+                meaning: 'device time of a class other than `other`; a rules file can add classes'
+            },
+            {
+                position: 11, metric: 'zero_duration_device_events', value: zero_count::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN zero_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: 'device events shorter than the clock could tell; counted, with 0 ns'
+            },
+            {
+                position: 12, metric: 'same_stream_overlaps',
+                value: CASE WHEN accelerator <> 'cpu' THEN stream_overlap_count END::DOUBLE,
+                unit: 'count',
+                severity: CASE
+                    WHEN accelerator <> 'cpu' AND stream_overlap_count > 0 THEN 'note' ELSE 'ok'
+                END,
+                meaning: 'device events that start before an earlier one of their stream ends; '
+                || 'overlapping time is given to one of them'
+            },
+            {
+                position: 13, metric: 'started_before_launch_returned',
+                value: CASE WHEN accelerator <> 'cpu' THEN before_launch_end_count END::DOUBLE,
+                unit: 'count', severity: 'ok',
+                meaning: 'device events that start while the call that launched them still runs'
+            },
+            {
+                position: 14, metric: 'unfinished_ops', value: coalesce(unfinished_count, 0)::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN unfinished_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: 'events that still ran when the profiler stopped; cut at its end'
+            },
+            {
+                position: 15, metric: 'profiler_overhead', value: coalesce(overhead_ns, 0)::DOUBLE,
+                unit: 'ns',
+                severity: CASE WHEN overhead_ns > 0 THEN 'note' ELSE 'ok' END,
+                meaning: 'time that the profiler says it spent itself, in '
+                || coalesce(overhead_count, 0) || ' events'
+            }
+        ]) AS fact
+    FROM fact
+)
+
+SELECT
+    rank,
+    fact.metric AS metric,
+    fact.value AS value,
+    fact.unit AS unit,
+    fact.severity AS severity,
+    fact.meaning AS meaning
+FROM metric
+ORDER BY rank NULLS LAST, trace_id, fact.position

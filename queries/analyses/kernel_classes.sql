@@ -1,0 +1,29 @@
+-- Which classes of kernels held the device?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_windows
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   class         VARCHAR  class of the kernels, as in table kernel_class
+--   kind          VARCHAR  compute, comm or memcpy
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
+--   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
+--   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+
+SELECT
+    w.rank,
+    w.device,
+    e.class,
+    e.kind,
+    count(*) FILTER (e.piece = 0) AS kernel_count,
+    sum(e.dur_ns)::BIGINT AS kernel_ns,
+    sum(e.wall_ns)::BIGINT AS wall_ns,
+    100.0 * sum(e.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
+FROM device_events AS e
+INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, e.class, e.kind
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, e.class, e.kind

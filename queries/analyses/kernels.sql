@@ -1,0 +1,60 @@
+-- Which kernels held the device longest?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_windows
+-- Params:
+--   limit  BIGINT = 20    rows per device; 0 for all
+--   class  VARCHAR = NULL  only kernels of this class
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   name          VARCHAR  kernel, copy or op
+--   class         VARCHAR  its class, as in table kernel_class
+--   kernel_count  BIGINT   how often it ran
+--   kernel_ns     BIGINT   sum of its durations, ns; of a CPU op its own pieces
+--   mean_ns       DOUBLE   mean duration, ns
+--   min_ns        BIGINT   shortest duration, ns
+--   max_ns        BIGINT   longest duration, ns
+--   std_ns        DOUBLE   standard deviation of the duration (of the sample), ns; NULL for one event
+--   wall_ns       BIGINT   busy time that is its own, ns
+--   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+-- Invariant: min_ns <= mean_ns AND mean_ns <= max_ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+
+WITH ran AS (
+    SELECT
+        trace_id,
+        device,
+        name,
+        class,
+        event_id,
+        sum(dur_ns)::BIGINT AS dur_ns,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM device_events
+    WHERE $class IS NULL OR class = $class
+    GROUP BY trace_id, device, name, class, event_id
+)
+
+SELECT
+    w.rank,
+    w.device,
+    r.name,
+    r.class,
+    count(*) AS kernel_count,
+    sum(r.dur_ns)::BIGINT AS kernel_ns,
+    sum(r.dur_ns)::BIGINT / count(*) AS mean_ns,
+    min(r.dur_ns) AS min_ns,
+    max(r.dur_ns) AS max_ns,
+    stddev_samp(r.dur_ns) AS std_ns,
+    sum(r.wall_ns)::BIGINT AS wall_ns,
+    100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
+FROM ran AS r
+INNER JOIN device_windows AS w ON r.trace_id = w.trace_id AND r.device = w.device
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, r.name, r.class
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY w.trace_id, w.device ORDER BY kernel_ns DESC, r.name, r.class
+    ) <= $limit
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, kernel_ns DESC, r.name, r.class

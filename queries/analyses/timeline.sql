@@ -1,0 +1,53 @@
+-- How much of each device's window was spent on what?
+-- compute is the union of compute events; exposed is what ran while nothing of a kind before it did: communication
+-- without compute, copies without either.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_windows
+-- Columns:
+--   rank                 INTEGER  global rank
+--   device               VARCHAR  number of the device, or cpu
+--   window_ns            BIGINT   first device event's start to last one's end, ns
+--   compute_ns           BIGINT   union of compute events, ns
+--   exposed_comm_ns      BIGINT   communication while nothing is computed, ns
+--   exposed_memcpy_ns    BIGINT   copies while nothing is computed or communicated, ns
+--   idle_ns              BIGINT   window_ns - busy_ns, ns
+--   busy_ns              BIGINT   union of all device events, ns
+--   comm_ns              BIGINT   union of communication, ns
+--   memcpy_ns            BIGINT   union of copies, ns
+--   overlapped_comm_pct  DOUBLE   share of comm_ns during which something is computed, 0 to 100
+--   event_count          BIGINT   device events
+-- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
+-- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns = busy_ns
+-- Invariant: exposed_comm_ns <= comm_ns AND exposed_memcpy_ns <= memcpy_ns
+
+WITH kind_time AS (
+    SELECT
+        trace_id,
+        device,
+        coalesce(sum(wall_ns) FILTER (kind = 'compute'), 0)::BIGINT AS compute_ns,
+        coalesce(sum(wall_ns) FILTER (kind = 'comm'), 0)::BIGINT AS exposed_comm_ns,
+        coalesce(sum(wall_ns) FILTER (kind = 'memcpy'), 0)::BIGINT AS exposed_memcpy_ns,
+        coalesce(sum(kind_wall_ns) FILTER (kind = 'comm'), 0)::BIGINT AS comm_ns,
+        coalesce(sum(kind_wall_ns) FILTER (kind = 'memcpy'), 0)::BIGINT AS memcpy_ns
+    FROM device_events
+    GROUP BY trace_id, device
+)
+
+SELECT
+    w.rank,
+    w.device,
+    w.window_ns,
+    k.compute_ns,
+    k.exposed_comm_ns,
+    k.exposed_memcpy_ns,
+    w.window_ns - w.busy_ns AS idle_ns,
+    w.busy_ns,
+    k.comm_ns,
+    k.memcpy_ns,
+    100.0 * (k.comm_ns - k.exposed_comm_ns) / nullif(k.comm_ns, 0) AS overlapped_comm_pct,
+    w.event_count
+FROM device_windows AS w
+INNER JOIN kind_time AS k ON w.trace_id = k.trace_id AND w.device = k.device
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device

@@ -1,0 +1,48 @@
+-- How much of each interval do the intervals of another relation cover?
+-- interval_overlap('pieces', 'cover') measures by running totals: the covered length before a moment is looked up
+-- for both ends of a piece (ASOF join), and the difference is what is covered between them.
+--
+-- Kind:     macro
+-- Requires: interval_union
+-- Params:
+--   pieces  VARCHAR  name of a relation with part, id, start_ns, end_ns
+--   cover   VARCHAR  name of a relation with part, start_ns, end_ns; may overlap itself
+-- Columns:
+--   id          BIGINT  of the piece
+--   overlap_ns  BIGINT  length of the piece that is covered, ns
+
+CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
+    WITH covered AS (
+        SELECT
+            part,
+            start_ns,
+            end_ns,
+            sum(end_ns - start_ns) OVER (
+                PARTITION BY part ORDER BY start_ns
+                ROWS UNBOUNDED PRECEDING
+            )::BIGINT - (end_ns - start_ns) AS before_ns
+        FROM interval_union(cover)
+    ),
+
+    at_start AS (
+        SELECT
+            piece.part,
+            piece.id,
+            piece.end_ns,
+            coalesce(
+                covered.before_ns + least(piece.start_ns, covered.end_ns) - covered.start_ns, 0
+            ) AS before_start_ns
+        FROM query_table(pieces) AS piece
+        ASOF LEFT JOIN covered
+            ON piece.part = covered.part AND piece.start_ns >= covered.start_ns
+    )
+
+    SELECT
+        at_start.id,
+        coalesce(
+            covered.before_ns + least(at_start.end_ns, covered.end_ns) - covered.start_ns, 0
+        ) - at_start.before_start_ns AS overlap_ns
+    FROM at_start
+    ASOF LEFT JOIN covered
+        ON at_start.part = covered.part AND at_start.end_ns >= covered.start_ns
+);

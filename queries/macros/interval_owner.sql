@@ -1,0 +1,23 @@
+-- Which part of an interval belongs to it alone, when of several that run at once the first one owns the time?
+-- owned_from_ns is a window expression. The owner of a moment is the running interval that started first, so what
+-- an interval owns is the one piece behind the latest end of all that started before it. The pieces of a partition
+-- are disjoint and add up to the length of its union.
+--
+-- Kind:   macro
+-- Params:
+--   part      VARCHAR  intervals of different parts do not compete
+--   start_ns  BIGINT   start, ns
+--   end_ns    BIGINT   end, ns
+--   id        BIGINT   decides between equal starts
+
+CREATE OR REPLACE MACRO owned_from_ns(part, start_ns, end_ns, id) AS
+    greatest(
+        start_ns,
+        coalesce(
+            max(end_ns) OVER (
+                PARTITION BY part ORDER BY start_ns, id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            start_ns
+        )
+    );

@@ -1,0 +1,47 @@
+-- What is the union of the intervals of each part, as disjoint intervals?
+-- interval_union('relation') takes the name of a relation with part, start_ns, end_ns. Intervals that touch are
+-- joined. One sort per part; nothing is compared pairwise.
+--
+-- Kind:   macro
+-- Params:
+--   relation  VARCHAR  name of a relation with part VARCHAR, start_ns BIGINT, end_ns BIGINT
+-- Columns:
+--   part      VARCHAR  as given
+--   start_ns  BIGINT   start of a piece of the union, ns
+--   end_ns    BIGINT   its end, ns
+
+CREATE OR REPLACE MACRO interval_union(relation) AS TABLE (
+    WITH marked AS (
+        SELECT
+            part,
+            start_ns,
+            end_ns,
+            coalesce(
+                start_ns > max(end_ns) OVER (
+                    PARTITION BY part ORDER BY start_ns, end_ns
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ),
+                TRUE
+            ) AS is_first
+        FROM query_table(relation)
+    ),
+
+    numbered AS (
+        SELECT
+            part,
+            start_ns,
+            end_ns,
+            sum(is_first::INTEGER) OVER (
+                PARTITION BY part ORDER BY start_ns, end_ns
+                ROWS UNBOUNDED PRECEDING
+            ) AS island
+        FROM marked
+    )
+
+    SELECT
+        part,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS end_ns
+    FROM numbered
+    GROUP BY part, island
+);

@@ -1,0 +1,117 @@
+-- In a trace without an accelerator: what did each thread of the CPU work on, moment by moment?
+-- Every moment of a thread belongs to the innermost op that is open, so an op has as many pieces as the ops inside it
+-- leave of it. A collective is one piece, whatever runs inside: c10d ops on the calling thread, and the spans of
+-- gloo and its like on the threads of the backend. Autograd's nodes and the ranges of Python functions are no work:
+-- time that is theirs alone is the host's, and so idle.
+-- Opening and closing an op are +1 and -1 to the depth of its thread; a moment's owner is the op that last brought
+-- the thread to the depth it has. So ops that do not nest cleanly lose nothing.
+--
+-- Kind:     table
+-- Requires: event_category, accelerator
+-- Columns:
+--   trace_id  INTEGER  the trace
+--   event_id  BIGINT   the op or span
+--   piece     BIGINT   number of the piece of the op, from 0
+--   tid       BIGINT   thread id
+--   ts_ns     BIGINT   start of the piece, ns
+--   dur_ns    BIGINT   length of the piece, ns
+-- Invariant: dur_ns > 0
+
+WITH span AS (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        ts_ns,
+        dur_ns,
+        ts_ns + dur_ns AS end_ns,
+        name LIKE 'c10d::%' OR is_annotation(category) AS is_collective,
+        (
+            name LIKE '%::%'
+            AND name NOT LIKE 'autograd::%'
+            AND name NOT LIKE 'torch::autograd::%'
+        )
+        OR is_annotation(category) AS is_work
+    FROM event
+    WHERE
+        trace_id IN (SELECT trace_id FROM accelerator WHERE accelerator = 'cpu')
+        AND dur_ns > 0
+        AND (
+            is_op(category)
+            OR (is_annotation(category) AND regexp_matches(name, '^(gloo|mpi|ucc|ccl|xccl):'))
+        )
+),
+
+sheltered AS (
+    SELECT
+        *,
+        coalesce(max(CASE WHEN is_collective THEN end_ns END) OVER (
+            PARTITION BY trace_id, pid, tid ORDER BY ts_ns, dur_ns DESC, event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) > ts_ns, FALSE) AS is_inside_collective
+    FROM span
+),
+
+boundary AS (
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        event_id,
+        is_work,
+        ts_ns AS at_ns,
+        1 AS step,
+        -dur_ns AS tie
+    FROM sheltered
+    WHERE NOT is_inside_collective
+    UNION ALL
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        event_id,
+        is_work,
+        end_ns AS at_ns,
+        -1 AS step,
+        dur_ns AS tie
+    FROM sheltered
+    WHERE NOT is_inside_collective
+),
+
+swept AS (
+    SELECT
+        *,
+        sum(step) OVER thread AS depth,
+        lead(at_ns) OVER thread AS until_ns,
+        row_number() OVER thread AS position
+    FROM boundary
+    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY at_ns, step, tie, event_id)
+),
+
+owned AS (
+    SELECT
+        trace_id,
+        tid,
+        at_ns,
+        until_ns,
+        depth,
+        last_value(CASE WHEN step = 1 THEN event_id END IGNORE NULLS) OVER level AS event_id,
+        last_value(CASE WHEN step = 1 THEN is_work END IGNORE NULLS) OVER level AS is_work
+    FROM swept
+    WINDOW
+        level AS (
+            PARTITION BY trace_id, pid, tid, depth ORDER BY position ROWS UNBOUNDED PRECEDING
+        )
+)
+
+SELECT
+    trace_id,
+    event_id,
+    row_number() OVER (PARTITION BY trace_id, event_id ORDER BY at_ns) - 1 AS piece,
+    tid,
+    at_ns AS ts_ns,
+    until_ns - at_ns AS dur_ns
+FROM owned
+WHERE depth > 0 AND is_work AND until_ns > at_ns
+ORDER BY trace_id, ts_ns, event_id

@@ -1,0 +1,93 @@
+-- What ran on each device, of which kind and class, and which nanoseconds are its own?
+-- A row is a kernel, copy or memset; on cpu, a piece of an op (table cpu_work).
+-- Every busy nanosecond of a device belongs to exactly one event: compute before comm before memcpy, among equals
+-- the one that started first. So wall_ns adds up to the busy time of the device.
+--
+-- Kind:      table
+-- Requires:  device_work, kernel_class, interval_owner, interval_overlap
+-- Columns:
+--   trace_id      INTEGER  the trace
+--   event_id      BIGINT   the event
+--   piece         BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device        VARCHAR  number of the device, or cpu
+--   stream        BIGINT   stream of the device; the thread id on cpu
+--   category      VARCHAR  category, as in the file
+--   name          VARCHAR  kernel, copy or op
+--   class         VARCHAR  class, as in table kernel_class
+--   kind          VARCHAR  compute, comm or memcpy
+--   ts_ns         BIGINT   start, ns
+--   dur_ns        BIGINT   duration, ns
+--   end_ns        BIGINT   end, ns
+--   kind_wall_ns  BIGINT   its part of the union of its kind on the device, ns
+--   wall_ns       BIGINT   its part of the busy time of the device, ns
+--   correlation   BIGINT   links the launch
+--   bytes         BIGINT   bytes copied or set, where the file tells
+-- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
+
+WITH work AS (
+    SELECT
+        device_work.*,
+        kernel_class.class,
+        kernel_class.kind,
+        device_work.ts_ns + device_work.dur_ns AS end_ns,
+        device_work.trace_id || '/' || device_work.device AS part,
+        row_number() OVER () AS id
+    FROM device_work
+    INNER JOIN kernel_class
+        ON
+            device_work.name = kernel_class.name
+            AND device_work.category IS NOT DISTINCT FROM kernel_class.category
+),
+
+owned AS (
+    SELECT
+        *,
+        least(owned_from_ns(part || kind, ts_ns, end_ns, event_id), end_ns) AS owned_from_ns
+    FROM work
+),
+
+piece AS (
+    SELECT
+        part,
+        id,
+        kind,
+        owned_from_ns AS start_ns,
+        end_ns
+    FROM owned
+    WHERE owned_from_ns < end_ns
+),
+
+compute_piece AS (SELECT * FROM piece WHERE kind = 'compute'),
+
+comm_piece AS (SELECT * FROM piece WHERE kind = 'comm'),
+
+memcpy_piece AS (SELECT * FROM piece WHERE kind = 'memcpy'),
+
+compute_or_comm_piece AS (SELECT * FROM piece WHERE kind <> 'memcpy'),
+
+hidden AS (
+    SELECT * FROM interval_overlap('comm_piece', 'compute_piece')
+    UNION ALL
+    SELECT * FROM interval_overlap('memcpy_piece', 'compute_or_comm_piece')
+)
+
+SELECT
+    owned.trace_id,
+    owned.event_id,
+    owned.piece,
+    owned.device,
+    owned.stream,
+    owned.category,
+    owned.name,
+    owned.class,
+    owned.kind,
+    owned.ts_ns,
+    owned.dur_ns,
+    owned.end_ns,
+    owned.end_ns - owned.owned_from_ns AS kind_wall_ns,
+    owned.end_ns - owned.owned_from_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns,
+    owned.correlation,
+    owned.bytes
+FROM owned
+LEFT JOIN hidden ON owned.id = hidden.id
+ORDER BY owned.trace_id, owned.device, owned.ts_ns, owned.event_id

@@ -1,0 +1,39 @@
+-- To which class and kind does each name of device work belong?
+-- The one classifier: the rules of queries/rules/kernel_class.toml in order, the first that matches wins. A rules
+-- file of the user's comes before them.
+--
+-- Kind:     table
+-- Requires: device_work
+-- Columns:
+--   category  VARCHAR  category, as in the file
+--   name      VARCHAR  kernel, copy or op
+--   class     VARCHAR  class; other where no rule matches
+--   kind      VARCHAR  compute, comm or memcpy
+--   rule_id   INTEGER  the rule that decided, as in table kernel_rule
+
+WITH named AS (
+    SELECT DISTINCT
+        category,
+        name
+    FROM device_work
+),
+
+decided AS (
+    SELECT
+        category,
+        name,
+        kernel_rule_of(
+            CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END, category, name
+        ) AS rule_id
+    FROM named
+)
+
+SELECT
+    decided.category,
+    decided.name,
+    coalesce(kernel_rule.class, 'other') AS class,
+    coalesce(kernel_rule.kind, 'compute') AS kind,
+    decided.rule_id
+FROM decided
+LEFT JOIN kernel_rule ON decided.rule_id = kernel_rule.rule_id
+ORDER BY decided.category, decided.name

@@ -1,0 +1,114 @@
+"""Fixtures that tests of every part share."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def public_traces() -> Path:
+    """Return the folder of public traces, or skip: they are too large for the repository."""
+    folder = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
+    if not (folder / "expected.json").is_file():
+        pytest.skip(f"no public traces in {folder} (set TRACEKIT_PUBLIC_TRACES)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def expected(public_traces: Path) -> dict[str, Any]:
+    """Return the independently computed figures of the public traces, by file name."""
+    figures: dict[str, Any] = json.loads((public_traces / "expected.json").read_text("utf-8"))
+    return figures
+
+
+@pytest.fixture(scope="session")
+def sample_trace() -> Path:
+    """Return the bundled sample trace."""
+    return REPO / "sample_traces" / "cpu_llama_lora" / "rank0.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class CliResult:
+    """What one run of the command left behind."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+
+    def json(self) -> Any:
+        """Return stdout parsed as JSON."""
+        return json.loads(self.stdout)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., CliResult]:
+    """Return a function that runs the installed `tracekit` command, with a cache of the test's own.
+
+    Its arguments are those of the command; `stdin`, `env` (added to the environment), `cwd` and
+    `timeout_s` go by keyword.
+    """
+    command = Path(sys.executable).with_name("tracekit")
+    if not command.exists():
+        pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
+
+    def run(
+        *args: str | Path,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float = 120,
+    ) -> CliResult:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRACEKIT_")}
+        done = subprocess.run(
+            [str(command), *map(str, args)],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            encoding="utf-8",
+            env={**inherited, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), **(env or {})},
+            cwd=cwd or tmp_path,
+            timeout=timeout_s,
+            check=False,
+        )
+        return CliResult(done.stdout, done.stderr, done.returncode)
+
+    return run
+
+
+@pytest.fixture
+def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a trace of a few events to a file.
+
+    It takes a list of events, or the raw text or bytes of the file. A name that ends in `.gz` is
+    compressed; further keywords become top-level keys beside `traceEvents`.
+    """
+
+    def write(
+        content: Sequence[Mapping[str, Any]] | str | bytes,
+        name: str = "trace.json",
+        **top_level: Any,
+    ) -> Path:
+        if isinstance(content, bytes):
+            data = content
+        elif isinstance(content, str):
+            data = content.encode()
+        else:
+            data = json.dumps({**top_level, "traceEvents": list(content)}).encode()
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write

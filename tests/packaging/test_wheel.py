@@ -1,0 +1,131 @@
+"""A wheel from a clean clone is complete, keeps to its own name, and works on its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+# Folder in the repository → folder in the wheel.
+PACKAGES = {
+    "tracekit": "tracekit",
+    "collectors": "tracekit/collectors",
+    "queries": "tracekit/queries",
+}
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    """Run a command outside of this test's environment and return what it printed on stdout."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "TRACEKIT_")) and name != "VIRTUAL_ENV"
+    }
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**inherited, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **env},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of what a commit of the working tree would hold: no caches, no builds."""
+    target = tmp_path_factory.mktemp("clone")
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=REPO)
+    for name in filter(None, listed.split("\0")):
+        if (REPO / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(REPO / name, target / name)
+    return target
+
+
+@pytest.fixture(scope="module")
+def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel built from the clone, by way of a source distribution as in a release."""
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--outdir", out, clone, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the bin folder of a fresh environment with the wheel and its core dependencies."""
+    environment = tmp_path_factory.mktemp("installed") / "venv"
+    run(sys.executable, "-m", "venv", environment, cwd=environment.parent)
+    run(
+        *(environment / "bin" / "python", "-m", "pip", "install", "-q"),
+        *("--constraint", REPO / "constraints.txt", wheel),
+        cwd=environment.parent,
+    )
+    return environment / "bin"
+
+
+def sources(clone: Path) -> set[str]:
+    """Return the names in the wheel of everything that has to be in it."""
+    return {
+        str(PurePosixPath(inside) / path.relative_to(clone / folder).as_posix())
+        for folder, inside in PACKAGES.items()
+        for path in (clone / folder).rglob("*")
+        if path.suffix in {".py", ".sql", ".toml", ".typed"}
+    }
+
+
+def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone: Path, wheel: Path) -> None:
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}
+    metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
+    wanted = sources(clone)
+    assert any(name.endswith(".sql") for name in wanted)
+    assert names - metadata == wanted
+    assert any(name.endswith("licenses/LICENSE") for name in metadata)
+
+
+def test_top_level_names(wheel: Path) -> None:
+    tops = {PurePosixPath(name).parts[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"tracekit"}
+
+
+def test_the_installed_command_runs(installed: Path, sample_trace: Path, tmp_path: Path) -> None:
+    cache = {"TRACEKIT_CACHE_DIR": str(tmp_path / "cache")}
+    version = run(
+        *(installed / "python", "-c", "import tracekit; print(tracekit.__version__)"), cwd=tmp_path
+    )
+    assert version.strip() in run(installed / "tracekit", "--version", cwd=tmp_path)
+    shown = run(
+        *(installed / "tracekit", "breakdown", sample_trace, "--format", "json"),
+        cwd=tmp_path,
+        **cache,
+    )
+    assert json.loads(shown)["timeline"]
+
+
+def test_the_installed_queries_are_found(clone: Path, installed: Path, tmp_path: Path) -> None:
+    script = """if True:
+        from importlib.resources import as_file, files
+        with as_file(files("tracekit.queries")) as root:
+            for path in sorted(root.rglob("*.sql")):
+                print("tracekit/queries/" + path.relative_to(root).as_posix())
+    """
+    found = set(run(installed / "python", "-c", script, cwd=tmp_path).split())
+    assert found == {name for name in sources(clone) if name.endswith(".sql")}
+
+
+def test_only_the_core_is_installed(installed: Path, tmp_path: Path) -> None:
+    heavy = ["numpy", "pandas", "polars", "pyarrow", "torch"]
+    script = f"import importlib.util as u; print([n for n in {heavy} if u.find_spec(n)])"
+    assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == "[]"

@@ -1,0 +1,74 @@
+"""tracekit: exact profiler-trace analysis for LLM workloads.
+
+    import tracekit
+
+    with tracekit.open("rank0.json.gz") as trace:
+        print(trace.query("timeline").to_dicts())
+
+The public names are loaded on first use, so that importing the package costs nothing and pulls in
+no library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Column, Result
+    from tracekit.errors import (
+        QueryError,
+        StoreError,
+        TraceError,
+        TracekitError,
+        UsageError,
+        WorkloadError,
+    )
+    from tracekit.ingest.load import Progress
+    from tracekit.trace import Trace, open
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "Column": "tracekit.analysis.result",
+    "Progress": "tracekit.ingest.load",
+    "QueryError": "tracekit.errors",
+    "Result": "tracekit.analysis.result",
+    "StoreError": "tracekit.errors",
+    "Trace": "tracekit.trace",
+    "TraceError": "tracekit.errors",
+    "TracekitError": "tracekit.errors",
+    "UsageError": "tracekit.errors",
+    "WorkloadError": "tracekit.errors",
+    "open": "tracekit.trace",
+}
+
+__all__ = [
+    "Column",
+    "Progress",
+    "QueryError",
+    "Result",
+    "StoreError",
+    "Trace",
+    "TraceError",
+    "TracekitError",
+    "UsageError",
+    "WorkloadError",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module it lives in, once."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tracekit' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""From a SQL file to a result: header, catalog, run, result. No formatting happens here."""

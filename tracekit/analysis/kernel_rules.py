@@ -1,0 +1,160 @@
+"""The rules that classify device work, from data to SQL.
+
+A rules file is TOML: ``[[rule]]`` tables in order, each with ``class``, ``applies_to`` (``device`` or
+``cpu``), ``pattern`` (RE2, searched in the name), optionally ``category`` (RE2, searched in the
+category), ``source`` and ``example``; the first rule that matches wins. ``[kinds]`` gives the kind of
+every class. Rules of a user's file come before the built-in ones and may use new classes, whose
+kind is compute unless its own ``[kinds]`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+KINDS = ("compute", "comm", "memcpy")
+APPLIES_TO = ("device", "cpu")
+_MEMBERS = {"class", "applies_to", "pattern", "category", "source", "example", "trace"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRule:
+    """One rule: names that match ``pattern`` are of ``kernel_class`` and so of ``kind``."""
+
+    kernel_class: str
+    kind: str
+    applies_to: str
+    pattern: str
+    category: str | None
+    source: str
+
+
+def builtin_rules_text() -> str:
+    """Return the text of the built-in rules file."""
+    return (files("tracekit.queries") / "rules" / "kernel_class.toml").read_text("utf-8")
+
+
+def load_rules(user_file: Path | None = None) -> list[KernelRule]:
+    """Read the rules in the order in which they are tried.
+
+    Args:
+        user_file: a rules file whose rules come before the built-in ones.
+
+    Raises:
+        UsageError: the user's file cannot be read, or a rule of it is not valid.
+    """
+    builtin = tomllib.loads(builtin_rules_text())
+    kinds: dict[str, str] = dict(builtin["kinds"])
+    rules = []
+    if user_file is not None:
+        try:
+            user = tomllib.loads(user_file.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"{user_file}: the rules file cannot be read: {error}") from error
+        kinds |= _kinds(user_file, user.get("kinds", {}), kinds)
+        rules += _rules(user_file, user, kinds)
+    return rules + _rules(Path("kernel_class.toml"), builtin, kinds)
+
+
+def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise UsageError(f"{path}: [kinds] must be a table of class = kind")
+    for kernel_class, kind in given.items():
+        if kind not in KINDS:
+            raise UsageError(
+                f"{path}: class {kernel_class} has the kind {kind!r}",
+                hint="a kind is one of: " + ", ".join(KINDS),
+            )
+        if known.get(kernel_class, kind) != kind:
+            raise UsageError(
+                f"{path}: class {kernel_class} is of kind {known[kernel_class]}, not {kind}",
+                hint="use a class name of your own",
+            )
+    return given
+
+
+def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[KernelRule]:
+    rules = []
+    for number, rule in enumerate(content.get("rule", []), start=1):
+        where = f"{path}: rule {number}"
+        unknown = set(rule) - _MEMBERS
+        if unknown:
+            raise UsageError(
+                f"{where} has an unknown key {sorted(unknown)[0]!r}",
+                hint="keys are: " + ", ".join(sorted(_MEMBERS)),
+            )
+        for key in ("class", "pattern"):
+            if not isinstance(rule.get(key), str) or not rule[key]:
+                raise UsageError(f"{where} has no {key}")
+        applies_to = rule.get("applies_to", "device")
+        if applies_to not in APPLIES_TO:
+            raise UsageError(
+                f"{where} applies to {applies_to!r}", hint="applies_to is device or cpu"
+            )
+        rules.append(
+            KernelRule(
+                rule["class"],
+                kinds.get(rule["class"], "compute"),
+                applies_to,
+                rule["pattern"],
+                rule.get("category"),
+                str(rule.get("source", "")),
+            )
+        )
+    return rules
+
+
+def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:
+    """Create table ``kernel_rule`` and the macro ``kernel_rule_of(applies_to, category, name)``.
+
+    The macro is one CASE of constant patterns: DuckDB compiles each pattern once, where a join of
+    names and rules would compile it for every pair.
+
+    Raises:
+        UsageError: a pattern is no regular expression.
+    """
+    import duckdb
+
+    connection.execute(
+        "CREATE TABLE kernel_rule (rule_id INTEGER, class VARCHAR, kind VARCHAR, "
+        "applies_to VARCHAR, pattern VARCHAR, category VARCHAR, source VARCHAR)"
+    )
+    branches = []
+    rows = []
+    for rule_id, rule in enumerate(rules, start=1):
+        rows.append(
+            f"({rule_id}, {_quote(rule.kernel_class)}, {_quote(rule.kind)}, "
+            f"{_quote(rule.applies_to)}, {_quote(rule.pattern)}, "
+            f"{'NULL' if rule.category is None else _quote(rule.category)}, {_quote(rule.source)})"
+        )
+        condition = f"applies_to = {_quote(rule.applies_to)}"
+        if rule.category is not None:
+            condition += f" AND regexp_matches(category, {_quote(rule.category)})"
+        condition += f" AND regexp_matches(name, {_quote(rule.pattern)})"
+        branches.append(f"WHEN {condition} THEN {rule_id}")
+    connection.execute(f"INSERT INTO kernel_rule VALUES {', '.join(rows)}")
+    connection.execute(
+        "CREATE OR REPLACE MACRO kernel_rule_of(applies_to, category, name) AS "
+        f"CASE {' '.join(branches)} END"
+    )
+    for rule in rules:
+        for pattern in filter(None, (rule.pattern, rule.category)):
+            try:
+                connection.execute("SELECT regexp_matches('', ?)", [pattern])
+            except duckdb.Error as error:
+                raise UsageError(
+                    f"the pattern {pattern!r} is no regular expression: {error}",
+                    hint="patterns are RE2: no look-around, no back-references",
+                ) from error
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,65 @@
+"""Turn what DuckDB says about a user's statement into one sentence and a hint."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+
+import duckdb
+
+from tracekit.errors import QueryError
+
+_MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
+_LINE = re.compile(r"^LINE (?P<line>\d+): (?P<text>.*)\n(?P<caret> *)\^", re.MULTILINE)
+_SUGGESTION = re.compile(r"^(?:Did you mean|Candidate).*", re.MULTILINE)
+_LOCKED = re.compile(r"disabled by configuration|configuration has been locked")
+
+_LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"
+
+
+def query_error(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> QueryError:
+    """Return the error to show for a failed statement.
+
+    Args:
+        connection: where it failed, to look up names that are close to an unknown table.
+        error: DuckDB's error.
+    """
+    message = str(error)
+    first_line = message.strip().splitlines()[0] if message.strip() else type(error).__name__
+    return QueryError(first_line, hint=_hint(connection, error, message))
+
+
+def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: str) -> str:
+    missing = _MISSING_TABLE.search(message)
+    if missing and "/" in missing["name"]:
+        return _LIFT_LIMITS
+    if missing:
+        return _tables_like(connection, missing["name"])
+    if isinstance(error, duckdb.PermissionException) or _LOCKED.search(message):
+        return _LIFT_LIMITS
+    if "read-only mode" in message:
+        return "a store is opened read-only; SELECT from it, or use `ingest` to write a new one"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "aggregate in SQL, select fewer columns, or add a LIMIT"
+    suggestion = _SUGGESTION.search(message)
+    if suggestion:
+        return suggestion.group().strip()
+    place = _LINE.search(message)
+    if place:
+        # The caret stands under the text that follows `LINE n: `.
+        column = len(place["caret"]) - len(f"LINE {place['line']}: ") + 1
+        return f"line {place['line']}, column {column}: {place['text'].strip()}"
+    return "SHOW TABLES lists the tables and views, DESCRIBE NAME their columns"
+
+
+def _tables_like(connection: duckdb.DuckDBPyConnection, name: str) -> str:
+    known = [
+        row[0]
+        for row in connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE NOT internal "
+            "UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+    ]
+    close = get_close_matches(name, sorted(known), n=3)
+    listed = "SHOW TABLES lists the tables and views"
+    return f"did you mean {' or '.join(close)}? {listed}" if close else listed

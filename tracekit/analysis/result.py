@@ -1,0 +1,179 @@
+"""Columns and rows: what every query returns. No formatting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+_POLARS_TYPES = {
+    "BIGINT": "Int64",
+    "BOOLEAN": "Boolean",
+    "DATE": "Date",
+    "DOUBLE": "Float64",
+    "FLOAT": "Float32",
+    "HUGEINT": "Int128",
+    "INTEGER": "Int32",
+    "JSON": "String",
+    "SMALLINT": "Int16",
+    "TIMESTAMP": "Datetime",
+    "TINYINT": "Int8",
+    "UBIGINT": "UInt64",
+    "UINTEGER": "UInt32",
+    "USMALLINT": "UInt16",
+    "UTINYINT": "UInt8",
+    "VARCHAR": "String",
+}
+
+_ARROW_TYPES = {
+    "BIGINT": "int64",
+    "BOOLEAN": "bool_",
+    "DATE": "date32",
+    "DOUBLE": "float64",
+    "FLOAT": "float32",
+    "INTEGER": "int32",
+    "JSON": "string",
+    "SMALLINT": "int16",
+    "TINYINT": "int8",
+    "UBIGINT": "uint64",
+    "UINTEGER": "uint32",
+    "USMALLINT": "uint16",
+    "UTINYINT": "uint8",
+    "VARCHAR": "string",
+}
+
+# With and without NULLs: pandas turns an int64 column with a None into doubles, which lose
+# nanoseconds.
+_PANDAS_TYPES = {
+    "BIGINT": ("int64", "Int64"),
+    "BOOLEAN": ("bool", "boolean"),
+    "DOUBLE": ("float64", "float64"),
+    "FLOAT": ("float32", "float32"),
+    "INTEGER": ("int32", "Int32"),
+    "SMALLINT": ("int16", "Int16"),
+    "TINYINT": ("int8", "Int8"),
+    "UBIGINT": ("uint64", "UInt64"),
+    "UINTEGER": ("uint32", "UInt32"),
+    "USMALLINT": ("uint16", "UInt16"),
+    "UTINYINT": ("uint8", "UInt8"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, which states the unit, and its DuckDB type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """A table: columns and rows of plain Python values, in the order of the query.
+
+    Integers are exact, SQL's NULL is None, JSON columns are text. Iterating gives the rows.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns, in order; no two are equal."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of one column.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        try:
+            index = self.column_names.index(name)
+        except ValueError:
+            raise UsageError(
+                f"{self.name} has no column {name!r}",
+                hint="its columns: " + ", ".join(self.column_names),
+            ) from None
+        return [row[index] for row in self.rows]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one dict per row, keyed by column name."""
+        names = self.column_names
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the result as a polars data frame with the same integer widths.
+
+        Raises:
+            UsageError: polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError:
+            _refuse("polars")
+        schema = {
+            column.name: getattr(pl, _POLARS_TYPES[column.type])
+            if column.type in _POLARS_TYPES
+            else None
+            for column in self.columns
+        }
+        return pl.DataFrame(self.rows, schema=schema, orient="row", infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the result as a pandas data frame; integers with NULLs become `Int64`.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            _refuse("pandas")
+        frame = {}
+        for index, column in enumerate(self.columns):
+            values = [row[index] for row in self.rows]
+            plain, nullable = _PANDAS_TYPES.get(column.type, ("object", "object"))
+            dtype: Any = nullable if None in values else plain
+            frame[column.name] = pd.Series(values, dtype=dtype)
+        return pd.DataFrame(frame, columns=list(self.column_names))
+
+    def to_arrow(self) -> pa.Table:
+        """Return the result as an Arrow table.
+
+        Raises:
+            UsageError: pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError:
+            _refuse("pyarrow")
+        arrays = []
+        for index, column in enumerate(self.columns):
+            make = getattr(pa, _ARROW_TYPES[column.type]) if column.type in _ARROW_TYPES else None
+            values = [row[index] for row in self.rows]
+            arrays.append(pa.array(values, type=make() if make else None))
+        return pa.Table.from_arrays(arrays, names=list(self.column_names))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.name}: {len(self.rows)} rows of {', '.join(self.column_names)}>"
+
+
+def _refuse(library: str) -> NoReturn:
+    raise UsageError(
+        f"{library} is not installed", hint="install it with: pip install 'tracekit[frames]'"
+    ) from None

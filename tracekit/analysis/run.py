@@ -1,0 +1,188 @@
+"""Run an analysis or a statement of the user's and return its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from tracekit.analysis.params import ParamValue, bind
+from tracekit.analysis.query_errors import query_error
+from tracekit.analysis.result import Column, Result
+from tracekit.analysis.spec import Spec
+from tracekit.errors import QueryError, StoreError
+
+# Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
+# need a package that may be missing (pytz): DuckDB's own text is exact.
+_AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
+
+
+def run_analysis(
+    connection: duckdb.DuckDBPyConnection, spec: Spec, params: Mapping[str, object]
+) -> Result:
+    """Run one analysis.
+
+    Args:
+        connection: a connection to a store that has the views which the analysis requires.
+        spec: the analysis.
+        params: values by parameter name; the defaults of the header fill the rest.
+
+    Returns:
+        A result with exactly the declared columns.
+
+    Raises:
+        QueryError: a parameter is unknown or missing.
+        UsageError: a parameter has the wrong type.
+        StoreError: memory or disk ran out.
+        RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
+            file.
+    """
+    values = _typed(spec, bind(spec, params))
+    try:
+        with _interruptible(connection):
+            connection.execute(spec.sql, values) if values else connection.execute(spec.sql)
+            columns = _columns(connection)
+            _check_declared(spec, columns)
+            rows = connection.fetchall()
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise StoreError(
+            f"{spec.name}: {str(error).splitlines()[0]}",
+            hint="free some memory or space in the temporary folder",
+        ) from error
+    return Result(spec.name, columns, rows)
+
+
+def run_sql(
+    connection: duckdb.DuckDBPyConnection, text: str, *, max_rows: int | None = None
+) -> Result:
+    """Run a statement of the user's.
+
+    Several statements are allowed as long as only the last one returns rows: no result is dropped
+    silently. Nanosecond timestamps, timestamps with a time zone and intervals come as DuckDB's
+    exact text.
+
+    Args:
+        connection: decides what the statement may do; nothing is restricted here.
+        text: the SQL.
+        max_rows: fetch no more rows than this.
+
+    Raises:
+        QueryError: DuckDB refuses the statement; the message is the first line of DuckDB's.
+    """
+    try:
+        with _interruptible(connection):
+            *before, last = _statements(connection, text)
+            for statement in before:
+                connection.execute(statement)
+                connection.complete()
+            connection.execute(last)
+            columns = _columns(connection)
+            if any(_AS_TEXT.search(column.type) for column in columns):
+                rows = _exact_rows(connection, last, columns, max_rows)
+            else:
+                rows = _fetch(connection, max_rows)
+    except duckdb.Error as error:
+        raise query_error(connection, error) from error
+    return Result("sql", columns, rows)
+
+
+def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    statements = connection.extract_statements(text)
+    if not statements:
+        raise QueryError(
+            "there is no SQL statement to run", hint='for example: tracekit sql TRACE "SHOW TABLES"'
+        )
+    for statement in statements[:-1]:
+        if statement.type == duckdb.StatementType.SELECT:
+            raise QueryError(
+                "only the last of several statements may return rows",
+                hint="run the SELECT statements one at a time",
+            )
+    return [statement.query for statement in statements]
+
+
+def _exact_rows(
+    connection: duckdb.DuckDBPyConnection,
+    statement: str,
+    columns: Sequence[Column],
+    max_rows: int | None,
+) -> list[tuple[Any, ...]]:
+    """Read the statement again with the columns that Python's types would damage as text."""
+    connection.abort()
+    picked = ", ".join(
+        f"CAST(#{position} AS VARCHAR)" if _AS_TEXT.search(column.type) else f"#{position}"
+        for position, column in enumerate(columns, start=1)
+    )
+    relation = connection.sql(statement).project(picked)
+    if max_rows is not None:
+        relation = relation.limit(max_rows)
+    return relation.fetchall()
+
+
+def _fetch(connection: duckdb.DuckDBPyConnection, max_rows: int | None) -> list[tuple[Any, ...]]:
+    if max_rows is None:
+        return connection.fetchall()
+    rows = connection.fetchmany(max_rows)
+    connection.abort()
+    return rows
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+    """Return the columns of the open result, with a number after a name that comes twice."""
+    columns: list[Column] = []
+    taken: set[str] = set()
+    for name, type_name, *_ in connection.description or ():
+        unique, number = name, 0
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique)
+        columns.append(Column(unique, str(type_name)))
+    return tuple(columns)
+
+
+def _typed(spec: Spec, values: Mapping[str, ParamValue]) -> dict[str, Any]:
+    """Give every value its declared type: DuckDB takes a small int for a 32-bit one."""
+    return {
+        param.name: None
+        if values[param.name] is None
+        else duckdb.Value(values[param.name], duckdb.sqltype(param.type))
+        for param in spec.params
+    }
+
+
+def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:
+    declared = [(column.name, column.type) for column in spec.columns]
+    returned = [(column.name, column.type) for column in columns]
+    if declared == returned:
+        return
+    missing = [
+        f"{name} {type_name}" for name, type_name in declared if (name, type_name) not in returned
+    ]
+    extra = [
+        f"{name} {type_name}" for name, type_name in returned if (name, type_name) not in declared
+    ]
+    detail = (
+        f"declared but not returned: {', '.join(missing) or 'none'}; "
+        f"returned but not declared: {', '.join(extra) or 'none'}"
+        if missing or extra
+        else "the same columns in another order"
+    )
+    raise RuntimeError(f"{spec.path}: the columns are not those of the header ({detail})")
+
+
+@contextmanager
+def _interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Leave no open result behind on an error; turn DuckDB's report of a Ctrl-C into one."""
+    try:
+        yield
+    except BaseException as error:
+        connection.abort()
+        if isinstance(error, duckdb.InterruptException) or (
+            type(error) is RuntimeError and str(error) == "Query interrupted"
+        ):
+            raise KeyboardInterrupt from error
+        raise

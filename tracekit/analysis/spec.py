@@ -1,0 +1,67 @@
+"""What the header of a SQL file says, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["analysis", "view", "table", "macro"]
+Scope = Literal["trace", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of an analysis, bound as `$name`.
+
+    `default` is the text after `=` as written in the header without quotes: None means that the
+    parameter is required, `NULL` that it may be left unset. `choices` is empty when every value of
+    the type is allowed.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    meaning: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a value has to be given."""
+        return self.default is None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One declared column: its name (which states the unit), its DuckDB type and what it means."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One SQL file: an analysis, a view, a derived table or a macro file.
+
+    `question` is the first line of the header, `description` the rest of its first paragraph. Only
+    an analysis has a `scope`. `invariants` are SQL conditions over the columns that hold for every
+    row. `sql` is the whole text of the file, header included.
+    """
+
+    name: str
+    path: str
+    question: str
+    description: str
+    kind: Kind
+    scope: Scope | None
+    requires: tuple[str, ...]
+    params: tuple[Param, ...]
+    columns: tuple[ColumnSpec, ...]
+    invariants: tuple[str, ...]
+    notes: tuple[str, ...]
+    sql: str
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the declared columns, in order."""
+        return tuple(column.name for column in self.columns)

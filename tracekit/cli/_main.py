@@ -1,0 +1,143 @@
+"""The `tracekit` command: finds the subcommands, and holds the one error boundary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import click
+
+import tracekit
+from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.render._text import printable
+
+INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """The group whose commands are the modules beside this one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        names = (module.name for module in iter_modules([str(Path(__file__).parent)]))
+        return sorted(name for name in names if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"tracekit.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            close = get_close_matches(args[0], names, n=1)
+            if Path(args[0]).exists():
+                hint = f"for example: tracekit breakdown {args[0]}"
+            else:
+                hint = f"did you mean {close[0]}?" if close else "commands: " + ", ".join(names)
+            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(tracekit.__version__, prog_name="tracekit", message="%(prog)s %(version)s")
+@click.pass_context
+def group(ctx: click.Context) -> None:
+    """Show where the time of an LLM step went, from profiler traces.
+
+    TRACE is a .json or .json.gz trace, a folder or a quoted glob of the ranks of one run, or a
+    .duckdb store; several may be given. Results go to stdout, everything else to stderr.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(UsageError.exit_code)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 is success, 2 to 6 the kinds of `TracekitError`, 130 an interrupt. Any other error is a bug
+    and leaves as the exception that it is, so that its traceback is shown.
+
+    Args:
+        args: the arguments after the program's name; those of the process if None.
+    """
+    if "_TRACEKIT_COMPLETE" in os.environ:
+        group(prog_name="tracekit")
+    _prepare_streams()
+    try:
+        return _run(list(sys.argv[1:] if args is None else args))
+    except TracekitError as error:
+        _say(error.message, error.hint)
+        return error.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "tracekit"
+        _say(error.format_message(), f"{path} --help shows what it takes")
+        return UsageError.exit_code
+    except click.ClickException as error:
+        _say(error.format_message(), None)
+        return UsageError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo(err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has.
+        _discard_stdout()
+        return 0
+
+
+def _run(args: list[str]) -> int:
+    try:
+        with group.make_context("tracekit", args) as ctx:
+            group.invoke(ctx)
+        exit_code = 0
+    except click.exceptions.Exit as stop:
+        exit_code = stop.exit_code
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_stdout()
+        raise StoreError(f"stdout: {error.strerror or error}") from error
+    return exit_code
+
+
+def _prepare_streams() -> None:
+    """Make sure that there is a stdout, and that no character can fail to be written."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    """Let the interpreter's own flush at exit go nowhere instead of failing once more."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _say(message: str, hint: str | None) -> None:
+    # Messages quote file names and text from traces.
+    lines = [f"error: {printable(message.strip())}"]
+    if hint:
+        lines.append(f"hint: {printable(hint.strip())}")
+    with suppress(OSError):
+        click.echo("\n".join(lines), err=True)

@@ -1,0 +1,39 @@
+"""Open the traces that a command was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.cli._progress import progress_bar
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+
+@contextmanager
+def open_traces(
+    traces: Sequence[str],
+    *,
+    no_cache: bool = False,
+    rules: Path | None = None,
+    unsafe: bool = False,
+) -> Iterator[Trace]:
+    """Open traces with a progress bar and close them afterwards.
+
+    Args:
+        traces: files, folders, globs, or one store.
+        no_cache: ingest again, keep nothing.
+        rules: further classification rules.
+        unsafe: let SQL read files and the network.
+    """
+    import tracekit
+
+    with progress_bar() as progress:
+        trace = tracekit.open(
+            *traces, cache=not no_cache, rules=rules, progress=progress, unsafe=unsafe
+        )
+    with trace:
+        yield trace

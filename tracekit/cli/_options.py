@@ -1,0 +1,31 @@
+"""The arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.render import formats
+
+trace_argument = click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+
+format_option = click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(formats()),
+    default="table",
+    show_default=True,
+    help="Form of the output; csv and json hold exact base units.",
+)
+
+no_cache_option = click.option(
+    "--no-cache", is_flag=True, help="Read the trace again and keep nothing in the cache."
+)
+
+rules_option = click.option(
+    "--rules",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Further rules that tell the class of a kernel by its name.",
+)

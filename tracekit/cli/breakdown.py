@@ -1,0 +1,30 @@
+"""`tracekit breakdown`: the summary of a run on one screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import format_option, no_cache_option, rules_option, trace_argument
+
+
+@click.command(name="breakdown")
+@trace_argument
+@click.option("--full", is_flag=True, help="Show every row instead of the top ones.")
+@format_option
+@rules_option
+@no_cache_option
+def command(
+    traces: tuple[str, ...], full: bool, format_name: str, rules: Path | None, no_cache: bool
+) -> None:
+    """Summarise where the time of the trace went.
+
+    The parts of each device's window add up to it exactly; the last line says how far the trace can
+    be trusted.
+    """
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+
+    with open_traces(traces, no_cache=no_cache, rules=rules) as trace:
+        emit(trace.breakdown(), format_name, full=full)

@@ -1,0 +1,81 @@
+"""`tracekit sql TRACE "SELECT …"`: ad-hoc SQL, or an interactive prompt."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import format_option, no_cache_option, rules_option
+from tracekit.errors import UsageError
+
+_TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
+
+
+@click.command(name="sql")
+@click.argument("arguments", metavar="TRACE... [STATEMENT]", nargs=-1, required=True)
+@format_option
+@click.option(
+    "--unsafe",
+    is_flag=True,
+    help="Let the SQL read and write files and use the network; for SQL that you trust.",
+)
+@rules_option
+@no_cache_option
+def command(
+    arguments: tuple[str, ...],
+    format_name: str,
+    unsafe: bool,
+    rules: Path | None,
+    no_cache: bool,
+) -> None:
+    """Run SQL on a trace, read-only.
+
+    STATEMENT is SQL in quotes, or - to read it from stdin. Without it, SQL is read from stdin,
+    which on a terminal is an interactive prompt. Columns are shown in their base units.
+    """
+    from tracekit.cli._open import open_traces
+
+    traces, statement = split_arguments(arguments)
+    if statement is None and not sys.stdin.isatty():
+        statement = "-"
+    if statement == "-":
+        statement = sys.stdin.read()
+    with open_traces(traces, no_cache=no_cache, rules=rules, unsafe=unsafe) as trace:
+        if statement is None:
+            from tracekit.cli._prompt import run_prompt
+
+            run_prompt(trace, format_name)
+        else:
+            from tracekit.cli._emit import emit
+
+            emit(trace.sql(statement), format_name, units=False)
+
+
+def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Tell the traces from the statement, which is the last argument if it is `-` or reads as SQL.
+
+    Raises:
+        UsageError: there is a statement but no trace.
+    """
+    *before, last = arguments
+    if not _is_statement(last):
+        return arguments, None
+    if not before:
+        raise UsageError("TRACE is missing", hint='for example: tracekit sql TRACE "SHOW TABLES"')
+    return tuple(before), last
+
+
+def _is_statement(argument: str) -> bool:
+    """Return whether an argument is SQL: `-`, or several words that are no path."""
+    words = argument.strip().rstrip(";")
+    if argument == "-" or not words:
+        return True
+    if not re.search(r"\s", words) or _TRACE_ENDING.search(words):
+        return False
+    try:
+        return not Path(argument).exists()
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,337 @@
+"""Stores: DuckDB files that are whole or absent, and the cache of stores.
+
+A store is built in a folder of its own beside its final name and moved there when it is complete.
+Whoever looks at the final name sees the old store, or the new one, or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import StoreError
+from tracekit.schema import SCHEMA_VERSION, TABLES
+from tracekit.units import GB
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_LIMIT = "256MB"
+"""What DuckDB's buffers may hold before they spill to disk. TRACEKIT_MEMORY_LIMIT overrides it."""
+
+CACHE_LIMIT_BYTES = 20 * GB
+"""The oldest cached stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides."""
+
+STORE_SUFFIX = ".duckdb"
+_BUILD_SUFFIX = ".building"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedStore:
+    """One store in the cache: its file, the trace it was made from, bytes, time of last use."""
+
+    path: Path
+    source_path: str
+    size_bytes: int
+    modified_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A store in the making: an open connection and a folder for temporary files."""
+
+    connection: duckdb.DuckDBPyConnection
+    folder: Path
+
+
+# -- building --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def build_store(final: Path) -> Iterator[Build]:
+    """Build a store and move it to its final name when the block ends without an error.
+
+    Args:
+        final: where the store shall lie; what lies there is replaced.
+
+    Raises:
+        StoreError: the folder cannot be written, or the disk is full.
+    """
+    with _explained(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(final.parent)
+        folder = Path(
+            tempfile.mkdtemp(
+                prefix=f".{final.name}.{os.getpid()}.", suffix=_BUILD_SUFFIX, dir=final.parent
+            )
+        )
+    try:
+        with _explained(final):
+            partial = folder / "store.duckdb"
+            connection = _connect(partial, folder)
+            try:
+                _create_tables(connection)
+                yield Build(connection, folder)
+                connection.execute("CHECKPOINT")
+            finally:
+                connection.close()
+            os.chmod(partial, 0o644)
+            os.replace(partial, final)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def build_temporary() -> Iterator[Build]:
+    """Build a store that is never seen under a name and goes with its connection.
+
+    Raises:
+        StoreError: the temporary folder cannot be written, or the disk is full.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tracekit-"))
+    try:
+        with _explained(folder):
+            connection = _connect(None, folder)
+            try:
+                _create_tables(connection)
+                yield Build(connection, folder)
+            finally:
+                connection.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect()
+    _set_limits(connection, folder)
+    if path is not None:
+        # What is built here is thrown away unless it is complete: a log of it would be waste.
+        connection.execute(
+            f"ATTACH {_quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store"
+        )
+    return connection
+
+
+def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path | None) -> None:
+    limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMIT)
+    connection.execute(f"SET memory_limit = {_quote(limit)}")
+    if folder is not None:
+        connection.execute(f"SET temp_directory = {_quote(str(folder / 'spill'))}")
+
+
+def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    for table in TABLES:
+        connection.execute(table.create_sql())
+
+
+@contextlib.contextmanager
+def _explained(final: Path) -> Iterator[None]:
+    """Turn what the disk answers into one sentence."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, duckdb.Error):
+            raise
+        raise _disk_error(final, error.errno, error.strerror or str(error)) from error
+    except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.FatalException) as error:
+        text = str(error)
+        is_full = "No space left" in text or "ENOSPC" in text or "max_temp_directory_size" in text
+        raise _disk_error(
+            final, errno.ENOSPC if is_full else None, text.splitlines()[0]
+        ) from error
+
+
+def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
+    if number == errno.ENOSPC:
+        return StoreError(
+            f"{final}: the disk is full; nothing was written",
+            hint="free space, or set TRACEKIT_CACHE_DIR or -o to a folder on another disk",
+        )
+    return StoreError(f"{final}: the store cannot be written: {text}")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds of processes that are gone left behind."""
+    for left in folder.glob(f".*{_BUILD_SUFFIX}"):
+        pid = left.name.removesuffix(_BUILD_SUFFIX).rsplit(".", 2)[-2]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+# -- opening ---------------------------------------------------------------------------------------
+
+
+def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection:
+    """Open a store for reading.
+
+    Args:
+        path: the ``.duckdb`` file.
+        unsafe: let SQL reach files, the network and DuckDB's settings.
+
+    Raises:
+        StoreError: no such file, no store of tracekit's, or one of another schema version.
+    """
+    import duckdb
+
+    if not path.is_file():
+        raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"ATTACH {_quote(str(path))} AS store (READ_ONLY); USE store")
+        row = connection.execute("SELECT schema_version FROM store_info").fetchone()
+    except duckdb.Error as error:
+        connection.close()
+        reason = str(error).splitlines()[0]
+        raise StoreError(
+            f"{path}: not a store that tracekit can open: {reason}",
+            hint="make a new one: tracekit ingest TRACE -o STORE",
+        ) from error
+    if row is None or row[0] != SCHEMA_VERSION:
+        connection.close()
+        found = "unknown" if row is None else row[0]
+        raise StoreError(
+            f"{path}: the store has schema version {found}, this tracekit reads {SCHEMA_VERSION}",
+            hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+        )
+    _set_limits(connection, None)
+    if not unsafe:
+        lock(connection)
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keep SQL on this connection from files, the network and DuckDB's settings."""
+    connection.execute("SET enable_external_access = FALSE; SET lock_configuration = TRUE")
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+def cache_dir() -> Path:
+    """Return the folder of cached stores: TRACEKIT_CACHE_DIR, else under the XDG cache folder."""
+    given = os.environ.get("TRACEKIT_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
+    return base / "tracekit"
+
+
+def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
+    """Return where the cached store of these files lies, or would lie.
+
+    The name begins with a digest of the paths, so that a store of an older state of the same files
+    can be found and removed, and goes on with a digest of path, size, modification time, schema
+    version and ``digest``.
+
+    Args:
+        sources: the trace files, in order.
+        digest: of everything else that decides what the store holds (SQL files, rules).
+
+    Raises:
+        OSError: a file cannot be looked at.
+    """
+    names = hashlib.sha256()
+    state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
+    for source in sources:
+        resolved = os.fsencode(source.resolve())
+        status = source.stat()
+        names.update(resolved + b"\0")
+        state.update(resolved + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return cache_dir() / f"{names.hexdigest()[:16]}-{state.hexdigest()[:24]}{STORE_SUFFIX}"
+
+
+def forget_older(store: Path) -> None:
+    """Remove stores of older states of the same files, and the oldest ones of a full cache."""
+    prefix = store.name.split("-", 1)[0]
+    for other in store.parent.glob(f"{prefix}-*{STORE_SUFFIX}"):
+        if other != store:
+            other.unlink(missing_ok=True)
+    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    limit_bytes = int(given) if given.isdigit() else CACHE_LIMIT_BYTES
+    total_bytes = 0
+    for file in sorted(_cache_files(store.parent), key=_modified_s, reverse=True):
+        total_bytes += _size_bytes(file)
+        if total_bytes > limit_bytes and file != store:
+            file.unlink(missing_ok=True)
+
+
+def touch(store: Path) -> None:
+    """Mark a cached store as used now."""
+    with contextlib.suppress(OSError):
+        os.utime(store)
+
+
+def list_cached() -> list[CachedStore]:
+    """Return the stores in the cache, the last used first."""
+    import duckdb
+
+    found = []
+    for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):
+        source = "?"
+        with contextlib.suppress(duckdb.Error, StoreError):
+            connection = open_store(file)
+            try:
+                rows = connection.execute("SELECT path FROM trace ORDER BY trace_id").fetchall()
+            finally:
+                connection.close()
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            source = f"{rows[0][0]}{more}" if rows else "?"
+        found.append(CachedStore(file, source, _size_bytes(file), _modified_s(file)))
+    return found
+
+
+def clear_cache() -> int:
+    """Remove all cached stores; return how many there were."""
+    folder = cache_dir()
+    count = 0
+    for file in _cache_files(folder):
+        file.unlink(missing_ok=True)
+        count += 1
+    if folder.is_dir():
+        _sweep(folder)
+    return count
+
+
+def _cache_files(folder: Path) -> list[Path]:
+    return list(folder.glob(f"*{STORE_SUFFIX}")) if folder.is_dir() else []
+
+
+def _modified_s(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,57 @@
+"""The error tree: everything that can go wrong without being a bug.
+
+Each class carries the exit code of the command line, so an exit code means the same thing in a
+script as the exception type means in Python.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TracekitError(Exception):
+    """The base of every error that tracekit raises on purpose.
+
+    Args:
+        message: one sentence that names the file (where there is one) and the reason.
+        hint: what to do about it, or None.
+
+    `exit_code` is what the command line exits with.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(TracekitError):
+    """The call cannot be understood: an unknown option, a value of the wrong type."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class TraceError(TracekitError):
+    """The trace cannot be read or is of no supported kind."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class StoreError(TracekitError):
+    """The store or the disk under it failed: wrong version, locked, full, not writable."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class QueryError(TracekitError):
+    """The question has no answer: unknown analysis, bad SQL, a trace without the data for it."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class WorkloadError(TracekitError):
+    """A collected workload failed or ran out of memory."""
+
+    exit_code: ClassVar[int] = 6

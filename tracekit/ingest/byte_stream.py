@@ -1,0 +1,168 @@
+"""A trace file as a stream of plain bytes, whatever it is packed in.
+
+Plain and gzip files (any number of members, any file name) are told apart by their first bytes.
+A damaged or cut-off gzip stream yields everything that can still be inflated; what was wrong is
+then in :attr:`ByteStream.problem`, so that the caller can say so instead of failing.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from isal import igzip_lib, isal_zlib
+
+from tracekit.errors import TraceError
+
+CHUNK_BYTES = 1 << 20
+"""How much of the file is read at once; gzip traces inflate 10 to 20 times."""
+
+_INFLATE_LIMIT_BYTES = 8 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW_BITS = 31
+_FOREIGN_MAGIC = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "unpack it first: zstd -d FILE"),
+    b"PK\x03\x04": ("zip", "unpack it first: unzip FILE"),
+    b"BZh": ("bzip2", "unpack it first: bunzip2 FILE"),
+    b"\xfd7zXZ\x00": ("xz", "unpack it first: unxz FILE"),
+    b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
+    b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
+}
+_UTF8_BOM = b"\xef\xbb\xbf"
+
+
+class ByteStream:
+    """The plain bytes of one file, read once from front to back.
+
+    Attributes:
+        file_bytes: size of the file as it lies on disk, in bytes.
+        file_bytes_read: how much of that has been read so far, in bytes.
+        text_bytes: plain bytes handed out so far.
+        problem: what was wrong with the packing, or None.
+        is_truncated: whether the packing ended before its own end mark.
+    """
+
+    def __init__(self, path: Path, on_read: Callable[[ByteStream], None] | None = None) -> None:
+        self.path = path
+        self.file_bytes = 0
+        self.file_bytes_read = 0
+        self.text_bytes = 0
+        self.problem: str | None = None
+        self.is_truncated = False
+        self._on_read = on_read
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the plain bytes in chunks.
+
+        Raises:
+            TraceError: the file cannot be opened or read, or is packed in a way that is not read.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                self.file_bytes = os.fstat(file.fileno()).st_size
+                head = file.read(8)
+                for magic, (packing, hint) in _FOREIGN_MAGIC.items():
+                    if head.startswith(magic):
+                        raise TraceError(
+                            f"{self.path}: this is a {packing} file, which is not read", hint=hint
+                        )
+                file.seek(0)
+                chunks = (
+                    self._gunzip(self._raw(file))
+                    if head.startswith(_GZIP_MAGIC)
+                    else self._raw(file)
+                )
+                for chunk in chunks:
+                    if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
+                        # Keeps byte offsets those of the file: the mark becomes white space.
+                        chunk = b"   " + chunk[len(_UTF8_BOM) :]
+                    self.text_bytes += len(chunk)
+                    yield chunk
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+    def _raw(self, file: object) -> Iterator[bytes]:
+        read = file.read  # type: ignore[attr-defined]
+        while chunk := read(CHUNK_BYTES):
+            self.file_bytes_read += len(chunk)
+            if self._on_read is not None:
+                self._on_read(self)
+            yield chunk
+
+    def _gunzip(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Inflate all members of a gzip stream; zero padding between members is allowed."""
+        member_start = 0  # file offset at which the current member begins
+        member_text_bytes = 0
+        inflater = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+        offset = 0
+        for chunk in chunks:
+            pending = chunk
+            while pending:
+                if inflater.eof:
+                    stripped = pending.lstrip(b"\0")
+                    if not stripped:
+                        break
+                    # One byte is enough to tell: a split magic number is settled by the inflater.
+                    if not stripped.startswith(_GZIP_MAGIC[:1]):
+                        self.problem = (
+                            f"{len(stripped)} bytes or more of something else follow the gzip "
+                            f"stream at file offset {offset + len(chunk) - len(stripped)}"
+                        )
+                        return
+                    member_start = offset + len(chunk) - len(stripped)
+                    member_text_bytes = 0
+                    pending = stripped
+                    inflater = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+                try:
+                    text = inflater.decompress(pending, _INFLATE_LIMIT_BYTES)
+                except (igzip_lib.IsalError, isal_zlib.error, zlib.error, EOFError) as error:
+                    self.problem = f"the gzip stream is damaged ({error})"
+                    self.is_truncated = True
+                    yield from self._salvage(member_start, member_text_bytes)
+                    return
+                member_text_bytes += len(text)
+                if text:
+                    yield text
+                pending = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+                if not text and not inflater.eof and not pending:
+                    break
+            offset += len(chunk)
+        if not inflater.eof:
+            rest = inflater.flush()
+            if rest:
+                yield rest
+            self.problem = "the gzip stream ends before its end mark"
+            self.is_truncated = True
+
+    def _salvage(self, member_start: int, skip_bytes: int) -> Iterator[bytes]:
+        """Inflate a damaged member again, in small steps, up to the very byte that breaks it.
+
+        The fast inflater drops what it had decoded of the chunk in which it fails; zlib fed a few
+        hundred bytes at a time loses next to nothing. A wrong checksum alone loses nothing at all.
+        """
+        inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        with open(self.path, "rb") as file:
+            file.seek(member_start)
+            while not inflater.eof and (piece := file.read(64 << 10)):
+                before = inflater.copy()
+                try:
+                    texts = [inflater.decompress(piece)]
+                except zlib.error:
+                    texts = _inflate_bytewise(before, piece)
+                    file.seek(0, os.SEEK_END)
+                for text in texts:
+                    if skip_bytes < len(text):
+                        yield text[skip_bytes:]
+                    skip_bytes = max(0, skip_bytes - len(text))
+
+
+def _inflate_bytewise(inflater: zlib._Decompress, piece: bytes) -> list[bytes]:
+    texts: list[bytes] = []
+    for at in range(len(piece)):
+        try:
+            texts.append(inflater.decompress(piece[at : at + 1]))
+        except zlib.error:
+            break
+    return texts

@@ -1,0 +1,638 @@
+"""Splits the text of a Chrome trace into blocks of whole events.
+
+The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object with a
+``traceEvents`` array among other members, or the bare array. Nothing is assumed about white space,
+line breaks or the order of members.
+
+How a block is cut: at a comma between two objects near the end of the buffer. Whether that comma
+stands between two *events*, and not inside one, is settled by the parser: ``[`` + block + ``]``
+decodes if and only if the cut was right. So memory is bounded by the block, and a wrong cut cannot
+pass. Only a block that does not decode is looked at event by event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.repair import is_object, repair_object
+
+BLOCK_BYTES = 16 << 20
+"""Plain text per block. Peak memory grows with it, not with the file."""
+
+MAX_EVENT_BYTES = 64 << 20
+"""An event or a header longer than this is not one; bounds memory on hostile files."""
+
+SALVAGE_WINDOW_BYTES = 256 << 10
+REJECTED_TEXT_BYTES = 2048
+EXTRA_KEY = "tracekit.extra"
+"""Member under which members of an event that have no column travel to the loader."""
+
+Raw = msgspec.Raw
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The members of an event that have columns. Raw: checked for well-formedness, not read.
+
+    The default is None although it is no Raw: a shared default costs nothing, a Raw object each.
+    """
+
+    ph: Raw = None  # type: ignore[assignment]
+    cat: Raw = None  # type: ignore[assignment]
+    name: Raw = None  # type: ignore[assignment]
+    pid: Raw = None  # type: ignore[assignment]
+    tid: Raw = None  # type: ignore[assignment]
+    ts: Raw = None  # type: ignore[assignment]
+    dur: Raw = None  # type: ignore[assignment]
+    id: Raw = None  # type: ignore[assignment]
+    s: Raw = None  # type: ignore[assignment]
+    bp: Raw = None  # type: ignore[assignment]
+    args: Raw = None  # type: ignore[assignment]
+
+
+EVENT_MEMBERS = _Event.__struct_fields__
+
+_typed_events = msgspec.json.Decoder(list[_Event])
+_raw_events = msgspec.json.Decoder(list[Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+
+_strict_json = json.JSONDecoder()
+
+_EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
+_EVENT_START = re.compile(
+    rb'(?:^|,)\s*(\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:', re.ASCII
+)
+_PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
+_ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_LEADING_SEPARATORS = re.compile(rb"[\s,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A piece of the file that could not be read: offset in the plain text, why, its beginning."""
+
+    byte_offset: int
+    reason: str
+    text: str
+    event_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """An event that was read after mending its text: its id, offset in the plain text, what."""
+
+    event_id: int
+    byte_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of whole events.
+
+    Attributes:
+        text: a well-formed JSON array of objects with only :data:`EVENT_MEMBERS` and, for members
+            that have no column, :data:`EXTRA_KEY`.
+        first_event_id: position in the file of the first event.
+        event_count: how many events the array holds.
+        byte_offset: offset in the plain text of ``text[0]`` (one before the first event).
+        offsets: where each event began, where the text was rebuilt; else None.
+    """
+
+    text: bytes
+    first_event_id: int
+    event_count: int
+    byte_offset: int
+    offsets: tuple[int, ...] | None = None
+
+    def events(self) -> list[tuple[bytes, int]]:
+        """Return the text and the byte offset of each event."""
+        texts = [bytes(raw) for raw in _raw_events.decode(self.text)]
+        if self.offsets is not None:
+            return list(zip(texts, self.offsets, strict=True))
+        found: list[tuple[bytes, int]] = []
+        at = 0
+        for text in texts:
+            at = self.text.index(text, at)
+            found.append((text, self.byte_offset + at))
+            at += len(text)
+        return found
+
+
+@dataclass(slots=True)
+class _Salvage:
+    """What was saved of a block that did not decode."""
+
+    events: list[tuple[bytes, int]]
+    consumed: int
+    array_ended: bool
+    stuck: bool
+
+
+class TraceText:
+    """Reads one trace from a stream of plain bytes.
+
+    Iterate over :meth:`blocks` to the end; the other attributes are complete only then.
+
+    Attributes:
+        rejected: what could not be read, in file order.
+        repaired: what was read after mending, in file order.
+        event_count: events in all blocks so far.
+        truncation: why the trace counts as cut off, or None.
+        found_array: whether there was an array of events at all.
+    """
+
+    def __init__(self, stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> None:
+        self._stream = stream
+        self._chunks = iter(stream)
+        self._block_bytes = block_bytes
+        self._outside: list[bytes] = []
+        self._outside_offset = 0
+        self._exhausted = False
+        self.rejected: list[Rejected] = []
+        self.repaired: list[Repaired] = []
+        self.event_count = 0
+        self.truncation: str | None = None
+        self.found_array = False
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the events block by block.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        buffer, base = b"", 0
+        inside = False
+        wanted = 1 << 16
+        while True:
+            buffer = self._fill(buffer, wanted)
+            if not inside:
+                start = self._array_start(buffer, base)
+                if start is None:
+                    if self._exhausted or len(buffer) > MAX_EVENT_BYTES:
+                        self._outside.append(buffer)
+                        break
+                    wanted = 2 * len(buffer)
+                    continue
+                self._outside.append(buffer[:start])
+                base, buffer = base + start, buffer[start:]
+                inside = self.found_array = True
+                wanted = self._block_bytes
+                continue
+            block, consumed, array_ended = self._take(buffer, base)
+            if block is not None and block.event_count:
+                self.event_count += block.event_count
+                yield block
+            base, buffer = base + consumed, buffer[consumed:]
+            wanted = self._block_bytes
+            if array_ended:
+                inside = False
+                self._outside.append(b"]")
+                wanted = 1 << 16
+            elif self._exhausted:
+                self.truncation = self.truncation or "the file ends inside the array of events"
+                self._outside.append(b"]")
+                break
+            elif consumed == 0:
+                wanted = max(self._block_bytes, 2 * len(buffer))
+        if self._stream.problem:
+            # Said first: a cut-off gzip stream is why the text ends early.
+            if self._stream.is_truncated:
+                self.truncation = self._stream.problem
+            else:
+                self.rejected.append(Rejected(base + len(buffer), self._stream.problem, ""))
+
+    def _fill(self, buffer: bytes, wanted: int) -> bytes:
+        if len(buffer) >= wanted or self._exhausted:
+            return buffer
+        parts, length = [buffer], len(buffer)
+        for chunk in self._chunks:
+            parts.append(chunk)
+            length += len(chunk)
+            if length >= wanted:
+                break
+        else:
+            self._exhausted = True
+        return b"".join(parts)
+
+    def _array_start(self, buffer: bytes, base: int) -> int | None:
+        """Return the index behind the ``[`` that opens the next array of events."""
+        if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
+            return bare.end()
+        for match in _EVENTS_ARRAY.finditer(buffer):
+            if not _is_surely_nested(b"".join(self._outside) + buffer[: match.start()]):
+                return match.end()
+        return None
+
+    # -- one block ---------------------------------------------------------------------------
+
+    def _take(self, buffer: bytes, base: int) -> tuple[Block | None, int, bool]:
+        """Cut a block off the buffer. Returns it, the bytes used, and whether the array ended."""
+        for cut in self._cuts(buffer):
+            text = b"[" + buffer[:cut] + b"]"
+            array_ended = False
+            try:
+                count = len(_typed_events.decode(text))
+            except RecursionError:
+                break
+            except msgspec.ValidationError:
+                # An event with members that have no column, or no object: still well-formed?
+                try:
+                    _raw_events.decode(text)
+                except msgspec.DecodeError as error:
+                    end = _array_end(text, error)
+                    if end is None:
+                        continue
+                    text, cut, array_ended = text[: end + 1], end, True
+                except RecursionError:
+                    break
+                count = -1
+            except msgspec.DecodeError as error:
+                end = _array_end(text, error)
+                if end is None:
+                    continue
+                text, cut, array_ended = text[: end + 1], end, True
+                try:
+                    count = len(_typed_events.decode(text))
+                except (msgspec.ValidationError, RecursionError):
+                    count = -1
+            if count < 0 or not _is_utf8(text):
+                events = [
+                    (bytes(raw), offset)
+                    for raw, offset in _with_offsets(text, base - 1, _raw_events.decode(text))
+                ]
+                block = self._rebuild(events, base)
+            else:
+                block = Block(text, self.event_count, count, base - 1)
+            # The comma behind a cut goes with it; one behind the array belongs to the metadata.
+            has_comma = not array_ended and buffer[cut : cut + 1] == b","
+            return block, cut + has_comma, array_ended
+        salvage = self._salvage(buffer, base)
+        if salvage.stuck:
+            return None, 0, False
+        return self._rebuild(salvage.events, base), salvage.consumed, salvage.array_ended
+
+    def _cuts(self, buffer: bytes) -> Iterator[int]:
+        """Yield places to cut, best first: the whole rest at the end of the file, else commas."""
+        if self._exhausted:
+            yield len(buffer.rstrip(b" \t\r\n,"))
+            return
+        end = len(buffer)
+        tried = 0
+        window = 64 << 10
+        while end > 0 and tried < 3:
+            start = max(0, end - window)
+            # Overlap, so that a comma between two objects is not missed at the seam.
+            found = list(_BETWEEN_OBJECTS.finditer(buffer, start, min(len(buffer), end + 4096)))
+            for match in reversed(found):
+                if match.start(1) < end:
+                    yield match.start(1)
+                    tried += 1
+                    if tried == 3:
+                        return
+            end, window = start, window * 8
+
+    def _rebuild(self, events: list[tuple[bytes, int]], base: int) -> Block:
+        """Make a block of single events: mend encodings, set odd members and non-events apart."""
+        texts: list[bytes] = []
+        offsets: list[int] = []
+        for text, offset in events:
+            event_id = self.event_count + len(texts)
+            if not text.startswith(b"{"):
+                self._reject(offset, "an event that is no object", text)
+                continue
+            if not _is_utf8(text):
+                mended = repair_object(text)
+                if mended is None:
+                    self._reject(offset, "invalid UTF-8", text)
+                    continue
+                text = mended[0]
+                self.repaired.append(Repaired(event_id, offset, mended[1]))
+            try:
+                text = _with_extra_apart(text)
+            except RecursionError:
+                self._reject(offset, "nested too deeply", text)
+                continue
+            texts.append(text)
+            offsets.append(offset)
+        joined = b"[" + b",\n".join(texts) + b"]"
+        return Block(joined, self.event_count, len(texts), base - 1, tuple(offsets))
+
+    # -- a block with something malformed in it ------------------------------------------------
+
+    def _salvage(self, buffer: bytes, base: int) -> _Salvage:
+        """Read a block event by event, keeping all that is well-formed or can be mended."""
+        events: list[tuple[bytes, int]] = []
+        at = 0
+        while True:
+            at = _skip(buffer, at)
+            if at >= len(buffer):
+                return _Salvage(events, at, False, False)
+            good, at, state = self._salvage_run(buffer, at, base)
+            events.extend(good)
+            if state == "ended":
+                return _Salvage(events, at, True, False)
+            if state == "more":
+                continue
+            # The text at `at` is not an event as it stands.
+            if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
+                return _Salvage(events, at + 1, True, False)
+            behind = self._damaged(buffer, at, base, events)
+            if behind is None:
+                if len(buffer) - at <= MAX_EVENT_BYTES:
+                    # The rest may be an event whose end is not here yet.
+                    return _Salvage(events, at, False, stuck=at == 0)
+                self._reject(base + at, "no end of this event found", buffer[at:])
+                return _Salvage(events, len(buffer), False, False)
+            at = behind
+
+    def _salvage_run(
+        self, buffer: bytes, at: int, base: int
+    ) -> tuple[list[tuple[bytes, int]], int, str]:
+        """Read as many well-formed events as possible from ``at`` on, within one window.
+
+        Returns the events, where reading stopped, and ``more`` (go on there), ``ended`` (behind the
+        array) or ``damaged``.
+        """
+        stop = min(len(buffer), at + SALVAGE_WINDOW_BYTES)
+        if stop < len(buffer) or not self._exhausted:
+            cut = None
+            for match in _BETWEEN_OBJECTS.finditer(buffer, at, min(len(buffer), stop + 4096)):
+                cut = match.start(1)
+            stop = cut if cut is not None else stop
+        text = b"[" + buffer[at:stop].rstrip(b" \t\r\n,") + b"]"
+        try:
+            return _shifted(text, base + at - 1), stop, "more"
+        except RecursionError:
+            error_at = stop
+        except msgspec.DecodeError as error:
+            end = _array_end(text, error)
+            if end is not None and not self._more_events_follow(buffer, at + end - 1):
+                return _shifted(text[: end + 1], base + at - 1), at + end, "ended"
+            position = _ERROR_BYTE.search(str(error))
+            error_at = at + int(position.group(1)) - 2 if position else stop
+        # Everything before the event in which the parser stumbled is fine.
+        starts = [m.start(1) for m in _EVENT_START.finditer(buffer, at, min(error_at + 1, stop))]
+        for start in reversed(starts):
+            if start <= at:
+                break
+            try:
+                good = _shifted(
+                    b"[" + buffer[at:start].rstrip(b" \t\r\n,") + b"]", base + at - 1
+                )
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            return good, start, "damaged"
+        return [], at, "damaged"
+
+    def _damaged(
+        self, buffer: bytes, at: int, base: int, events: list[tuple[bytes, int]]
+    ) -> int | None:
+        """Mend or set aside the damaged text at ``at``; return where the next event begins.
+
+        None: its end is not in the buffer.
+        """
+        whole = _first_object(buffer[at : at + SALVAGE_WINDOW_BYTES])
+        if whole is not None:
+            # Well-formed after all: what stands behind it (no comma, junk) confused the parser.
+            events.append((whole, base + at))
+            return at + len(whole)
+        ends = self._next_events(buffer, at)
+        if not ends and not self._exhausted:
+            return None
+        first_end = ends[0] if ends else self._last_event_end(buffer, at)
+        for end in ends or [first_end]:
+            mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
+            if mended is not None:
+                self.repaired.append(
+                    Repaired(self.event_count + len(events), base + at, mended[1])
+                )
+                events.append((mended[0], base + at))
+                return end
+        piece = buffer[at:first_end]
+        if not ends and first_end == len(buffer):
+            self.truncation = "the file ends inside an event"
+        self._reject(base + at, _why(piece.rstrip(b" \t\r\n,")), piece)
+        return first_end
+
+    @staticmethod
+    def _next_events(buffer: bytes, at: int) -> list[int]:
+        """Return where the next one or two events behind the damaged text at ``at`` begin.
+
+        An object without a phase, nested in the damaged event, is no place to go on from.
+        """
+        ends: list[int] = []
+        starts = (match.start(1) for match in _EVENT_START.finditer(buffer, at + 1))
+        start = next(starts, None)
+        while start is not None and len(ends) < 2 and start - at <= MAX_EVENT_BYTES:
+            following = next(starts, None)
+            if _PHASE_MEMBER.search(buffer, start, following or len(buffer)):
+                ends.append(start)
+            else:
+                whole = _first_object(buffer[start : start + SALVAGE_WINDOW_BYTES])
+                if whole is not None and "ph" in _members.decode(whole):
+                    ends.append(start)
+            start = following
+        return ends
+
+    def _last_event_end(self, buffer: bytes, at: int) -> int:
+        """Find the end of the last, damaged event of a file: before ``]``, or the file's end."""
+        for match in re.finditer(rb'\}\s*(\])\s*(?:$|\}\s*$|,\s*")', buffer[at:]):
+            return at + match.start(1)
+        return len(buffer)
+
+    @staticmethod
+    def _more_events_follow(buffer: bytes, at: int) -> bool:
+        """Tell a ``]`` that a damaged event left over from the one that closes the array."""
+        following = re.compile(rb"\]\s*\}?\s*\}\s*,\s*\{").match(buffer, at)
+        return following is not None and _PHASE_MEMBER.search(
+            buffer, at, at + 65536
+        ) is not None
+
+    def _reject(self, byte_offset: int, reason: str, text: bytes) -> None:
+        shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
+        self.rejected.append(Rejected(byte_offset, reason, shown))
+
+    # -- around the events ---------------------------------------------------------------------
+
+    def metadata(self) -> dict[str, object]:
+        """Return the members of the trace object other than its events.
+
+        Unreadable metadata and text behind the trace are added to :attr:`rejected`.
+        """
+        text = b"".join(self._outside)
+        stripped = text.strip()
+        if not stripped or stripped.startswith(b"["):
+            rest = stripped[2:].strip() if stripped.startswith(b"[]") else b""
+            self._reject_trailing(rest)
+            return {}
+        decoder = json.JSONDecoder(strict=False)
+        decoded = text.decode("utf-8", "replace")
+        start = len(decoded) - len(decoded.lstrip())
+        for candidate in (decoded, decoded.rstrip().rstrip(",") + "}"):
+            try:
+                value, end = decoder.raw_decode(candidate, start)
+            except (ValueError, RecursionError):
+                continue
+            if candidate is not decoded:
+                self.truncation = self.truncation or "the file ends before its closing brace"
+            else:
+                self._reject_trailing(candidate[end:].strip().encode())
+            return self._without_events(value)
+        mended = repair_object(stripped)
+        if mended is not None:
+            self.repaired.append(Repaired(-1, 0, f"metadata: {mended[1]}"))
+            return self._without_events(json.loads(mended[0]))
+        self._reject(0, "the metadata around the events is not valid JSON", stripped)
+        return {}
+
+    @staticmethod
+    def _without_events(value: object) -> dict[str, object]:
+        if not isinstance(value, dict):
+            return {}
+        return {key: member for key, member in value.items() if key != "traceEvents"}
+
+    def _reject_trailing(self, rest: bytes) -> None:
+        if rest:
+            offset = max(0, self._stream.text_bytes - len(rest))
+            self._reject(offset, "text behind the end of the trace", rest)
+
+
+def _is_surely_nested(head: bytes) -> bool:
+    """Tell whether what follows ``head`` is a member of something deeper than the trace object.
+
+    Only where the brackets of ``head`` prove it: a damaged header must not hide the events.
+    """
+    closers: list[bytes] = []
+    for token in _JSON_TOKEN.findall(head):
+        if token == b"{":
+            closers.append(b"}")
+        elif token == b"[":
+            closers.append(b"]")
+        elif token in (b"}", b"]"):
+            if not closers or closers.pop() != token:
+                return False
+    if len(closers) <= 1:
+        return False
+    try:
+        msgspec.json.decode(head + b'"x":0' + b"".join(reversed(closers)), type=Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
+    """Return the index of the ``]`` that closes the array before the end of the text, if one does.
+
+    The parser says "trailing characters" exactly when the array is complete and more follows.
+    """
+    message = str(error)
+    position = _ERROR_BYTE.search(message)
+    if "trailing characters" not in message or position is None:
+        return None
+    return text.rindex(b"]", 0, int(position.group(1)) - 1)
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _with_offsets(text: bytes, base: int, raws: list[Raw]) -> Iterator[tuple[Raw, int]]:
+    at = 0
+    for raw in raws:
+        piece = bytes(raw)
+        at = text.index(piece, at)
+        yield raw, base + at
+        at += len(piece)
+
+
+def _shifted(text: bytes, base: int) -> list[tuple[bytes, int]]:
+    """Decode an array of raw values into (text, byte offset) pairs.
+
+    Raises:
+        msgspec.DecodeError: the array is malformed.
+    """
+    raws = _raw_events.decode(text)
+    return [(bytes(raw), offset) for raw, offset in _with_offsets(text, base, raws)]
+
+
+def _with_extra_apart(text: bytes) -> bytes:
+    """Move the members of an event that have no column under :data:`EXTRA_KEY`."""
+    members = _members.decode(text)
+    extra = {key: value for key, value in members.items() if key not in EVENT_MEMBERS}
+    if not extra:
+        return text
+    known = {key: value for key, value in members.items() if key in EVENT_MEMBERS}
+    return msgspec.json.encode({**known, EXTRA_KEY: extra})
+
+
+def _first_object(text: bytes) -> bytes | None:
+    """Return the well-formed JSON object that ``text`` begins with, if it does."""
+    decoded = text.decode("latin-1")  # One character a byte, so that lengths agree.
+    try:
+        value, end = _strict_json.raw_decode(decoded)
+    except (ValueError, RecursionError):
+        return None
+    found = text[:end]
+    return found if isinstance(value, dict) and is_object(found) else None
+
+
+def _skip(buffer: bytes, at: int) -> int:
+    match = _LEADING_SEPARATORS.match(buffer, at)
+    return match.end() if match else at
+
+
+def _why(piece: bytes) -> str:
+    """Say in a few words why a piece of text is no event."""
+    if len(piece) > MAX_EVENT_BYTES:
+        return "no end of this event found"
+    try:
+        _members.decode(piece)
+    except RecursionError:
+        return "nested too deeply"
+    except msgspec.ValidationError:
+        return "an event that is no object"
+    except msgspec.DecodeError as error:
+        message = str(error)
+        if "truncated" in message:
+            return "cut off"
+        return "malformed JSON: " + message.removeprefix("JSON is malformed: ")
+    return "malformed JSON"
+
+
+def unreadable(path: object, stream: ByteStream, text: TraceText) -> TraceError:
+    """Return the error for a file in which no event could be read."""
+    if stream.text_bytes == 0:
+        why = "the file is empty" if stream.problem is None else stream.problem
+        return TraceError(f"{path}: {why}", hint="collect the trace again, or copy it again")
+    if not text.found_array:
+        return TraceError(
+            f"{path}: not a Chrome trace: it has no array of trace events",
+            hint='a trace is {"traceEvents": [...]} or [...], as torch.profiler exports it',
+        )
+    if text.rejected:
+        first = text.rejected[0]
+        return TraceError(
+            f"{path}: no readable event; the first one, at byte {first.byte_offset}, is unreadable:"
+            f" {first.reason}",
+            hint="collect the trace again, or copy it again",
+        )
+    return TraceError(
+        f"{path}: the trace holds no event", hint="was the profiler active for at least one step?"
+    )

@@ -1,0 +1,231 @@
+"""Turns a block of events into typed rows.
+
+DuckDB reads the JSON of a block into the temporary table ``block``; from there every event goes to
+the table of its phase, or is named as unreadable. Times become integer nanoseconds here.
+
+Exactness of times: the trace gives microseconds as decimal text, up to three decimals. A double
+keeps them apart only below 2**43 (8.8e12, i.e. times counted from a recent base). Above, a whole
+number is converted as an integer, and one with decimals is read again from its text in Python.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+import msgspec
+
+from tracekit.ingest.chrome_json import EVENT_MEMBERS, EXTRA_KEY, Block
+from tracekit.units import NS_PER_US
+
+EXACT_DOUBLE_US = 8.7e12
+"""Below this, microseconds with three decimals survive a double (2**43, rounded down)."""
+
+MAX_TIME_NS = 4 * 10**18
+"""Times beyond are refused: a start and a duration must add up within 64 bits."""
+
+LINKS = {
+    "external_id": "External id",
+    "correlation": "correlation",
+    "stream": "stream",
+    "device": "device",
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "python_module_id": "Python module id",
+    "sequence_number": "Sequence number",
+    "forward_thread": "Fwd thread id",
+}
+"""Column of table event, and the argument of Kineto's that it holds."""
+
+_COMPLETE = "ph = 'X'"
+_FLOW = "ph IN ('s', 't', 'f')"
+_MARK = "ph IN ('i', 'I', 'R', 'n')"
+_MEMORY = f"{_MARK} AND name = '[memory]'"
+_INSTANT = f"{_MARK} AND name IS DISTINCT FROM '[memory]'"
+_COUNTER = "ph = 'C'"
+_METADATA = "ph = 'M'"
+
+
+def quote(text: str) -> str:
+    """Return ``text`` as a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _ns(text: str, number: str) -> str:
+    """Return SQL for integer ns from decimal microseconds; NULL where a double is not enough."""
+    return f"""CASE
+        WHEN abs({number}) < {EXACT_DOUBLE_US} THEN
+            floor({number})::BIGINT * {NS_PER_US}
+            + round(({number} - floor({number})) * {NS_PER_US})::BIGINT
+        WHEN abs({number}) * {NS_PER_US} <= {MAX_TIME_NS} AND NOT regexp_matches({text}, '[.eE]')
+            THEN {text}::BIGINT * {NS_PER_US}
+    END"""
+
+
+def _is_inexact(text: str, number: str) -> str:
+    return f"""coalesce(abs({number}) >= {EXACT_DOUBLE_US}
+        AND abs({number}) * {NS_PER_US} <= {MAX_TIME_NS}
+        AND regexp_matches({text}, '[.eE]'), FALSE)"""
+
+
+def _thread(column: str) -> str:
+    """Return SQL for a process or thread id: the number, or a negative stand-in for a text."""
+    return f"coalesce(TRY_CAST({column} AS BIGINT), -1 - (hash({column}) % 1000000007)::BIGINT)"
+
+
+def block_sql(path: str, block: Block) -> str:
+    """Return the statement that reads a block's JSON file into the temporary table ``block``."""
+    columns = ", ".join(f"{name}: 'VARCHAR'" for name in EVENT_MEMBERS if name != "args")
+    structure = msgspec.json.encode(dict.fromkeys(LINKS.values(), "BIGINT")).decode()
+    # Traces of 2021 and before write "external id"; DuckDB's struct keys know no case.
+    links = ", ".join(
+        f"coalesce(link.\"{key}\", TRY_CAST(args ->> '$.\"external id\"' AS BIGINT)) AS {column}"
+        if column == "external_id"
+        else f'nullif(link."{key}", 0) AS {column}'
+        if column == "correlation"
+        else f'link."{key}" AS {column}'
+        for column, key in LINKS.items()
+    )
+    return f"""
+    CREATE OR REPLACE TEMP TABLE block AS
+    WITH member AS (
+        SELECT
+            row_number() OVER () - 1 + {block.first_event_id} AS event_id,
+            *,
+            TRY_CAST(ts AS DOUBLE) AS ts_us,
+            TRY_CAST(dur AS DOUBLE) AS dur_us,
+            from_json(args, {quote(structure)}) AS link
+        FROM read_json({quote(path)}, format = 'array',
+            maximum_object_size = {len(block.text) + 1},
+            columns = {{{columns}, args: 'JSON', {quote(EXTRA_KEY)}: 'JSON'}})
+    )
+    SELECT
+        event_id, ph, cat, name, id, s, bp,
+        {_thread("pid")} AS pid,
+        {_thread("tid")} AS tid,
+        {_ns("ts", "ts_us")} AS ts_ns,
+        {_ns("dur", "dur_us")} AS dur_ns,
+        {_is_inexact("ts", "ts_us")} OR {_is_inexact("dur", "dur_us")} AS is_inexact,
+        CASE
+            WHEN ts IS NULL THEN 'no ts'
+            WHEN ts_us IS NULL OR NOT isfinite(ts_us) THEN 'ts is no number'
+            WHEN abs(ts_us) * {NS_PER_US} > {MAX_TIME_NS} THEN 'ts is out of range'
+        END AS ts_fault,
+        CASE
+            WHEN dur IS NULL THEN 'no dur'
+            WHEN dur_us IS NULL OR NOT isfinite(dur_us) THEN 'dur is no number'
+            WHEN dur_us < 0 THEN 'negative dur'
+            WHEN dur_us * {NS_PER_US} > {MAX_TIME_NS} THEN 'dur is out of range'
+        END AS dur_fault,
+        {links},
+        args,
+        CASE
+            WHEN "{EXTRA_KEY}" IS NULL AND (pid IS NULL OR TRY_CAST(pid AS BIGINT) IS NOT NULL)
+                AND (tid IS NULL OR TRY_CAST(tid AS BIGINT) IS NOT NULL) THEN NULL
+            ELSE json_merge_patch(
+                coalesce("{EXTRA_KEY}", '{{}}'),
+                CASE WHEN TRY_CAST(pid AS BIGINT) IS NULL AND pid IS NOT NULL
+                    THEN json_object('pid', pid) ELSE '{{}}' END,
+                CASE WHEN TRY_CAST(tid AS BIGINT) IS NULL AND tid IS NOT NULL
+                    THEN json_object('tid', tid) ELSE '{{}}' END)
+        END AS extra
+    FROM member
+    """
+
+
+FAULT_SQL = f"""
+    SELECT event_id, fault FROM (
+        SELECT event_id, CASE
+            WHEN ph IS NULL THEN 'no phase (ph)'
+            WHEN {_METADATA} THEN NULL
+            WHEN NOT ({_COMPLETE} OR {_FLOW} OR {_MARK} OR {_COUNTER})
+                THEN 'phase ' || ph || ' is not read'
+            WHEN ts_fault IS NOT NULL THEN ts_fault
+            WHEN {_COMPLETE} AND dur_fault IS NOT NULL THEN dur_fault
+        END AS fault
+        FROM block
+    )
+    WHERE fault IS NOT NULL
+    ORDER BY event_id
+"""
+"""Rows of ``block`` that no table takes, with the reason."""
+
+
+def insert_sql(trace_id: int) -> dict[str, str]:
+    """Return, per table, the statement that takes its rows from ``block``."""
+    readable = "ts_fault IS NULL"
+    parts = {
+        "event": (
+            "pid, tid, cat, coalesce(name, ''), ts_ns, dur_ns, "
+            "correlation, external_id, stream, device, python_id, python_parent_id, "
+            "python_module_id, sequence_number, forward_thread",
+            f"{_COMPLETE} AND {readable} AND dur_fault IS NULL",
+        ),
+        "flow": (
+            "pid, tid, ph, TRY_CAST(id AS BIGINT), cat, name, ts_ns, bp",
+            f"{_FLOW} AND {readable}",
+        ),
+        "instant": ("pid, tid, cat, name, s, ts_ns", f"{_INSTANT} AND {readable}"),
+        "counter": ("pid, tid, cat, name, id, ts_ns", f"{_COUNTER} AND {readable}"),
+        "memory": (
+            "pid, tid, ts_ns, TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
+            "TRY_CAST(args ->> '$.Bytes' AS BIGINT), "
+            "TRY_CAST(args ->> '$.\"Total Allocated\"' AS BIGINT), "
+            "TRY_CAST(args ->> '$.\"Total Reserved\"' AS BIGINT), "
+            "TRY_CAST(args ->> '$.\"Device Type\"' AS BIGINT), "
+            "TRY_CAST(args ->> '$.\"Device Id\"' AS BIGINT)",
+            f"{_MEMORY} AND {readable}",
+        ),
+        "metadata": ("pid, tid, name, ts_ns", _METADATA),
+    }
+    return {
+        table: f"INSERT INTO {table} SELECT {trace_id}, event_id, {columns}, args, extra "
+        f"FROM block WHERE {condition}"
+        for table, (columns, condition) in parts.items()
+    }
+
+
+class _Times(msgspec.Struct, gc=False):
+    ts: msgspec.Raw = None  # type: ignore[assignment]
+    dur: msgspec.Raw = None  # type: ignore[assignment]
+
+
+_times = msgspec.json.Decoder(list[_Times])
+
+
+def exact_times(block: Block) -> bytes:
+    """Read the times of a block from their decimal text.
+
+    Returns:
+        A JSON array with one object per event that has a readable start:
+        ``{"event_id": …, "ts_ns": …, "dur_ns": …}``.
+    """
+    rows = []
+    for event_id, event in enumerate(_times.decode(block.text), start=block.first_event_id):
+        ts_ns, dur_ns = _exact_ns(event.ts), _exact_ns(event.dur)
+        if ts_ns is not None:
+            rows.append({"event_id": event_id, "ts_ns": ts_ns, "dur_ns": dur_ns})
+    return msgspec.json.encode(rows)
+
+
+def _exact_ns(raw: msgspec.Raw | None) -> int | None:
+    if raw is None:
+        return None
+    text = bytes(raw).decode().strip('"')
+    try:
+        # Three decimals without an exponent are by far the most: no decimal arithmetic for them.
+        whole, point, fraction = text.partition(".")
+        if point and len(fraction) == 3 and fraction.isdigit() and whole.isdigit():
+            return int(whole + fraction)
+        ns = (Decimal(text) * NS_PER_US).to_integral_value(ROUND_HALF_EVEN)
+    except (InvalidOperation, ValueError):
+        return None
+    return int(ns) if ns.is_finite() and abs(ns) <= MAX_TIME_NS else None
+
+
+EXACT_SQL = """
+    UPDATE block SET ts_ns = exact.ts_ns, dur_ns = exact.dur_ns
+    FROM read_json({path}, format = 'array',
+        columns = {{event_id: 'BIGINT', ts_ns: 'BIGINT', dur_ns: 'BIGINT'}}) AS exact
+    WHERE block.event_id = exact.event_id AND block.is_inexact
+"""
+"""Puts the times of :func:`exact_times` into the rows that need them."""

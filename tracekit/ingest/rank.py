@@ -1,0 +1,47 @@
+"""Which rank a trace file belongs to, and who says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_IN_NAME = (
+    re.compile(r"(?:^|[^a-z0-9])rank[_\-.=]?(\d+)(?!\d)", re.IGNORECASE),
+    re.compile(r"(?:^|[^a-z0-9])worker[_\-.=]?(\d+)(?!\d)", re.IGNORECASE),
+    re.compile(r"[_\-.]r(\d+)(?=[_\-.])", re.IGNORECASE),
+)
+
+
+def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | None, str]:
+    """Return the global rank of a trace and where it was found.
+
+    Args:
+        metadata: members of the trace object; Kineto writes ``distributedInfo.rank``.
+        file_name: name of the file, e.g. ``worker3_step_12.pt.trace.json.gz`` or ``rank0.json``.
+
+    Returns:
+        The rank, and ``distributedInfo`` or ``file name``; (None, ``unknown``) where neither tells.
+    """
+    info = metadata.get("distributedInfo")
+    if isinstance(info, Mapping):
+        rank = as_int(info.get("rank"))
+        if rank is not None and rank >= 0:
+            return rank, "distributedInfo"
+    for pattern in _IN_NAME:
+        found = pattern.findall(file_name)
+        if found:
+            return int(found[-1]), "file name"
+    return None, "unknown"
+
+
+def as_int(value: object) -> int | None:
+    """Return a whole number given as a number or as text, else None."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,18}\s*", value):
+        return int(value)
+    return None

@@ -1,0 +1,132 @@
+"""Mends the text of one damaged trace event, or says that it cannot be mended.
+
+Profilers paste kernel names, paths and numbers into JSON without escaping them. What can be put
+right without guessing a value is put right: characters that JSON wants escaped, quotes and
+backslashes inside a name, numbers that JSON has no word for (they become null), a comma too many.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+MAX_REPAIR_BYTES = 1 << 20
+"""Longer texts are set aside unread: no event of a profiler is that long."""
+
+_ESCAPES = frozenset('"\\/bfnrt')
+_AFTER_STRING = re.compile(r'\s*(?:$|[:}\]]|,\s*(?:$|["{\[\-0-9tfnNI]))')
+_HEX4 = re.compile(r"[0-9a-fA-F]{4}")
+_NOT_A_NUMBER = re.compile(
+    r"[+-]?(?:nan(?:\([a-z0-9_]*\))?|inf(?:inity)?)\b", re.IGNORECASE | re.ASCII
+)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_OUTSIDE_STRING = re.compile(r'[^"]+')
+_PLAIN_STRING_PART = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def is_object(text: bytes) -> bool:
+    """Tell whether ``text`` is exactly one well-formed JSON object."""
+    try:
+        _object.decode(text)
+        text.decode("utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def repair_object(text: bytes) -> tuple[bytes, str] | None:
+    """Turn the text of a damaged JSON object into well-formed JSON.
+
+    Args:
+        text: the object as it stands in the file, without the comma behind it.
+
+    Returns:
+        The mended text and what was wrong with it, or None where it cannot be mended.
+    """
+    if len(text) > MAX_REPAIR_BYTES:
+        return None
+    reasons: list[str] = []
+    mended = _mend(text.decode("utf-8", "surrogateescape"), reasons).encode("utf-8")
+    if not reasons or not is_object(mended):
+        return None
+    return mended, ", ".join(dict.fromkeys(reasons))
+
+
+def _mend(text: str, reasons: list[str]) -> str:
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        outside = _OUTSIDE_STRING.match(text, at)
+        if outside:
+            out.append(_mend_outside(outside.group(), reasons))
+            at = outside.end()
+            continue
+        at = _mend_string(text, at, out, reasons)
+    return "".join(out)
+
+
+def _mend_outside(text: str, reasons: list[str]) -> str:
+    mended, count = _NOT_A_NUMBER.subn("null", text)
+    if count:
+        reasons.append("NaN or Infinity")
+    mended, count = _TRAILING_COMMA.subn("", mended)
+    if count:
+        reasons.append("trailing comma")
+    return mended
+
+
+def _mend_string(text: str, start: int, out: list[str], reasons: list[str]) -> int:
+    """Copy the string that opens at ``start`` to ``out``, escaped; return where it ends."""
+    out.append('"')
+    at = start + 1
+    while at < len(text):
+        plain = _PLAIN_STRING_PART.match(text, at)
+        if plain:
+            out.append(plain.group())
+            at = plain.end()
+            continue
+        char = text[at]
+        if char == '"':
+            if _AFTER_STRING.match(text, at + 1):
+                out.append('"')
+                return at + 1
+            out.append('\\"')
+            reasons.append("unescaped quote")
+            at += 1
+        elif char == "\\":
+            at = _mend_escape(text, at, out, reasons)
+        elif char < " ":
+            out.append(f"\\u{ord(char):04x}")
+            reasons.append("control character")
+            at += 1
+        else:
+            out.append("\N{REPLACEMENT CHARACTER}")
+            reasons.append("invalid UTF-8")
+            at += 1
+    return at
+
+
+def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int:
+    following = text[at + 1 : at + 2]
+    if following == "u" and (digits := _HEX4.match(text, at + 2)):
+        code = int(digits.group(), 16)
+        if not 0xD800 <= code <= 0xDFFF:
+            out.append(text[at : at + 6])
+            return at + 6
+        second = text[at + 6 : at + 12]
+        is_pair = code < 0xDC00 and re.fullmatch(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}", second)
+        if is_pair:
+            out.append(text[at : at + 12])
+            return at + 12
+        out.append("\\ufffd")
+        reasons.append("lone surrogate")
+        return at + 6
+    if following and following in _ESCAPES:
+        # `\"` closes the string after all when only a Windows path explains the backslash.
+        out.append(text[at : at + 2])
+        return at + 2
+    out.append("\\\\")
+    reasons.append("unescaped backslash")
+    return at + 1

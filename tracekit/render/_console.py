@@ -1,0 +1,87 @@
+"""The terminal: its width, whether it takes colour, and what its encoding can show."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+PIPED_WIDTH = 100
+_MIN_WIDTH = 40
+
+# What is shown where the encoding of the stream has no block characters. One for one, so that
+# columns stay aligned.
+_ASCII = str.maketrans(
+    {
+        "█": "#",
+        "▓": "=",
+        "▒": "~",
+        "░": ".",
+        "▉": "#",
+        "▊": "#",
+        "▋": "#",
+        "▌": "#",
+        "▍": "-",
+        "▎": "-",
+        "▏": "-",
+        "─": "-",
+        "…": "~",
+        "–": "-",
+        "·": "|",
+        "×": "x",
+        "µ": "u",
+    }
+)
+
+
+def make_console(stream: TextIO) -> Console:
+    """Return a console: colour only on a terminal and only without NO_COLOR, no markup ever.
+
+    The width is that of the terminal; `COLUMNS` overrides it; a stream that is no terminal gets
+    100.
+    """
+    is_terminal = stream.isatty()
+    return Console(
+        file=stream,
+        force_terminal=is_terminal,
+        color_system="auto" if is_terminal and not os.environ.get("NO_COLOR") else None,
+        no_color=bool(os.environ.get("NO_COLOR")),
+        width=_width(stream, is_terminal),
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_lines(console: Console, lines: Iterable[Text]) -> None:
+    """Print lines as they are: they are already laid out, so nothing wraps or crops them."""
+    ascii_only = not _shows_blocks(console)
+    for line in lines:
+        line.rstrip()
+        if ascii_only:
+            line.plain = line.plain.translate(_ASCII)
+        console.print(line)
+
+
+def _shows_blocks(console: Console) -> bool:
+    try:
+        "█…µ".encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _width(stream: TextIO, is_terminal: bool) -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(int(columns), _MIN_WIDTH)
+    if is_terminal:
+        try:
+            return max(os.get_terminal_size(stream.fileno()).columns, _MIN_WIDTH)
+        except (OSError, ValueError):
+            return PIPED_WIDTH
+    return PIPED_WIDTH

@@ -1,0 +1,143 @@
+"""Lay a result out as aligned columns that fit a width.
+
+Numbers are never cut: where they do not fit, headers are broken into lines, text columns are
+shortened from the right end, and if that is not enough every row becomes a block of `name  value`
+lines. Sentences are wrapped.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tracekit.render._cells import TextColumn, text_columns
+from tracekit.render._text import cell_width, fit, shorten
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+_GAPS = (2, 1)
+_MIN_TEXT = 24
+# Columns that hold a sentence: cut off it would say nothing.
+_SENTENCES = frozenset({"meaning", "question"})
+_HEADER_BREAK = re.compile(r"(?<=[_ ])")
+
+Lines = list[str]
+
+
+def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
+    """Return the lines of a table that fits the width, or of records where no table would.
+
+    Args:
+        result: the rows.
+        width: the most cells that a line may take.
+        units: show ns and bytes in readable units.
+    """
+    columns = text_columns(result, units=units)
+    if not columns:
+        return
+    headers = [[column.header] for column in columns]
+    widths = _natural_widths(columns, headers)
+    gap = _GAPS[0]
+    if _total(widths, gap) > width:
+        headers = [_broken_header(column) for column in columns]
+        for gap in _GAPS:
+            widths = _shrunk(columns, headers, width, gap)
+            if widths:
+                break
+    if widths:
+        yield from _table(columns, headers, widths, " " * gap)
+    else:
+        yield from _records(columns, len(result.rows), width)
+    if not result.rows:
+        yield Text("no rows", style="dim")
+
+
+def _broken_header(column: TextColumn) -> Lines:
+    """Break a header that is wider than its data into lines, after `_` and spaces."""
+    pieces = _HEADER_BREAK.split(column.header)
+    room = max(_data_width(column), *(cell_width(piece.rstrip()) for piece in pieces))
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and cell_width((lines[-1] + piece).rstrip()) > room:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def _natural_widths(columns: Sequence[TextColumn], headers: Sequence[Lines]) -> list[int]:
+    return [
+        max(_data_width(column), *map(cell_width, lines))
+        for column, lines in zip(columns, headers, strict=True)
+    ]
+
+
+def _total(widths: Sequence[int], gap: int) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _shrunk(
+    columns: Sequence[TextColumn], headers: Sequence[Lines], width: int, gap: int
+) -> list[int]:
+    """Return widths that fit, taken from the widest text columns first; none if nothing fits."""
+    widths = _natural_widths(columns, headers)
+    floors = [
+        natural if column.is_number else min(natural, max(_MIN_TEXT, *map(cell_width, lines)))
+        for column, natural, lines in zip(columns, widths, headers, strict=True)
+    ]
+    if _total(floors, gap) > width:
+        return []
+    while (excess := _total(widths, gap) - width) > 0:
+        shrinkable = [index for index, floor in enumerate(floors) if widths[index] > floor]
+        widest = max(shrinkable, key=lambda index: widths[index])
+        others = [widths[index] for index in shrinkable if widths[index] < widths[widest]]
+        # Down to the next widest at once: names of a million characters exist.
+        step = widths[widest] - max([floors[widest], *others])
+        widths[widest] -= min(excess, step)
+    return widths
+
+
+def _data_width(column: TextColumn) -> int:
+    return max(map(cell_width, column.cells), default=0)
+
+
+def _table(
+    columns: Sequence[TextColumn], headers: Sequence[Lines], widths: Sequence[int], gap: str
+) -> Iterator[Text]:
+    height = max(map(len, headers))
+    padded = [[""] * (height - len(lines)) + lines for lines in headers]
+    for level in zip(*padded, strict=True):
+        yield Text(_line(level, columns, widths, gap), style="bold")
+    yield Text(gap.join("─" * width for width in widths), style="dim")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        cells = [
+            textwrap.wrap(cell, width) if column.header in _SENTENCES else [cell]
+            for cell, column, width in zip(row, columns, widths, strict=True)
+        ]
+        for index in range(max(map(len, cells))):
+            level = tuple(lines[index] if index < len(lines) else "" for lines in cells)
+            yield Text(_line(level, columns, widths, gap))
+
+
+def _line(
+    cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int], gap: str
+) -> str:
+    return gap.join(
+        fit(cell, width, right=column.is_number)
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    )
+
+
+def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Iterator[Text]:
+    label_width = max(cell_width(column.header) for column in columns)
+    room = max(width - label_width - 2, _MIN_TEXT)
+    for index in range(row_count):
+        yield Text(f"─ row {index + 1} ".ljust(min(width, label_width + 20), "─"), style="dim")
+        for column in columns:
+            cell = column.cells[index]
+            shown = cell if column.is_number else shorten(cell, room)
+            yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)

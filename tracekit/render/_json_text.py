@@ -1,0 +1,77 @@
+"""One value as JSON text, exactly.
+
+The standard encoder is not used for whole rows because it writes NaN, which is no JSON, and cannot
+write a DECIMAL as a number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from tracekit.render._text import is_unsafe
+
+
+def json_text(value: Any, *, ascii_only: bool = False) -> str:
+    """Return a value of a result as JSON.
+
+    Integers of any size and decimals keep every digit; NaN and the infinities become null;
+    timestamps are ISO 8601 text; blobs are hexadecimal text; everything else that JSON has no form
+    for is its text. Control and bidirectional characters are escaped, so the output is safe to show
+    on a terminal too.
+
+    Args:
+        value: a cell: None, bool, int, float, Decimal, str, bytes, date and time types, list, dict,
+            …
+        ascii_only: escape everything outside ASCII.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else "null"
+    if isinstance(value, Decimal):
+        return format(value, "f") if value.is_finite() else "null"
+    if isinstance(value, Mapping):
+        members = (
+            f"{_string(_key(key), ascii_only)}: {json_text(item, ascii_only=ascii_only)}"
+            for key, item in value.items()
+        )
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(json_text(item, ascii_only=ascii_only) for item in value) + "]"
+    return _string(_scalar(value), ascii_only)
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else json_text(key)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    return str(value)
+
+
+def _string(text: str, ascii_only: bool) -> str:
+    encoded = json.dumps(text, ensure_ascii=ascii_only)
+    if encoded.isascii() and "\x7f" not in encoded:
+        return encoded
+    return "".join(
+        _escaped(character) if is_unsafe(character) else character for character in encoded
+    )
+
+
+def _escaped(character: str) -> str:
+    if character == "\x7f":
+        return "\\u007f"
+    return json.dumps(character, ensure_ascii=True)[1:-1]

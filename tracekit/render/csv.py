@@ -1,0 +1,84 @@
+"""CSV: for programs and spreadsheets. Base units, every row, quoted as RFC 4180 says.
+
+Lines end in a newline alone, as those of DuckDB, polars and every Unix tool do.
+
+A query is a table with a header line. A breakdown holds tables of different columns, so it is one
+long table with the columns `analysis, row, column, value`, which stays one valid CSV file.
+
+NULL and NaN are empty. Two things are changed for safety, in text only: control characters other
+than a newline and a tab are shown as escapes, and a text that a spreadsheet would run as a formula
+(it begins with `=`, `+`, `-`, `@` or a tab, and is no number) gets a `'` in front. JSON has the
+exact text.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tracekit.render._json_text import json_text
+from tracekit.render._text import printable
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t")
+
+
+def render(
+    data: Result | Mapping[str, Result],
+    stream: TextIO,
+    *,
+    full: bool = False,
+    units: bool = True,
+) -> None:
+    """Write a result or a breakdown as CSV."""
+    del full, units
+    writer = csv.writer(stream, lineterminator="\n")
+    if not isinstance(data, Mapping):
+        writer.writerow([_text(name) for name in data.column_names])
+        for row in data.rows:
+            writer.writerow([_cell(value) for value in row])
+        return
+    writer.writerow(["analysis", "row", "column", "value"])
+    for analysis, result in data.items():
+        for number, row in enumerate(result.rows):
+            for name, value in zip(result.column_names, row, strict=True):
+                writer.writerow([_text(analysis), number, _text(name), _cell(value)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, (Mapping, list, tuple)):
+        return json_text(value)
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    shown = printable(text, keep="\n\t")
+    return "'" + shown if shown.startswith(_FORMULA_STARTS) and not _is_number(shown) else shown
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

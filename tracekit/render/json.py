@@ -1,0 +1,52 @@
+"""JSON: for programs. Exact base units, every row.
+
+A query is a list of objects, one per row; a breakdown is one object, analysis name to such a list.
+One row is one line of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from tracekit.render._json_text import json_text
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+
+def render(
+    data: Result | Mapping[str, Result],
+    stream: TextIO,
+    *,
+    full: bool = False,
+    units: bool = True,
+) -> None:
+    """Write a result or a breakdown as JSON."""
+    del full, units
+    # A stream that cannot hold every character would otherwise write replacements, which are no
+    # JSON.
+    ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
+    if not isinstance(data, Mapping):
+        _rows(data, stream, ascii_only)
+        stream.write("\n")
+        return
+    stream.write("{")
+    for position, (name, result) in enumerate(data.items()):
+        stream.write(",\n" if position else "\n")
+        stream.write(f"{json_text(name, ascii_only=ascii_only)}: ")
+        _rows(result, stream, ascii_only)
+    stream.write("\n}\n" if data else "}\n")
+
+
+def _rows(result: Result, stream: TextIO, ascii_only: bool) -> None:
+    keys = [json_text(name, ascii_only=ascii_only) for name in result.column_names]
+    stream.write("[")
+    for position, row in enumerate(result.rows):
+        members = (
+            f"{key}: {json_text(value, ascii_only=ascii_only)}"
+            for key, value in zip(keys, row, strict=True)
+        )
+        stream.write(",\n " if position else "\n ")
+        stream.write("{" + ", ".join(members) + "}")
+    stream.write("\n]" if result.rows else "]")

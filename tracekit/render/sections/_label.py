@@ -1,0 +1,16 @@
+"""What a device is called on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tracekit.render._text import printable
+
+
+def device_label(row: Mapping[str, Any]) -> str:
+    """Return a label for the rank and device of a row; an unknown rank is said, not guessed."""
+    rank = row.get("rank")
+    device = printable(str(row.get("device")))
+    where = device if device == "cpu" else f"device {device}"
+    return f"{'rank ?' if rank is None else f'rank {rank}'} · {where}"

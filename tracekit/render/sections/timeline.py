@@ -1,0 +1,95 @@
+"""One bar per device: compute, exposed communication and copies, idle; together its window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tracekit.render._bars import Part, stacked_bar
+from tracekit.render._text import fit
+from tracekit.render.sections._figures import aligned
+from tracekit.render.sections._heading import heading, more
+from tracekit.render.sections._label import device_label
+from tracekit.render.sections._window import pct_text
+from tracekit.units import format_ms, ms_decimals
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+ORDER = 20
+
+MAX_DEVICES = 16
+# Up to so many devices there is room for a second line with the milliseconds.
+_MAX_WITH_MS = 4
+_MIN_BAR = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    column: str
+    title: str
+    glyph: str
+    style: str
+
+
+_SHARES = (
+    _Share("compute_ns", "compute", "█", "green"),
+    _Share("exposed_comm_ns", "exposed comm", "▓", "red"),
+    _Share("exposed_memcpy_ns", "exposed memcpy", "▒", "yellow"),
+    _Share("idle_ns", "idle", "░", "bright_black"),
+)
+
+
+def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+    """Return a legend and one bar per device; with few devices also a line of shares in ms."""
+    if not data.get("timeline"):
+        return []
+    rows = data["timeline"].to_dicts()
+    shown = rows if full else rows[:MAX_DEVICES]
+    with_ms = len(rows) <= _MAX_WITH_MS
+    labels = ["", *(device_label(row) for row in shown)]
+    figures = aligned([_windows(shown), *([] if with_ms else map(_pcts, _SHARES, [shown] * 4))])
+    label_width = max(map(len, labels))
+    bar_width = max(width - label_width - len(figures[0]) - 6, _MIN_BAR)
+    out = [_legend()]
+    if not with_ms:
+        out.append(Text(" " * (label_width + bar_width + 6) + figures[0], style="dim"))
+    for row, label, text in zip(shown, labels[1:], figures[1:], strict=True):
+        bar = stacked_bar([Part(row[s.column], s.glyph, s.style) for s in _SHARES], bar_width)
+        out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
+        if with_ms:
+            out.append(Text.assemble(" " * (label_width + 4), _in_ms(row)))
+    out.extend(more(len(rows) - len(shown), "device", "devices"))
+    return out
+
+
+def _legend() -> Text:
+    legend = heading("Timeline")
+    for share in _SHARES:
+        legend.append("   ").append(share.glyph, style=share.style).append(f" {share.title}")
+    return legend
+
+
+def _windows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    decimals = ms_decimals(max(row["window_ns"] for row in rows))
+    return ["window", *(f"{format_ms(row['window_ns'], decimals)} ms" for row in rows)]
+
+
+def _pcts(share: _Share, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    title = share.title.removeprefix("exposed ")
+    return [title, *(pct_text(row[share.column], row["window_ns"]) for row in rows)]
+
+
+def _in_ms(row: Mapping[str, Any]) -> Text:
+    decimals = ms_decimals(row["window_ns"])
+    figures = Text()
+    for position, share in enumerate(_SHARES):
+        amount = row[share.column]
+        figures.append("   " if position else "")
+        figures.append(pct_text(amount, row["window_ns"]), style="bold")
+        figures.append(f" {share.glyph} ", style=share.style)
+        figures.append(f"{format_ms(amount, decimals)} ms")
+    return figures

@@ -1,0 +1,28 @@
+"""A table for people, on a terminal or in a pipe; a breakdown is one screen of sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from tracekit.render._breakdown import breakdown_lines
+from tracekit.render._console import make_console, print_lines
+from tracekit.render._grid import grid_lines
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+
+def render(
+    data: Result | Mapping[str, Result],
+    stream: TextIO,
+    *,
+    full: bool = False,
+    units: bool = True,
+) -> None:
+    """Write a result as a table or a breakdown as one screen."""
+    console = make_console(stream)
+    if isinstance(data, Mapping):
+        print_lines(console, breakdown_lines(data, console.width, full=full))
+    else:
+        print_lines(console, grid_lines(data, console.width, units=units))

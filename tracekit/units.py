@@ -1,0 +1,128 @@
+"""The only unit factors, and the text forms of durations, sizes and rates.
+
+Everything is integer nanoseconds and bytes inside; milliseconds and gigabytes exist only where text
+is rendered. A gigabyte is 1e9 bytes. Integers are converted without going through a double, so no
+digit that is shown is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+KB = 1_000
+MB = 1_000_000
+GB = 1_000_000_000
+TB = 1_000_000_000_000
+
+Unit = Literal["ns", "bytes", "pct", "count", "bytes_per_s", "per_s"]
+
+# The longer suffix first: `_bytes_per_s` is a rate, not a size.
+_SUFFIXES: tuple[Unit, ...] = ("bytes_per_s", "per_s", "bytes", "pct", "count", "ns")
+
+_DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
+_SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
+
+
+def unit_of(column_name: str) -> Unit | None:
+    """Return the unit that a column name states by its suffix.
+
+    Args:
+        column_name: for example `idle_ns` or `bus_bytes_per_s`.
+
+    Returns:
+        `ns`, `bytes`, `pct` (0 to 100), `count`, `bytes_per_s`, `per_s`, or None for a plain
+        column.
+    """
+    for unit in _SUFFIXES:
+        if column_name == unit or column_name.endswith("_" + unit):
+            return unit
+    return None
+
+
+def stem_of(column_name: str) -> str:
+    """Return a column name without its unit suffix: `idle_ns` gives `idle`, `bytes` nothing."""
+    unit = unit_of(column_name)
+    if unit is None:
+        return column_name
+    return column_name[: len(column_name) - len(unit)].removesuffix("_")
+
+
+def format_scaled(value: int | float, factor: int, decimals: int) -> str:
+    """Return value / factor with thousands separators and a fixed number of decimals.
+
+    An integer is divided as an integer and rounded half away from zero: a double would lose digits
+    of large nanosecond counts.
+
+    Args:
+        value: the amount in the base unit (ns, bytes).
+        factor: how many base units make one shown unit, a power of ten.
+        decimals: how many decimals to show.
+    """
+    if isinstance(value, float):
+        return f"{value / factor:,.{decimals}f}"
+    scale: int = 10**decimals
+    quotient = (2 * abs(value) * scale + factor) // (2 * factor)
+    sign = "-" if value < 0 and quotient else ""
+    whole, fraction = divmod(quotient, scale)
+    return f"{sign}{whole:,}.{fraction:0{decimals}d}" if decimals else f"{sign}{whole:,}"
+
+
+def ms_decimals(largest_ns: int | float) -> int:
+    """Return how many decimals of a millisecond suit a column by its largest value in ns.
+
+    Columns below a microsecond keep every nanosecond; from 100 s on, a tenth of a millisecond is
+    enough.
+    """
+    size = abs(largest_ns)
+    if size < NS_PER_US:
+        return 6
+    if size < 10 * NS_PER_US:
+        return 5
+    if size < NS_PER_MS:
+        return 4
+    if size < NS_PER_S * 100:
+        return 3
+    return 1
+
+
+def format_ms(ns: int | float, decimals: int = 3) -> str:
+    """Return nanoseconds as milliseconds without the unit, for example `12,854.103`."""
+    return format_scaled(ns, NS_PER_MS, decimals)
+
+
+def format_duration(ns: int | float) -> str:
+    """Return nanoseconds as text in the unit that suits, as `4.186 ms` or `812 ns`."""
+    for factor, unit in _DURATION_STEPS:
+        if abs(ns) >= factor:
+            return f"{format_scaled(ns, factor, 3)} {unit}"
+    return f"{ns:.3g} ns" if isinstance(ns, float) else f"{ns} ns"
+
+
+def size_step(largest: int | float) -> tuple[int, str]:
+    """Return factor and name of the size unit (steps of 1e3) for the largest value."""
+    for factor, unit in _SIZE_STEPS:
+        if abs(largest) >= factor:
+            return factor, unit
+    return 1, "B"
+
+
+def format_bytes(size: int | float) -> str:
+    """Return bytes as text with a unit, for example `1.25 GB` (GB = 1e9)."""
+    factor, unit = size_step(size)
+    return f"{format_scaled(size, factor, 0 if factor == 1 else 2)} {unit}"
+
+
+def format_bytes_per_s(rate: int | float) -> str:
+    """Return bytes per second as text with a unit, for example `24.10 GB/s`."""
+    return format_bytes(rate) + "/s"
+
+
+def format_pct(pct: int | float) -> str:
+    """Return a percentage with one decimal; one too small to show is `<0.1`, no false `0.0`."""
+    if 0 < pct < 0.05:
+        return "<0.1"
+    return f"{pct:,.1f}"
