@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION, TABLES
+from tracekit.sql_text import quote
 from tracekit.units import GB
 
 if TYPE_CHECKING:
@@ -117,16 +118,16 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
     if path is not None:
         # What is built here is thrown away unless it is complete: a log of it would be waste.
         connection.execute(
-            f"ATTACH {_quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store"
+            f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store"
         )
     return connection
 
 
 def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path | None) -> None:
     limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMIT)
-    connection.execute(f"SET memory_limit = {_quote(limit)}")
+    connection.execute(f"SET memory_limit = {quote(limit)}")
     if folder is not None:
-        connection.execute(f"SET temp_directory = {_quote(str(folder / 'spill'))}")
+        connection.execute(f"SET temp_directory = {quote(str(folder / 'spill'))}")
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -199,7 +200,7 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
         raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
     connection = duckdb.connect()
     try:
-        connection.execute(f"ATTACH {_quote(str(path))} AS store (READ_ONLY); USE store")
+        connection.execute(f"ATTACH {quote(str(path))} AS store (READ_ONLY); USE store")
         row = connection.execute("SELECT schema_version FROM store_info").fetchone()
     except duckdb.Error as error:
         connection.close()
@@ -331,7 +332,3 @@ def _size_bytes(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

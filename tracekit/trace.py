@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tracekit import __version__
-from tracekit.errors import StoreError, TraceError, TracekitError
+from tracekit.errors import StoreError, TraceError
 from tracekit.ingest.load import Progress, load_trace
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.sql_text import rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -259,19 +260,15 @@ def _fill(
     from tracekit.analysis.derive import derive, queries_digest
 
     connection = build.connection
-    connection.execute("BEGIN")
-    try:
-        for trace_id, source in enumerate(sources):
-            load_trace(connection, source, trace_id, build.folder, progress)
-        derive(connection, rules)
-        connection.execute(
-            "INSERT INTO store_info VALUES (?, ?, ?)",
-            [SCHEMA_VERSION, __version__, queries_digest(rules)],
-        )
-        connection.execute("COMMIT")
-    except TracekitError:
-        connection.execute("ROLLBACK")
-        raise
+    # DuckDB reads a block on one thread while the next one is split on another: more threads would
+    # only hold more memory.
+    connection.execute("SET threads = 1")
+    for trace_id, source in enumerate(sources):
+        load_trace(connection, source, trace_id, build.folder, progress)
+    connection.execute("RESET threads")
+    derive(connection, rules)
+    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
+    connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
 
 
 def _natural(path: Path) -> tuple[object, ...]:

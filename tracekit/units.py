@@ -7,6 +7,7 @@ digit that is shown is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 NS_PER_US = 1_000
@@ -23,6 +24,7 @@ Unit = Literal["ns", "bytes", "pct", "count", "bytes_per_s", "per_s"]
 # The longer suffix first: `_bytes_per_s` is a rate, not a size.
 _SUFFIXES: tuple[Unit, ...] = ("bytes_per_s", "per_s", "bytes", "pct", "count", "ns")
 
+_SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 
@@ -71,22 +73,22 @@ def format_scaled(value: int | float, factor: int, decimals: int) -> str:
     return f"{sign}{whole:,}.{fraction:0{decimals}d}" if decimals else f"{sign}{whole:,}"
 
 
-def ms_decimals(largest_ns: int | float) -> int:
-    """Return how many decimals of a millisecond suit a column by its largest value in ns.
+def ms_decimals(values_ns: Iterable[int | float]) -> int:
+    """Return how many decimals of a millisecond suit a column of values in ns.
 
-    Columns below a microsecond keep every nanosecond; from 100 s on, a tenth of a millisecond is
-    enough.
+    Three, which is microseconds; up to six where the values are small and tell nanoseconds; one
+    from 100 s on.
     """
-    size = abs(largest_ns)
-    if size < NS_PER_US:
-        return 6
-    if size < 10 * NS_PER_US:
-        return 5
-    if size < NS_PER_MS:
-        return 4
-    if size < NS_PER_S * 100:
+    sizes = [abs(value) for value in values_ns]
+    largest = max(sizes, default=0)
+    if largest >= 100 * NS_PER_S:
+        return 1
+    if all(size % NS_PER_US == 0 for size in sizes):
         return 3
-    return 1
+    for limit, decimals in _SMALL_MS:
+        if largest < limit:
+            return decimals
+    return 3
 
 
 def format_ms(ns: int | float, decimals: int = 3) -> str:

@@ -11,20 +11,21 @@
 --   kind      VARCHAR  compute, comm or memcpy
 --   rule_id   INTEGER  the rule that decided, as in table kernel_rule
 
-WITH named AS (
-    SELECT DISTINCT
+WITH named AS MATERIALIZED (
+    SELECT
         category,
-        name
+        name,
+        -- Worked out here once: kernel_rule_of repeats its arguments in every branch.
+        CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END AS applies_to
     FROM device_work
+    GROUP BY category, name
 ),
 
 decided AS (
     SELECT
         category,
         name,
-        kernel_rule_of(
-            CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END, category, name
-        ) AS rule_id
+        kernel_rule_of(applies_to, category, name) AS rule_id
     FROM named
 )
 

@@ -48,7 +48,7 @@ _PARAM = re.compile(
 )
 _COLUMN = re.compile(rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})\s+(?P<meaning>\S.*)")
 # Comments, texts and quoted names are skipped as wholes, so that a `$` inside them is no parameter.
-_SQL_TOKEN = re.compile(
+SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
 
@@ -265,7 +265,7 @@ class _Reader:
                 raise self._error(f"{field_name}: {name} is declared twice")
 
     def _check_used(self, params: tuple[Param, ...], body: str) -> None:
-        used = {match["param"] for match in _SQL_TOKEN.finditer(body) if match["param"]}
+        used = {match["param"] for match in SQL_TOKEN.finditer(body) if match["param"]}
         declared = {param.name for param in params}
         for name in sorted(used - declared):
             raise self._error(f"${name} is used but not declared in Params")

@@ -15,13 +15,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit import sql_text
 from tracekit.errors import UsageError
+from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
     import duckdb
 
 KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
+_BUILTIN = Path("kernel_class.toml")
 _MEMBERS = {"class", "applies_to", "pattern", "category", "source", "example", "trace"}
 
 
@@ -61,7 +64,7 @@ def load_rules(user_file: Path | None = None) -> list[KernelRule]:
             raise UsageError(f"{user_file}: the rules file cannot be read: {error}") from error
         kinds |= _kinds(user_file, user.get("kinds", {}), kinds)
         rules += _rules(user_file, user, kinds)
-    return rules + _rules(Path("kernel_class.toml"), builtin, kinds)
+    return rules + _rules(_BUILTIN, builtin, kinds)
 
 
 def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
@@ -83,6 +86,7 @@ def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
 
 def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[KernelRule]:
     rules = []
+    is_builtin = path == _BUILTIN
     for number, rule in enumerate(content.get("rule", []), start=1):
         where = f"{path}: rule {number}"
         unknown = set(rule) - _MEMBERS
@@ -99,6 +103,10 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
             raise UsageError(
                 f"{where} applies to {applies_to!r}", hint="applies_to is device or cpu"
             )
+        for key in ("pattern", "category"):
+            # The built-in ones are checked by a test, not again in every run.
+            if not is_builtin:
+                _check_pattern(where, rule.get(key))
         rules.append(
             KernelRule(
                 rule["class"],
@@ -112,17 +120,26 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
     return rules
 
 
+def _check_pattern(where: str, pattern: str | None) -> None:
+    import duckdb
+
+    if pattern is None:
+        return
+    try:
+        duckdb.execute(f"SELECT regexp_matches('', {quote(pattern)})")
+    except duckdb.Error as error:
+        raise UsageError(
+            f"{where}: the pattern {pattern!r} is no regular expression: {error}",
+            hint="patterns are RE2: no look-around, no back-references",
+        ) from error
+
+
 def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:
     """Create table ``kernel_rule`` and the macro ``kernel_rule_of(applies_to, category, name)``.
 
     The macro is one CASE of constant patterns: DuckDB compiles each pattern once, where a join of
     names and rules would compile it for every pair.
-
-    Raises:
-        UsageError: a pattern is no regular expression.
     """
-    import duckdb
-
     connection.execute(
         "CREATE TABLE kernel_rule (rule_id INTEGER, class VARCHAR, kind VARCHAR, "
         "applies_to VARCHAR, pattern VARCHAR, category VARCHAR, source VARCHAR)"
@@ -131,30 +148,23 @@ def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule])
     rows = []
     for rule_id, rule in enumerate(rules, start=1):
         rows.append(
-            f"({rule_id}, {_quote(rule.kernel_class)}, {_quote(rule.kind)}, "
-            f"{_quote(rule.applies_to)}, {_quote(rule.pattern)}, "
-            f"{'NULL' if rule.category is None else _quote(rule.category)}, {_quote(rule.source)})"
+            (
+                rule_id,
+                rule.kernel_class,
+                rule.kind,
+                rule.applies_to,
+                rule.pattern,
+                rule.category,
+                rule.source,
+            )
         )
-        condition = f"applies_to = {_quote(rule.applies_to)}"
+        condition = f"applies_to = {quote(rule.applies_to)}"
         if rule.category is not None:
-            condition += f" AND regexp_matches(category, {_quote(rule.category)})"
-        condition += f" AND regexp_matches(name, {_quote(rule.pattern)})"
+            condition += f" AND regexp_matches(category, {quote(rule.category)})"
+        condition += f" AND regexp_matches(name, {quote(rule.pattern)})"
         branches.append(f"WHEN {condition} THEN {rule_id}")
-    connection.execute(f"INSERT INTO kernel_rule VALUES {', '.join(rows)}")
+    connection.execute(f"INSERT INTO kernel_rule VALUES {sql_text.rows(rows)}")
     connection.execute(
         "CREATE OR REPLACE MACRO kernel_rule_of(applies_to, category, name) AS "
         f"CASE {' '.join(branches)} END"
     )
-    for rule in rules:
-        for pattern in filter(None, (rule.pattern, rule.category)):
-            try:
-                connection.execute("SELECT regexp_matches('', ?)", [pattern])
-            except duckdb.Error as error:
-                raise UsageError(
-                    f"the pattern {pattern!r} is no regular expression: {error}",
-                    hint="patterns are RE2: no look-around, no back-references",
-                ) from error
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -9,11 +9,13 @@ from typing import Any
 
 import duckdb
 
+from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import query_error
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, StoreError
+from tracekit.sql_text import literal
 
 # Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
 # need a package that may be missing (pytz): DuckDB's own text is exact.
@@ -40,10 +42,10 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    values = _typed(spec, bind(spec, params))
+    statement = _with_values(spec, bind(spec, params))
     try:
         with _interruptible(connection):
-            connection.execute(spec.sql, values) if values else connection.execute(spec.sql)
+            connection.execute(statement)
             columns = _columns(connection)
             _check_declared(spec, columns)
             rows = connection.fetchall()
@@ -144,14 +146,20 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _typed(spec: Spec, values: Mapping[str, ParamValue]) -> dict[str, Any]:
-    """Give every value its declared type: DuckDB takes a small int for a 32-bit one."""
-    return {
-        param.name: None
-        if values[param.name] is None
-        else duckdb.Value(values[param.name], duckdb.sqltype(param.type))
-        for param in spec.params
-    }
+def _with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
+    """Return the SQL with every `$name` replaced by its value, cast to its declared type.
+
+    Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
+    """
+    types = {param.name: param.type for param in spec.params}
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match["param"]
+        if name is None:
+            return match.group()
+        return f"CAST({literal(values[name])} AS {types[name]})"
+
+    return SQL_TOKEN.sub(replacement, spec.sql) if types else spec.sql
 
 
 def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:

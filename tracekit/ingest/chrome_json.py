@@ -23,13 +23,14 @@ from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.repair import is_object, repair_object
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 6 << 20
 """Plain text per block. Peak memory grows with it, not with the file."""
 
 MAX_EVENT_BYTES = 64 << 20
 """An event or a header longer than this is not one; bounds memory on hostile files."""
 
 SALVAGE_WINDOW_BYTES = 256 << 10
+_HEAD_BYTES = 64 << 10
 REJECTED_TEXT_BYTES = 2048
 EXTRA_KEY = "tracekit.extra"
 """Member under which members of an event that have no column travel to the loader."""
@@ -103,11 +104,11 @@ class Block:
             that have no column, :data:`EXTRA_KEY`.
         first_event_id: position in the file of the first event.
         event_count: how many events the array holds.
-        byte_offset: offset in the plain text of ``text[0]`` (one before the first event).
+        byte_offset: offset in the plain text of ``text[0]`` (one before what follows the bracket).
         offsets: where each event began, where the text was rebuilt; else None.
     """
 
-    text: bytes
+    text: bytes | memoryview
     first_event_id: int
     event_count: int
     byte_offset: int
@@ -115,16 +116,10 @@ class Block:
 
     def events(self) -> list[tuple[bytes, int]]:
         """Return the text and the byte offset of each event."""
-        texts = [bytes(raw) for raw in _raw_events.decode(self.text)]
+        texts = _raw_texts(self.text)
         if self.offsets is not None:
             return list(zip(texts, self.offsets, strict=True))
-        found: list[tuple[bytes, int]] = []
-        at = 0
-        for text in texts:
-            at = self.text.index(text, at)
-            found.append((text, self.byte_offset + at))
-            at += len(text)
-        return found
+        return list(_with_offsets(bytes(self.text), self.byte_offset, texts))
 
 
 @dataclass(slots=True)
@@ -171,21 +166,23 @@ class TraceText:
         Raises:
             TraceError: the file cannot be read.
         """
-        buffer, base = b"", 0
+        # Inside the array the buffer begins with a bracket of ours: it stands where the byte before
+        # the next event stood, and makes whatever is cut off the front an array.
+        buffer, base = bytearray(), 0
         inside = False
-        wanted = 1 << 16
+        wanted = _HEAD_BYTES
         while True:
-            buffer = self._fill(buffer, wanted)
+            self._fill(buffer, wanted)
             if not inside:
                 start = self._array_start(buffer, base)
                 if start is None:
                     if self._exhausted or len(buffer) > MAX_EVENT_BYTES:
-                        self._outside.append(buffer)
+                        self._outside.append(bytes(buffer))
                         break
                     wanted = 2 * len(buffer)
                     continue
-                self._outside.append(buffer[:start])
-                base, buffer = base + start, buffer[start:]
+                self._outside.append(bytes(buffer[:start]))
+                base, buffer = base + start - 1, buffer[start - 1 :]
                 inside = self.found_array = True
                 wanted = self._block_bytes
                 continue
@@ -193,18 +190,22 @@ class TraceText:
             if block is not None and block.event_count:
                 self.event_count += block.event_count
                 yield block
-            base, buffer = base + consumed, buffer[consumed:]
             wanted = self._block_bytes
             if array_ended:
+                base, buffer = base + consumed, buffer[consumed:]
                 inside = False
                 self._outside.append(b"]")
-                wanted = 1 << 16
+                wanted = _HEAD_BYTES
             elif self._exhausted:
                 self.truncation = self.truncation or "the file ends inside the array of events"
                 self._outside.append(b"]")
                 break
-            elif consumed == 0:
+            elif consumed <= 1:
                 wanted = max(self._block_bytes, 2 * len(buffer))
+            else:
+                rest = bytearray(b"[")
+                rest += memoryview(buffer)[consumed:]
+                base, buffer = base + consumed - 1, rest
         if self._stream.problem:
             # Said first: a cut-off gzip stream is why the text ends early.
             if self._stream.is_truncated:
@@ -212,20 +213,15 @@ class TraceText:
             else:
                 self.rejected.append(Rejected(base + len(buffer), self._stream.problem, ""))
 
-    def _fill(self, buffer: bytes, wanted: int) -> bytes:
-        if len(buffer) >= wanted or self._exhausted:
-            return buffer
-        parts, length = [buffer], len(buffer)
-        for chunk in self._chunks:
-            parts.append(chunk)
-            length += len(chunk)
-            if length >= wanted:
-                break
-        else:
-            self._exhausted = True
-        return b"".join(parts)
+    def _fill(self, buffer: bytearray, wanted: int) -> None:
+        while len(buffer) < wanted and not self._exhausted:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._exhausted = True
+            else:
+                buffer += chunk
 
-    def _array_start(self, buffer: bytes, base: int) -> int | None:
+    def _array_start(self, buffer: bytearray, base: int) -> int | None:
         """Return the index behind the ``[`` that opens the next array of events."""
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
             return bare.end()
@@ -236,56 +232,50 @@ class TraceText:
 
     # -- one block ---------------------------------------------------------------------------
 
-    def _take(self, buffer: bytes, base: int) -> tuple[Block | None, int, bool]:
-        """Cut a block off the buffer. Returns it, the bytes used, and whether the array ended."""
+    def _take(self, buffer: bytearray, base: int) -> tuple[Block | None, int, bool]:
+        """Cut a block off the front of the buffer.
+
+        Returns the block, how many bytes of the buffer are used up, and whether the array ended.
+        """
+        is_ascii = buffer.isascii()
         for cut in self._cuts(buffer):
-            text = b"[" + buffer[:cut] + b"]"
-            array_ended = False
-            try:
-                count = len(_typed_events.decode(text))
-            except RecursionError:
-                break
-            except msgspec.ValidationError:
-                # An event with members that have no column, or no object: still well-formed?
-                try:
-                    _raw_events.decode(text)
-                except msgspec.DecodeError as error:
-                    end = _array_end(text, error)
-                    if end is None:
-                        continue
-                    text, cut, array_ended = text[: end + 1], end, True
-                except RecursionError:
-                    break
-                count = -1
-            except msgspec.DecodeError as error:
-                end = _array_end(text, error)
-                if end is None:
-                    continue
-                text, cut, array_ended = text[: end + 1], end, True
-                try:
-                    count = len(_typed_events.decode(text))
-                except (msgspec.ValidationError, RecursionError):
-                    count = -1
-            if count < 0 or not _is_utf8(text):
-                events = [
-                    (bytes(raw), offset)
-                    for raw, offset in _with_offsets(text, base - 1, _raw_events.decode(text))
-                ]
-                block = self._rebuild(events, base)
+            # The comma at the cut becomes the bracket that closes the array: nothing is copied.
+            cut_off = buffer[cut : cut + 1]
+            buffer[cut : cut + 1] = b"]"
+            text = memoryview(buffer)[: cut + 1]
+            end, count = _checked(text)
+            if end is None:
+                text.release()
+                buffer[cut : cut + 1] = cut_off
+                continue
+            array_ended = end < cut
+            if array_ended:
+                # What follows the array belongs to the metadata, the byte at the cut included.
+                whole, text = text, memoryview(bytes(text[: end + 1]))
+                whole.release()
+                buffer[cut : cut + 1] = cut_off
+                count = _typed_count(text)
+            if count is None or not (is_ascii or _is_utf8(text)):
+                block = self._rebuild(
+                    list(_with_offsets(bytes(text), base, _raw_texts(text))), base
+                )
             else:
-                block = Block(text, self.event_count, count, base - 1)
-            # The comma behind a cut goes with it; one behind the array belongs to the metadata.
-            has_comma = not array_ended and buffer[cut : cut + 1] == b","
-            return block, cut + has_comma, array_ended
-        salvage = self._salvage(buffer, base)
+                block = Block(text, self.event_count, count, base)
+            return block, end + 1, array_ended
+        # Our bracket in front stands for the byte before: the text of the events begins behind it.
+        salvage = self._salvage(bytes(memoryview(buffer)[1:]), base + 1)
         if salvage.stuck:
             return None, 0, False
-        return self._rebuild(salvage.events, base), salvage.consumed, salvage.array_ended
+        block = self._rebuild(salvage.events, base + 1)
+        return block, salvage.consumed + 1, salvage.array_ended
 
-    def _cuts(self, buffer: bytes) -> Iterator[int]:
+    def _cuts(self, buffer: bytearray) -> Iterator[int]:
         """Yield places to cut, best first: the whole rest at the end of the file, else commas."""
         if self._exhausted:
-            yield len(buffer.rstrip(b" \t\r\n,"))
+            end = len(buffer)
+            while end > 1 and buffer[end - 1] in b" \t\r\n,":
+                end -= 1
+            yield end
             return
         end = len(buffer)
         tried = 0
@@ -293,10 +283,11 @@ class TraceText:
         while end > 0 and tried < 3:
             start = max(0, end - window)
             # Overlap, so that a comma between two objects is not missed at the seam.
-            found = list(_BETWEEN_OBJECTS.finditer(buffer, start, min(len(buffer), end + 4096)))
-            for match in reversed(found):
-                if match.start(1) < end:
-                    yield match.start(1)
+            stop = min(len(buffer), end + 4096)
+            found = [match.start(1) for match in _BETWEEN_OBJECTS.finditer(buffer, start, stop)]
+            for cut in reversed(found):
+                if cut < end:
+                    yield cut
                     tried += 1
                     if tried == 3:
                         return
@@ -326,7 +317,7 @@ class TraceText:
             texts.append(text)
             offsets.append(offset)
         joined = b"[" + b",\n".join(texts) + b"]"
-        return Block(joined, self.event_count, len(texts), base - 1, tuple(offsets))
+        return Block(joined, self.event_count, len(texts), base, tuple(offsets))
 
     # -- a block with something malformed in it ------------------------------------------------
 
@@ -543,22 +534,56 @@ def _array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
     return text.rindex(b"]", 0, int(position.group(1)) - 1)
 
 
-def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
-        return True
+def _is_utf8(text: bytes | memoryview) -> bool:
     try:
-        text.decode("utf-8")
+        str(text, "utf-8")
     except UnicodeDecodeError:
         return False
     return True
 
 
-def _with_offsets(text: bytes, base: int, raws: list[Raw]) -> Iterator[tuple[Raw, int]]:
+def _checked(text: memoryview) -> tuple[int | None, int | None]:
+    """Find the bracket that closes the array, and count the events.
+
+    Returns:
+        The index of the bracket, None if the text is malformed before it; the array may close
+        before the text ends, then the rest is not looked at. And the number of events, None where
+        that is not known yet or an event has a member without a column.
+    """
+    try:
+        return len(text) - 1, len(_typed_events.decode(text))
+    except RecursionError:
+        return None, None
+    except msgspec.ValidationError:
+        # An event with members that have no column, or no object: still well-formed?
+        try:
+            _raw_events.decode(text)
+        except RecursionError:
+            return None, None
+        except msgspec.DecodeError as error:
+            return _array_end(bytes(text), error), None
+        return len(text) - 1, None
+    except msgspec.DecodeError as error:
+        return _array_end(bytes(text), error), None
+
+
+def _typed_count(text: bytes | memoryview) -> int | None:
+    """Return how many events an array holds; None if one has a member without a column."""
+    try:
+        return len(_typed_events.decode(text))
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def _raw_texts(text: bytes | memoryview) -> list[bytes]:
+    return [bytes(raw) for raw in _raw_events.decode(text)]
+
+
+def _with_offsets(text: bytes, base: int, pieces: list[bytes]) -> Iterator[tuple[bytes, int]]:
     at = 0
-    for raw in raws:
-        piece = bytes(raw)
+    for piece in pieces:
         at = text.index(piece, at)
-        yield raw, base + at
+        yield piece, base + at
         at += len(piece)
 
 
@@ -568,8 +593,7 @@ def _shifted(text: bytes, base: int) -> list[tuple[bytes, int]]:
     Raises:
         msgspec.DecodeError: the array is malformed.
     """
-    raws = _raw_events.decode(text)
-    return [(bytes(raw), offset) for raw, offset in _with_offsets(text, base, raws)]
+    return list(_with_offsets(text, base, _raw_texts(text)))
 
 
 def _with_extra_apart(text: bytes) -> bytes:

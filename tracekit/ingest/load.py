@@ -24,8 +24,17 @@ from tracekit.ingest.chrome_json import (
     TraceText,
     unreadable,
 )
-from tracekit.ingest.normalize import EXACT_SQL, FAULT_SQL, block_sql, exact_times, insert_sql, quote
+from tracekit.ingest.normalize import (
+    CENSUS_SQL,
+    EXACT_SQL,
+    FAULT_SQL,
+    TARGETS,
+    block_sql,
+    exact_times,
+    insert_sql,
+)
 from tracekit.ingest.rank import as_int, find_rank
+from tracekit.sql_text import literal, quote, rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,12 +64,12 @@ class _BlockLoader:
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path
     ) -> None:
         self._connection = connection
-        self._inserts = insert_sql(trace_id)
+        self._trace_id = trace_id
         self._work_folder = work_folder
         self._turn = 0
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracekit-load")
         self._running: Future[None] | None = None
-        self.counts = dict.fromkeys(self._inserts, 0)
+        self.counts = dict.fromkeys(TARGETS, 0)
         self.rejected: list[Rejected] = []
 
     def add(self, block: Block) -> None:
@@ -88,23 +97,24 @@ class _BlockLoader:
         except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
             self._isolate(path, block, str(error).splitlines()[0])
             return
-        is_inexact = self._connection.execute(
-            "SELECT count(*) FROM block WHERE is_inexact"
-        ).fetchone()
-        if is_inexact and is_inexact[0]:
+        census = self._connection.execute(CENSUS_SQL).fetchall()
+        if any(inexact for _, _, inexact in census):
             times = self._work_folder / "times.json"
             times.write_bytes(exact_times(block))
             self._connection.execute(EXACT_SQL.format(path=quote(str(times))))
-        faults = self._connection.execute(FAULT_SQL).fetchall()
-        if faults:
-            events = block.events()
-            for event_id, reason in faults:
-                text, offset = events[event_id - block.first_event_id]
-                shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-                self.rejected.append(Rejected(offset, reason, shown, event_id))
-        for table, statement in self._inserts.items():
-            row = self._connection.execute(statement).fetchone()
-            self.counts[table] += row[0] if row else 0
+        for table, count, _ in census:
+            if table is None:
+                self._reject(block)
+            else:
+                self._connection.execute(insert_sql(table, self._trace_id))
+                self.counts[table] += count
+
+    def _reject(self, block: Block) -> None:
+        events = block.events()
+        for event_id, reason in self._connection.execute(FAULT_SQL).fetchall():
+            text, offset = events[event_id - block.first_event_id]
+            shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
+            self.rejected.append(Rejected(offset, reason, shown, event_id))
 
     def _isolate(self, path: Path, block: Block, message: str) -> None:
         """Halve a block that DuckDB does not read until the event that it stumbles over is found."""
@@ -183,16 +193,23 @@ def _insert_faults(
     rejected: list[Rejected],
     repaired: list[Repaired],
 ) -> None:
-    if rejected:
-        connection.executemany(
-            "INSERT INTO rejected VALUES (?, ?, ?, ?, ?)",
-            [(trace_id, r.byte_offset, r.event_id, r.reason, r.text) for r in rejected],
-        )
-    if repaired:
-        connection.executemany(
-            "INSERT INTO repaired VALUES (?, ?, ?, ?)",
-            [(trace_id, r.event_id, r.byte_offset, r.reason) for r in repaired],
-        )
+    _insert(
+        connection,
+        "rejected",
+        [(trace_id, r.byte_offset, r.event_id, r.reason, r.text) for r in rejected],
+    )
+    _insert(
+        connection,
+        "repaired",
+        [(trace_id, r.event_id, r.byte_offset, r.reason) for r in repaired],
+    )
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, values: list[tuple[object, ...]]
+) -> None:
+    for start in range(0, len(values), 1000):
+        connection.execute(f"INSERT INTO {table} VALUES {rows(values[start : start + 1000])}")
 
 
 def _insert_trace(
@@ -210,7 +227,7 @@ def _insert_trace(
     rank, rank_source = find_rank(metadata, path.name)
     readable = sum(counts.values())
     span = connection.execute(
-        "SELECT min(ts_ns), max(ts_ns + dur_ns) FROM event WHERE trace_id = ?", [trace_id]
+        f"SELECT min(ts_ns), max(ts_ns + dur_ns) FROM event WHERE trace_id = {trace_id}"
     ).fetchone() or (None, None)
     row: dict[str, object] = {
         "trace_id": trace_id,
@@ -247,8 +264,7 @@ def _insert_trace(
         "metadata": _json(metadata),
     }
     connection.execute(
-        f"INSERT INTO trace ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
-        list(row.values()),
+        f"INSERT INTO trace ({', '.join(row)}) VALUES ({', '.join(map(literal, row.values()))})"
     )
 
 
@@ -256,11 +272,11 @@ def _insert_described(
     connection: duckdb.DuckDBPyConnection, trace_id: int, metadata: Mapping[str, object]
 ) -> None:
     """Fill the tables device and process_group from the file's own description."""
+    devices: list[tuple[object, ...]] = []
     for device in _objects(metadata.get("deviceProperties")):
         major, minor = as_int(device.get("computeMajor")), as_int(device.get("computeMinor"))
-        connection.execute(
-            "INSERT INTO device VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
+        devices.append(
+            (
                 trace_id,
                 as_int(device.get("id")),
                 _text(device.get("name")),
@@ -268,41 +284,45 @@ def _insert_described(
                 None if major is None else f"{major}.{minor or 0}",
                 as_int(device.get("numSms")),
                 _json(device),
-            ],
+            )
         )
+    _insert(connection, "device", devices)
     info = metadata.get("distributedInfo")
-    for group in _objects(info.get("pg_config") if isinstance(info, Mapping) else None):
-        connection.execute(
-            "INSERT INTO process_group VALUES (?, ?, ?, ?, ?, ?)",
-            [
+    _insert(
+        connection,
+        "process_group",
+        [
+            (
                 trace_id,
                 _text(group.get("pg_name")),
                 _text(group.get("pg_desc")),
                 _text(group.get("backend_config")),
                 as_int(group.get("pg_size")),
                 _json(group.get("ranks")),
-            ],
-        )
+            )
+            for group in _objects(info.get("pg_config") if isinstance(info, Mapping) else None)
+        ],
+    )
 
 
 def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
     """Fill table thread: every thread that has an event or a name."""
     connection.execute(
-        """
+        f"""
         INSERT INTO thread
         WITH seen AS (
             SELECT pid, tid, any_value(extra ->> '$.pid') AS pid_text,
                 any_value(extra ->> '$.tid') AS tid_text
             FROM (
-                SELECT pid, tid, extra FROM event WHERE trace_id = $trace_id
-                UNION ALL SELECT pid, tid, extra FROM metadata WHERE trace_id = $trace_id
+                SELECT pid, tid, extra FROM event WHERE trace_id = {trace_id}
+                UNION ALL SELECT pid, tid, extra FROM metadata WHERE trace_id = {trace_id}
             )
             WHERE pid IS NOT NULL
             GROUP BY pid, tid
         ),
         named AS (
             SELECT pid, tid, name, args ->> '$.name' AS value, args ->> '$.labels' AS labels
-            FROM metadata WHERE trace_id = $trace_id
+            FROM metadata WHERE trace_id = {trace_id}
         ),
         process AS (
             SELECT pid,
@@ -314,14 +334,13 @@ def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> Non
             SELECT pid, tid, any_value(value) AS thread_name
             FROM named WHERE name = 'thread_name' GROUP BY pid, tid
         )
-        SELECT $trace_id, seen.pid, seen.tid, coalesce(pid_text, seen.pid::VARCHAR),
+        SELECT {trace_id}, seen.pid, seen.tid, coalesce(pid_text, seen.pid::VARCHAR),
             coalesce(tid_text, seen.tid::VARCHAR), process_name, process_labels, thread_name
         FROM seen
         LEFT JOIN process USING (pid)
         LEFT JOIN thread_name USING (pid, tid)
         ORDER BY ALL
-        """,
-        {"trace_id": trace_id},
+        """
     )
 
 

@@ -15,12 +15,13 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 import msgspec
 
 from tracekit.ingest.chrome_json import EVENT_MEMBERS, EXTRA_KEY, Block
+from tracekit.sql_text import quote
 from tracekit.units import NS_PER_US
 
 EXACT_DOUBLE_US = 8.7e12
 """Below this, microseconds with three decimals survive a double (2**43, rounded down)."""
 
-MAX_TIME_NS = 4 * 10**18
+MAX_TIME_US = 4 * 10**15
 """Times beyond are refused: a start and a duration must add up within 64 bits."""
 
 LINKS = {
@@ -36,40 +37,20 @@ LINKS = {
 }
 """Column of table event, and the argument of Kineto's that it holds."""
 
-_COMPLETE = "ph = 'X'"
-_FLOW = "ph IN ('s', 't', 'f')"
-_MARK = "ph IN ('i', 'I', 'R', 'n')"
-_MEMORY = f"{_MARK} AND name = '[memory]'"
-_INSTANT = f"{_MARK} AND name IS DISTINCT FROM '[memory]'"
-_COUNTER = "ph = 'C'"
-_METADATA = "ph = 'M'"
-
-
-def quote(text: str) -> str:
-    """Return ``text`` as a SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _ns(text: str, number: str) -> str:
     """Return SQL for integer ns from decimal microseconds; NULL where a double is not enough."""
     return f"""CASE
         WHEN abs({number}) < {EXACT_DOUBLE_US} THEN
             floor({number})::BIGINT * {NS_PER_US}
             + round(({number} - floor({number})) * {NS_PER_US})::BIGINT
-        WHEN abs({number}) * {NS_PER_US} <= {MAX_TIME_NS} AND NOT regexp_matches({text}, '[.eE]')
+        WHEN abs({number}) <= {MAX_TIME_US} AND NOT regexp_matches({text}, '[.eE]')
             THEN {text}::BIGINT * {NS_PER_US}
     END"""
 
 
-def _is_inexact(text: str, number: str) -> str:
-    return f"""coalesce(abs({number}) >= {EXACT_DOUBLE_US}
-        AND abs({number}) * {NS_PER_US} <= {MAX_TIME_NS}
-        AND regexp_matches({text}, '[.eE]'), FALSE)"""
-
-
 def _thread(column: str) -> str:
     """Return SQL for a process or thread id: the number, or a negative stand-in for a text."""
-    return f"coalesce(TRY_CAST({column} AS BIGINT), -1 - (hash({column}) % 1000000007)::BIGINT)"
+    return f"coalesce({column}_number, -1 - (hash({column}) % 1000000007)::BIGINT)"
 
 
 def block_sql(path: str, block: Block) -> str:
@@ -93,95 +74,105 @@ def block_sql(path: str, block: Block) -> str:
             *,
             TRY_CAST(ts AS DOUBLE) AS ts_us,
             TRY_CAST(dur AS DOUBLE) AS dur_us,
+            TRY_CAST(pid AS BIGINT) AS pid_number,
+            TRY_CAST(tid AS BIGINT) AS tid_number,
             from_json(args, {quote(structure)}) AS link
         FROM read_json({quote(path)}, format = 'array',
             maximum_object_size = {len(block.text) + 1},
             columns = {{{columns}, args: 'JSON', {quote(EXTRA_KEY)}: 'JSON'}})
+    ),
+    number AS (
+        SELECT
+            event_id, ph, cat, name, id, s, bp, args, link,
+            {_thread("pid")} AS pid,
+            {_thread("tid")} AS tid,
+            {_ns("ts", "ts_us")} AS ts_ns,
+            {_ns("dur", "dur_us")} AS dur_ns,
+            CASE
+                WHEN ph = 'X' THEN 'event'
+                WHEN ph IN ('s', 't', 'f') THEN 'flow'
+                WHEN ph IN ('i', 'I', 'R', 'n') AND name = '[memory]' THEN 'memory'
+                WHEN ph IN ('i', 'I', 'R', 'n') THEN 'instant'
+                WHEN ph = 'C' THEN 'counter'
+                WHEN ph = 'M' THEN 'metadata'
+            END AS kind,
+            CASE
+                WHEN ts_us IS NULL THEN CASE WHEN ts IS NULL THEN 'no ts' ELSE 'ts is no number' END
+                WHEN NOT isfinite(ts_us) THEN 'ts is no number'
+                WHEN abs(ts_us) > {MAX_TIME_US} THEN 'ts is out of range'
+            END AS ts_fault,
+            CASE
+                WHEN dur_us IS NULL
+                    THEN CASE WHEN dur IS NULL THEN 'no dur' ELSE 'dur is no number' END
+                WHEN NOT isfinite(dur_us) THEN 'dur is no number'
+                WHEN dur_us < 0 THEN 'negative dur'
+                WHEN dur_us > {MAX_TIME_US} THEN 'dur is out of range'
+            END AS dur_fault,
+            CASE
+                WHEN (pid IS NOT NULL AND pid_number IS NULL)
+                    OR (tid IS NOT NULL AND tid_number IS NULL)
+                    THEN json_merge_patch(
+                        coalesce("{EXTRA_KEY}", '{{}}'), json_object('pid', pid, 'tid', tid))
+                ELSE "{EXTRA_KEY}"
+            END AS extra
+        FROM member
+    ),
+    judged AS (
+        SELECT
+            * EXCLUDE (link),
+            {links},
+            CASE
+                WHEN kind = 'metadata' THEN NULL
+                WHEN ph IS NULL THEN 'no phase (ph)'
+                WHEN kind IS NULL THEN 'phase ' || ph || ' is not read'
+                WHEN ts_fault IS NOT NULL THEN ts_fault
+                WHEN kind = 'event' THEN dur_fault
+            END AS fault
+        FROM number
     )
     SELECT
-        event_id, ph, cat, name, id, s, bp,
-        {_thread("pid")} AS pid,
-        {_thread("tid")} AS tid,
-        {_ns("ts", "ts_us")} AS ts_ns,
-        {_ns("dur", "dur_us")} AS dur_ns,
-        {_is_inexact("ts", "ts_us")} OR {_is_inexact("dur", "dur_us")} AS is_inexact,
-        CASE
-            WHEN ts IS NULL THEN 'no ts'
-            WHEN ts_us IS NULL OR NOT isfinite(ts_us) THEN 'ts is no number'
-            WHEN abs(ts_us) * {NS_PER_US} > {MAX_TIME_NS} THEN 'ts is out of range'
-        END AS ts_fault,
-        CASE
-            WHEN dur IS NULL THEN 'no dur'
-            WHEN dur_us IS NULL OR NOT isfinite(dur_us) THEN 'dur is no number'
-            WHEN dur_us < 0 THEN 'negative dur'
-            WHEN dur_us * {NS_PER_US} > {MAX_TIME_NS} THEN 'dur is out of range'
-        END AS dur_fault,
-        {links},
-        args,
-        CASE
-            WHEN "{EXTRA_KEY}" IS NULL AND (pid IS NULL OR TRY_CAST(pid AS BIGINT) IS NOT NULL)
-                AND (tid IS NULL OR TRY_CAST(tid AS BIGINT) IS NOT NULL) THEN NULL
-            ELSE json_merge_patch(
-                coalesce("{EXTRA_KEY}", '{{}}'),
-                CASE WHEN TRY_CAST(pid AS BIGINT) IS NULL AND pid IS NOT NULL
-                    THEN json_object('pid', pid) ELSE '{{}}' END,
-                CASE WHEN TRY_CAST(tid AS BIGINT) IS NULL AND tid IS NOT NULL
-                    THEN json_object('tid', tid) ELSE '{{}}' END)
-        END AS extra
-    FROM member
+        * EXCLUDE (kind, ts_fault, dur_fault),
+        (ts_ns IS NULL AND ts_fault IS NULL) OR (dur_ns IS NULL AND dur_fault IS NULL)
+            AS is_inexact,
+        CASE WHEN fault IS NULL THEN kind END AS target
+    FROM judged
     """
 
 
-FAULT_SQL = f"""
-    SELECT event_id, fault FROM (
-        SELECT event_id, CASE
-            WHEN ph IS NULL THEN 'no phase (ph)'
-            WHEN {_METADATA} THEN NULL
-            WHEN NOT ({_COMPLETE} OR {_FLOW} OR {_MARK} OR {_COUNTER})
-                THEN 'phase ' || ph || ' is not read'
-            WHEN ts_fault IS NOT NULL THEN ts_fault
-            WHEN {_COMPLETE} AND dur_fault IS NOT NULL THEN dur_fault
-        END AS fault
-        FROM block
-    )
-    WHERE fault IS NOT NULL
-    ORDER BY event_id
+CENSUS_SQL = """
+    SELECT target, count(*), count(*) FILTER (is_inexact) FROM block GROUP BY target
 """
+"""Per table: rows of ``block`` that go there, and how many of them need their times read again."""
+
+FAULT_SQL = "SELECT event_id, fault FROM block WHERE target IS NULL ORDER BY event_id"
 """Rows of ``block`` that no table takes, with the reason."""
 
+_COLUMNS = {
+    "event": "pid, tid, cat, coalesce(name, ''), ts_ns, dur_ns, "
+    "correlation, external_id, stream, device, python_id, python_parent_id, "
+    "python_module_id, sequence_number, forward_thread",
+    "flow": "pid, tid, ph, TRY_CAST(id AS BIGINT), cat, name, ts_ns, bp",
+    "instant": "pid, tid, cat, name, s, ts_ns",
+    "counter": "pid, tid, cat, name, id, ts_ns",
+    "memory": "pid, tid, ts_ns, "
+    + "TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
+    + ", ".join(
+        f"TRY_CAST(args ->> '$.\"{key}\"' AS BIGINT)"
+        for key in ("Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
+    ),
+    "metadata": "pid, tid, name, ts_ns",
+}
 
-def insert_sql(trace_id: int) -> dict[str, str]:
-    """Return, per table, the statement that takes its rows from ``block``."""
-    readable = "ts_fault IS NULL"
-    parts = {
-        "event": (
-            "pid, tid, cat, coalesce(name, ''), ts_ns, dur_ns, "
-            "correlation, external_id, stream, device, python_id, python_parent_id, "
-            "python_module_id, sequence_number, forward_thread",
-            f"{_COMPLETE} AND {readable} AND dur_fault IS NULL",
-        ),
-        "flow": (
-            "pid, tid, ph, TRY_CAST(id AS BIGINT), cat, name, ts_ns, bp",
-            f"{_FLOW} AND {readable}",
-        ),
-        "instant": ("pid, tid, cat, name, s, ts_ns", f"{_INSTANT} AND {readable}"),
-        "counter": ("pid, tid, cat, name, id, ts_ns", f"{_COUNTER} AND {readable}"),
-        "memory": (
-            "pid, tid, ts_ns, TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
-            "TRY_CAST(args ->> '$.Bytes' AS BIGINT), "
-            "TRY_CAST(args ->> '$.\"Total Allocated\"' AS BIGINT), "
-            "TRY_CAST(args ->> '$.\"Total Reserved\"' AS BIGINT), "
-            "TRY_CAST(args ->> '$.\"Device Type\"' AS BIGINT), "
-            "TRY_CAST(args ->> '$.\"Device Id\"' AS BIGINT)",
-            f"{_MEMORY} AND {readable}",
-        ),
-        "metadata": ("pid, tid, name, ts_ns", _METADATA),
-    }
-    return {
-        table: f"INSERT INTO {table} SELECT {trace_id}, event_id, {columns}, args, extra "
-        f"FROM block WHERE {condition}"
-        for table, (columns, condition) in parts.items()
-    }
+TARGETS = tuple(_COLUMNS)
+"""The tables that take events."""
+
+
+def insert_sql(table: str, trace_id: int) -> str:
+    """Return the statement by which ``table`` takes its rows from ``block``."""
+    return (
+        f"INSERT INTO {table} SELECT {trace_id}, event_id, {_COLUMNS[table]}, args, extra "
+        f"FROM block WHERE target = '{table}'"
+    )
 
 
 class _Times(msgspec.Struct, gc=False):
@@ -219,7 +210,7 @@ def _exact_ns(raw: msgspec.Raw | None) -> int | None:
         ns = (Decimal(text) * NS_PER_US).to_integral_value(ROUND_HALF_EVEN)
     except (InvalidOperation, ValueError):
         return None
-    return int(ns) if ns.is_finite() and abs(ns) <= MAX_TIME_NS else None
+    return int(ns) if ns.is_finite() and abs(ns) <= MAX_TIME_US * NS_PER_US else None
 
 
 EXACT_SQL = """

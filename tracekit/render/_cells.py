@@ -66,7 +66,7 @@ def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, Callable[[An
     unit, stem = unit_of(name), stem_of(name)
     largest = max((abs(number) for number in numbers), default=0)
     if unit == "ns":
-        decimals = ms_decimals(largest)
+        decimals = ms_decimals(numbers)
         return f"{stem} ms".strip(), lambda value: format_scaled(value, NS_PER_MS, decimals)
     if unit in ("bytes", "bytes_per_s"):
         factor, size = size_step(largest)

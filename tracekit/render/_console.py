@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 PIPED_WIDTH = 100
-_MIN_WIDTH = 40
+_MIN_WIDTH = 72
 
 # What is shown where the encoding of the stream has no block characters. One for one, so that
 # columns stay aligned.
@@ -81,7 +81,9 @@ def _width(stream: TextIO, is_terminal: bool) -> int:
         return max(int(columns), _MIN_WIDTH)
     if is_terminal:
         try:
-            return max(os.get_terminal_size(stream.fileno()).columns, _MIN_WIDTH)
+            # A terminal that does not know its size says 0.
+            terminal = os.get_terminal_size(stream.fileno()).columns or PIPED_WIDTH
+            return max(terminal, _MIN_WIDTH)
         except (OSError, ValueError):
             return PIPED_WIDTH
     return PIPED_WIDTH

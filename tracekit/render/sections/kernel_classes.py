@@ -40,7 +40,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     shown = keys if full else keys[:MAX_CLASSES]
 
     window_ns = total_window_ns(data)
-    decimals = ms_decimals(max(wall_ns.values()))
+    decimals = ms_decimals(wall_ns.values())
     figures = aligned(
         [
             [pct_text(wall_ns[key], window_ns) for key in shown],

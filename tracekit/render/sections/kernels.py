@@ -39,7 +39,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     devices = {(row["rank"], row["device"]) for row in rows}
     note = "sum of durations" if len(devices) == 1 else "sum of durations on its busiest device"
 
-    decimals = ms_decimals(shown[0]["kernel_ns"])
+    decimals = ms_decimals(row["kernel_ns"] for row in shown)
     columns = [
         [f"{format_ms(row['kernel_ns'], decimals)} ms" for row in shown],
         ["–" if r["wall_pct"] is None else f"{format_pct(r['wall_pct'])} %" for r in shown],

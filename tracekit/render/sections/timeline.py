@@ -24,7 +24,7 @@ ORDER = 20
 MAX_DEVICES = 16
 # Up to so many devices there is room for a second line with the milliseconds.
 _MAX_WITH_MS = 4
-_MIN_BAR = 10
+_MIN_BAR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,24 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         return []
     rows = data["timeline"].to_dicts()
     shown = rows if full else rows[:MAX_DEVICES]
-    with_ms = len(rows) <= _MAX_WITH_MS
     labels = ["", *(device_label(row) for row in shown)]
-    figures = aligned([_windows(shown), *([] if with_ms else map(_pcts, _SHARES, [shown] * 4))])
     label_width = max(map(len, labels))
+    in_ms = [_in_ms(row) for row in shown]
+    with_ms = len(rows) <= _MAX_WITH_MS and label_width + 4 + max(map(len, in_ms)) <= width
+    columns = [_windows(shown)]
+    if not with_ms:
+        columns += [_pcts(share, shown) for share in _SHARES]
+    figures = aligned(columns)
     bar_width = max(width - label_width - len(figures[0]) - 6, _MIN_BAR)
+
     out = [_legend()]
     if not with_ms:
         out.append(Text(" " * (label_width + bar_width + 6) + figures[0], style="dim"))
-    for row, label, text in zip(shown, labels[1:], figures[1:], strict=True):
+    for row, label, text, shares in zip(shown, labels[1:], figures[1:], in_ms, strict=True):
         bar = stacked_bar([Part(row[s.column], s.glyph, s.style) for s in _SHARES], bar_width)
         out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
         if with_ms:
-            out.append(Text.assemble(" " * (label_width + 4), _in_ms(row)))
+            out.append(Text.assemble(" " * (label_width + 4), shares))
     out.extend(more(len(rows) - len(shown), "device", "devices"))
     return out
 
@@ -74,7 +79,7 @@ def _legend() -> Text:
 
 
 def _windows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    decimals = ms_decimals(max(row["window_ns"] for row in rows))
+    decimals = ms_decimals(row["window_ns"] for row in rows)
     return ["window", *(f"{format_ms(row['window_ns'], decimals)} ms" for row in rows)]
 
 
@@ -84,7 +89,7 @@ def _pcts(share: _Share, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _in_ms(row: Mapping[str, Any]) -> Text:
-    decimals = ms_decimals(row["window_ns"])
+    decimals = ms_decimals(row[share.column] for share in _SHARES)
     figures = Text()
     for position, share in enumerate(_SHARES):
         amount = row[share.column]

@@ -1,0 +1,62 @@
+"""The catalog: SQL files are found by being there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.errors import QueryError
+
+
+def write(root: Path, folder: str, name: str, kind: str) -> None:
+    scope = "-- Scope: trace\n" if kind == "analysis" else ""
+    path = root / folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f"-- What is {name}?\n--\n-- Kind: {kind}\n{scope}"
+        "-- Columns:\n--   a  INTEGER  x\nSELECT 1 AS a\n",
+        encoding="utf-8",
+    )
+
+
+def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
+    write(tmp_path, "analyses", "timeline.sql", "analysis")
+    write(tmp_path, "analyses", "kernels.sql", "analysis")
+    write(tmp_path, "tables", "kernel_class.sql", "table")
+    write(tmp_path, "views", "steps.sql", "view")
+    write(tmp_path, "macros", "interval_union.sql", "macro")
+    write(tmp_path, "analyses", "_shared.sql", "analysis")
+    write(tmp_path, "analyses", ".#kernels.sql", "analysis")
+    (tmp_path / "analyses" / "README.md").write_text("no SQL")
+    catalog = load_catalog(tmp_path)
+    assert list(catalog.analyses) == ["kernels", "timeline"]
+    assert list(catalog.tables) == ["kernel_class"]
+    assert list(catalog.views) == ["steps"]
+    assert list(catalog.macros) == ["interval_union"]
+    assert catalog.analysis("kernels").question == "What is kernels.sql?"
+    assert catalog.table("kernel_class").kind == "table"
+    assert catalog.view("steps").kind == "view"
+    assert catalog.macro("interval_union").kind == "macro"
+    assert load_catalog(tmp_path) is catalog
+
+
+def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:
+    write(tmp_path, "analyses", "kernels.sql", "analysis")
+    write(tmp_path, "analyses", "kernel_classes.sql", "analysis")
+    with pytest.raises(QueryError, match="no analysis named 'kernls'") as caught:
+        load_catalog(tmp_path).analysis("kernls")
+    assert caught.value.hint == "did you mean kernels or kernel_classes?"
+    with pytest.raises(QueryError) as caught:
+        load_catalog(tmp_path).analysis("zzz")
+    assert caught.value.hint == "there are: kernel_classes, kernels"
+    with pytest.raises(QueryError) as caught:
+        load_catalog(tmp_path).view("zzz")
+    assert caught.value.hint is None
+
+
+def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "views", "kernels.sql", "analysis")
+    with pytest.raises(QueryError, match=r"kernels\.sql: Kind is analysis, .* in views/"):
+        load_catalog(tmp_path)

@@ -1,0 +1,88 @@
+"""Results: rows as they are, and as data frames that keep every digit."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import UsageError
+
+INT64_MAX = 2**63 - 1
+
+
+@pytest.fixture
+def result() -> Result:
+    return Result(
+        "timeline",
+        (Column("rank", "INTEGER"), Column("idle_ns", "BIGINT"), Column("name", "VARCHAR")),
+        [(0, INT64_MAX, "a"), (None, None, None), (1, -1, "b")],
+    )
+
+
+def test_rows_columns_and_dicts(result: Result) -> None:
+    assert result.column_names == ("rank", "idle_ns", "name")
+    assert len(result) == 3
+    assert list(result)[0] == (0, INT64_MAX, "a")
+    assert result.column("idle_ns") == [INT64_MAX, None, -1]
+    assert result.to_dicts()[2] == {"rank": 1, "idle_ns": -1, "name": "b"}
+    assert repr(result) == "<Result timeline: 3 rows of rank, idle_ns, name>"
+
+
+def test_an_unknown_column_is_refused(result: Result) -> None:
+    with pytest.raises(UsageError, match="timeline has no column 'idle'") as caught:
+        result.column("idle")
+    assert caught.value.hint == "its columns: rank, idle_ns, name"
+
+
+def test_polars_keeps_types_and_digits(result: Result) -> None:
+    pytest.importorskip("polars")
+    frame = result.to_polars()
+    assert [str(dtype) for dtype in frame.dtypes] == ["Int32", "Int64", "String"]
+    assert frame["idle_ns"].to_list() == [INT64_MAX, None, -1]
+
+
+def test_pandas_keeps_types_and_digits(result: Result) -> None:
+    pytest.importorskip("pandas")
+    frame = result.to_pandas()
+    assert [str(dtype) for dtype in frame.dtypes] == ["Int32", "Int64", "object"]
+    assert int(frame["idle_ns"][0]) == INT64_MAX
+    without_nulls = Result("x", result.columns, result.rows[:1]).to_pandas()
+    assert [str(dtype) for dtype in without_nulls.dtypes] == ["int32", "int64", "object"]
+
+
+def test_arrow_keeps_types_and_digits(result: Result) -> None:
+    pytest.importorskip("pyarrow")
+    table = result.to_arrow()
+    assert [str(field.type) for field in table.schema] == ["int32", "int64", "string"]
+    assert table.column("idle_ns").to_pylist() == [INT64_MAX, None, -1]
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
+def test_an_empty_result_keeps_its_columns(library: str) -> None:
+    pytest.importorskip(library)
+    result = Result("x", (Column("a_ns", "BIGINT"), Column("b", "DECIMAL(9,2)")), [])
+    frame: Any = {
+        "polars": result.to_polars,
+        "pandas": result.to_pandas,
+        "pyarrow": result.to_arrow,
+    }[library]()
+    columns = frame.column_names if library == "pyarrow" else list(frame.columns)
+    assert columns == ["a_ns", "b"]
+    assert len(frame) == 0
+
+
+@pytest.mark.parametrize(
+    ("library", "method"),
+    [("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    result: Result, monkeypatch: pytest.MonkeyPatch, library: str, method: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UsageError, match=f"{library} is not installed") as caught:
+        getattr(result, method)()
+    assert caught.value.hint is not None
+    assert "tracekit[frames]" in caught.value.hint

@@ -1,0 +1,215 @@
+"""Running analyses and the user's SQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+
+import duckdb
+import pytest
+
+from tracekit.analysis.header import Spec, parse_header
+from tracekit.analysis.result import Column
+from tracekit.analysis.run import run_analysis, run_sql
+from tracekit.errors import QueryError, StoreError, UsageError
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as open_connection:
+        open_connection.execute("CREATE TABLE event AS SELECT range AS ts_ns FROM range(5)")
+        yield open_connection
+
+
+def spec(sql: str, *, params: str = "", columns: str = "--   a  BIGINT  x\n") -> Spec:
+    listed = f"-- Params:\n{params}" if params else ""
+    return parse_header(
+        f"-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n{listed}-- Columns:\n{columns}{sql}",
+        "gaps",
+        "queries/analyses/gaps.sql",
+    )
+
+
+def test_an_analysis_returns_its_columns(connection: duckdb.DuckDBPyConnection) -> None:
+    result = run_analysis(connection, spec("SELECT max(ts_ns) AS a FROM event"), {})
+    assert result.name == "gaps"
+    assert result.columns == (Column("a", "BIGINT"),)
+    assert result.rows == [(4,)]
+
+
+def test_parameters_are_bound_with_their_declared_type(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    # As a 32-bit integer, which DuckDB takes a small one for, this product would overflow.
+    question = spec("SELECT $top * 1000000 AS a", params="--   top  BIGINT = 4000  how many\n")
+    assert run_analysis(connection, question, {}).rows == [(4_000_000_000,)]
+    assert run_analysis(connection, question, {"top": "5000"}).rows == [(5_000_000_000,)]
+
+
+def test_an_unset_parameter_is_null(connection: duckdb.DuckDBPyConnection) -> None:
+    question = spec(
+        "SELECT ts_ns AS a FROM event WHERE $only IS NULL OR ts_ns = $only",
+        params="--   only  BIGINT = NULL  only this\n",
+    )
+    assert len(run_analysis(connection, question, {})) == 5
+    assert run_analysis(connection, question, {"only": 3}).rows == [(3,)]
+
+
+def test_text_parameters_are_values_never_sql(connection: duckdb.DuckDBPyConnection) -> None:
+    question = spec(
+        "SELECT $name AS a",
+        params="--   name  VARCHAR = ''  a name\n",
+        columns="--   a  VARCHAR  x\n",
+    )
+    hostile = "'; DROP TABLE event; --"
+    assert run_analysis(connection, question, {"name": hostile}).rows == [(hostile,)]
+    assert len(run_sql(connection, "SELECT * FROM event")) == 5
+
+
+def test_wrong_parameters_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
+    question = spec("SELECT $top AS a", params="--   top  BIGINT = 1  how many\n")
+    with pytest.raises(QueryError, match="gaps has no parameter 'topp'"):
+        run_analysis(connection, question, {"topp": 1})
+    with pytest.raises(UsageError, match="'x' is not a whole number"):
+        run_analysis(connection, question, {"top": "x"})
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT 1 AS a", "declared but not returned: a BIGINT; .* declared: a INTEGER"),
+        ("SELECT 1::BIGINT AS b", "declared but not returned: a BIGINT"),
+        ("SELECT 1::BIGINT AS a, 2 AS b", "returned but not declared: b INTEGER"),
+    ],
+)
+def test_other_columns_than_declared_are_a_bug(
+    connection: duckdb.DuckDBPyConnection, sql: str, reason: str
+) -> None:
+    with pytest.raises(RuntimeError, match=reason):
+        run_analysis(connection, spec(sql), {})
+    assert run_sql(connection, "SELECT 1").rows == [(1,)]
+
+
+def test_columns_in_another_order_are_a_bug(connection: duckdb.DuckDBPyConnection) -> None:
+    columns = "--   a  INTEGER  x\n--   b  INTEGER  y\n"
+    with pytest.raises(RuntimeError, match="another order"):
+        run_analysis(connection, spec("SELECT 1 AS b, 2 AS a", columns=columns), {})
+
+
+def test_memory_that_runs_out_is_no_bug(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("SET memory_limit = '20MB'; SET max_temp_directory_size = '0KB'")
+    greedy = "SELECT len(list(range))::BIGINT AS a FROM range(100000000)"
+    with pytest.raises(StoreError, match="gaps: Out of Memory"):
+        run_analysis(connection, spec(greedy), {})
+    with pytest.raises(QueryError, match="Out of Memory") as caught:
+        run_sql(connection, greedy)
+    assert caught.value.hint is not None
+    assert "LIMIT" in caught.value.hint
+
+
+def test_sql_returns_columns_and_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    result = run_sql(connection, "SELECT ts_ns, ts_ns * 2 AS twice FROM event ORDER BY 1 LIMIT 2;")
+    assert result.columns == (Column("ts_ns", "BIGINT"), Column("twice", "BIGINT"))
+    assert result.rows == [(0, 0), (1, 2)]
+
+
+def test_a_name_that_comes_twice_gets_a_number(connection: duckdb.DuckDBPyConnection) -> None:
+    result = run_sql(connection, "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a")
+    assert len(set(result.column_names)) == 4
+    assert result.column_names[:2] == ("a", "a_1")
+
+
+def test_no_more_rows_than_asked_for(connection: duckdb.DuckDBPyConnection) -> None:
+    assert len(run_sql(connection, "SELECT * FROM range(10000000)", max_rows=3)) == 3
+    assert run_sql(connection, "SELECT now() FROM range(10000000)", max_rows=3).rows[2]
+    assert run_sql(connection, "SELECT 1").rows == [(1,)]
+
+
+def test_exact_values(connection: duckdb.DuckDBPyConnection) -> None:
+    result = run_sql(
+        connection,
+        "SELECT 9223372036854775807 AS big, 170141183460469231731687303715884105727 AS huge, "
+        "TIMESTAMP_NS '2020-01-01 00:00:00.123456789' AS ns, INTERVAL '14 months' AS months, "
+        "TIMESTAMPTZ '2020-01-01 00:00:00+00' AS zoned, TIMESTAMP '2020-01-01 00:00:00' AS us, "
+        """'{"a": 1}'::JSON AS json""",
+    )
+    row = result.to_dicts()[0]
+    assert row["big"] == 2**63 - 1
+    assert row["huge"] == 2**127 - 1
+    assert row["ns"] == "2020-01-01 00:00:00.123456789"
+    assert row["months"] == "1 year 2 months"
+    assert row["zoned"].startswith("2020-01-01") or row["zoned"].startswith("2019-12-31")
+    assert row["us"] == datetime(2020, 1, 1)  # noqa: DTZ001
+    assert row["json"] == '{"a": 1}'
+    assert result.columns[2] == Column("ns", "TIMESTAMP_NS")
+
+
+def test_several_statements_give_the_last_ones_rows(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    text = "CREATE TEMP TABLE t AS SELECT 7 AS a; -- a comment; with a semicolon\nSELECT a FROM t;"
+    assert run_sql(connection, text).rows == [(7,)]
+    with pytest.raises(QueryError, match="only the last"):
+        run_sql(connection, "SELECT 1; SELECT 2")
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "-- nothing", ";"])
+def test_no_statement_is_refused(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    with pytest.raises(QueryError, match="no SQL statement"):
+        run_sql(connection, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("SELECT * FROM evnt", "Catalog Error: Table with name evnt", "did you mean event?"),
+        ("SELECT * FROM zzzzz", "Catalog Error", "SHOW TABLES lists"),
+        ("SELECT ts FROM event", 'Binder Error: Referenced column "ts"', "Candidate bindings"),
+        ("SELECT 1,\n selec 2 3", "Parser Error: syntax error", "line 2, column"),
+        ("SELECT error('boom')", "boom", "SHOW TABLES lists"),
+        ("SELECT 'x'::INTEGER", "Conversion Error", "line 1, column 8"),
+    ],
+)
+def test_what_duckdb_refuses_is_one_line_and_a_hint(
+    connection: duckdb.DuckDBPyConnection, text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        run_sql(connection, text)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+    assert run_sql(connection, "SELECT 1").rows == [(1,)]
+
+
+def test_what_the_sandbox_refuses_names_the_way_out(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+    refused = (
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "COPY event TO '/tmp/out.csv'",
+        "ATTACH '/tmp/other.duckdb'",
+        "SET threads = 4",
+    )
+    for text in refused:
+        with pytest.raises(QueryError) as caught:
+            run_sql(connection, text)
+        assert caught.value.hint is not None, text
+        assert "--unsafe" in caught.value.hint, text
+
+
+def test_an_interrupt_is_an_interrupt(connection: duckdb.DuckDBPyConnection) -> None:
+    slow = (
+        "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+    )
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_sql(connection, slow)
+    timer.join()
+    assert run_sql(connection, "SELECT 1").rows == [(1,)]

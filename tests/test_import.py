@@ -1,0 +1,51 @@
+"""`import tracekit` is free, and its public names are there on first use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tracekit
+from tracekit import errors
+
+HEAVY = ("duckdb", "polars", "rich", "click", "torch", "prompt_toolkit")
+
+
+def test_import_loads_no_library() -> None:
+    code = f"import sys, tracekit; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_are_there() -> None:
+    assert set(tracekit.__all__) <= set(dir(tracekit))
+    for name in tracekit.__all__:
+        assert getattr(tracekit, name) is not None
+    assert tracekit.QueryError is errors.QueryError
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = tracekit.no_such_name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (errors.UsageError, 2),
+        (errors.TraceError, 3),
+        (errors.StoreError, 4),
+        (errors.QueryError, 5),
+        (errors.WorkloadError, 6),
+    ],
+)
+def test_every_error_has_its_exit_code(
+    error: type[errors.TracekitError], exit_code: int
+) -> None:
+    raised = error("run.json: no such file", hint="look for it")
+    assert raised.exit_code == exit_code
+    assert str(raised) == raised.message == "run.json: no such file"
+    assert raised.hint == "look for it"
+    assert error("x").hint is None
