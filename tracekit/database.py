@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MEMORY_LIMIT = "256MB"
 """What DuckDB's buffers may hold before they spill to disk. TRACEKIT_MEMORY_LIMIT overrides it."""
 
+CHECKPOINT_THRESHOLD = "64MB"
+"""How much may be loaded before it is compressed and written: often costs time, seldom memory."""
+
 CACHE_LIMIT_BYTES = 20 * GB
 """The oldest cached stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides."""
 
@@ -118,7 +121,8 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
     if path is not None:
         # What is built here is thrown away unless it is complete: a log of it would be waste.
         connection.execute(
-            f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store"
+            f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
+            f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"
         )
     return connection
 

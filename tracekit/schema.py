@@ -32,7 +32,12 @@ class Table:
 
     def create_sql(self) -> str:
         """Return the statement that creates the table, with its comments."""
-        columns = ", ".join(f'"{column.name}" {column.type}' for column in self.columns)
+        # zstd halves the store and is written faster than what DuckDB would choose for JSON.
+        columns = ", ".join(
+            f'"{column.name}" {column.type}'
+            + (" USING COMPRESSION zstd" if column.type == "JSON" else "")
+            for column in self.columns
+        )
         return f"CREATE TABLE {self.name} ({columns})"
 
 
