@@ -50,7 +50,10 @@ class CachedStore:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A store in the making: an open connection and a folder for temporary files."""
+    """A store in the making: an open connection and a folder for temporary files.
+
+    Besides the store, the connection has a database ``scratch`` in memory.
+    """
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
@@ -118,6 +121,7 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect()
     _set_limits(connection, folder)
+    connection.execute("ATTACH ':memory:' AS scratch")
     if path is not None:
         # What is built here is thrown away unless it is complete: a log of it would be waste.
         connection.execute(

@@ -23,8 +23,11 @@ from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.repair import is_object, repair_object
 
-BLOCK_BYTES = 6 << 20
-"""Plain text per block. Peak memory grows with it, not with the file."""
+BLOCK_BYTES = 3 << 20
+"""Plain text per block, at least. Peak memory grows with it, not with the file."""
+
+MAX_BLOCK_BYTES = 8 << 20
+"""Plain text per block, at most: every block costs DuckDB a few ms of planning."""
 
 MAX_EVENT_BYTES = 64 << 20
 """An event or a header longer than this is not one; bounds memory on hostile files."""

@@ -1,7 +1,8 @@
 """Loads one trace file into the tables of a store.
 
-Two things run at a time: this thread inflates and splits the text, DuckDB reads the previous block.
-At most two blocks are in memory, whatever the size of the file.
+Three things run at a time: this thread inflates the text and splits it into blocks, a second one has
+DuckDB read the block before, a third one moves the rows of the one before that to their tables. At
+most three blocks are in memory, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import msgspec
 
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
+    BLOCK_BYTES,
+    MAX_BLOCK_BYTES,
     REJECTED_TEXT_BYTES,
     Block,
     Rejected,
@@ -25,12 +28,12 @@ from tracekit.ingest.chrome_json import (
     unreadable,
 )
 from tracekit.ingest.normalize import (
-    CENSUS_SQL,
-    EXACT_SQL,
-    FAULT_SQL,
     TARGETS,
     block_sql,
+    census_sql,
+    exact_sql,
     exact_times,
+    fault_sql,
     insert_sql,
 )
 from tracekit.ingest.rank import as_int, find_rank
@@ -38,6 +41,13 @@ from tracekit.sql_text import literal, quote, rows
 
 if TYPE_CHECKING:
     import duckdb
+
+
+USUAL_GZIP_RATIO = 15
+"""What a trace shrinks by in gzip, roughly; only the size of blocks hangs on it."""
+
+SCRATCH = "scratch"
+"""The database in memory that holds the blocks under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,65 +68,87 @@ class Progress:
 
 
 class _BlockLoader:
-    """Puts blocks into the tables, one after the other, on a thread of its own."""
+    """Puts blocks into the tables, in order, on two threads of its own."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path
     ) -> None:
-        self._connection = connection
+        self._reader = connection.cursor()
+        self._writer = connection.cursor()
+        for cursor in (self._reader, self._writer):
+            # A cursor begins in the database that its connection was opened with.
+            cursor.execute(f"USE {_current_database(connection)}")
         self._trace_id = trace_id
         self._work_folder = work_folder
+        self._read_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-read")
+        self._write_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-write")
+        self._slots: list[Future[None] | None] = [None, None]
         self._turn = 0
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracekit-load")
-        self._running: Future[None] | None = None
         self.counts = dict.fromkeys(TARGETS, 0)
         self.rejected: list[Rejected] = []
 
     def add(self, block: Block) -> None:
-        """Load a block once the one before it is loaded; returns while it is being read."""
+        """Have a block loaded; waits while two blocks are under way."""
         self._turn ^= 1
+        busy = self._slots[self._turn]
+        if busy is not None:
+            busy.result()
         path = self._work_folder / f"block{self._turn}.json"
         path.write_bytes(block.text)
-        self.wait()
-        self._running = self._pool.submit(self._load, path, block)
+        table = f"{SCRATCH}.block{self._turn}"
+        read = self._read_pool.submit(self._read, self._reader, table, path, block)
+        self._slots[self._turn] = self._write_pool.submit(self._write, read, table, path, block)
 
     def wait(self) -> None:
-        """Wait for the block under way, and raise what it raised."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.result()
+        """Wait for the blocks under way, and raise what they raised."""
+        for slot in self._slots:
+            if slot is not None:
+                slot.result()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._read_pool.shutdown(wait=True, cancel_futures=True)
+        self._write_pool.shutdown(wait=True, cancel_futures=True)
+        self._reader.close()
+        self._writer.close()
 
-    def _load(self, path: Path, block: Block) -> None:
+    @staticmethod
+    def _read(
+        cursor: duckdb.DuckDBPyConnection, table: str, path: Path, block: Block
+    ) -> str | None:
+        """Have DuckDB read a block; return what it says if it cannot."""
         import duckdb
 
         try:
-            self._connection.execute(block_sql(str(path), block))
+            cursor.execute(block_sql(table, str(path), block))
         except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
-            self._isolate(path, block, str(error).splitlines()[0])
-            return
-        census = self._connection.execute(CENSUS_SQL).fetchall()
-        if any(inexact for _, _, inexact in census):
-            times = self._work_folder / "times.json"
-            times.write_bytes(exact_times(block))
-            self._connection.execute(EXACT_SQL.format(path=quote(str(times))))
-        for table, count, _ in census:
-            if table is None:
-                self._reject(block)
-            else:
-                self._connection.execute(insert_sql(table, self._trace_id))
-                self.counts[table] += count
+            return str(error).splitlines()[0]
+        return None
 
-    def _reject(self, block: Block) -> None:
+    def _write(self, read: Future[str | None], table: str, path: Path, block: Block) -> None:
+        message = read.result()
+        if message is not None:
+            self._isolate(table, path, block, message)
+            return
+        census = self._writer.execute(census_sql(table)).fetchall()
+        if any(inexact for _, _, inexact in census):
+            times = path.with_suffix(".times.json")
+            times.write_bytes(exact_times(block))
+            self._writer.execute(exact_sql(table, str(times)))
+        for target, count, _ in census:
+            if target is None:
+                self._reject(table, block)
+            else:
+                self._writer.execute(insert_sql(target, self._trace_id, table))
+                self.counts[target] += count
+
+    def _reject(self, table: str, block: Block) -> None:
         events = block.events()
-        for event_id, reason in self._connection.execute(FAULT_SQL).fetchall():
+        for event_id, reason in self._writer.execute(fault_sql(table)).fetchall():
             text, offset = events[event_id - block.first_event_id]
             shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
             self.rejected.append(Rejected(offset, reason, shown, event_id))
 
-    def _isolate(self, path: Path, block: Block, message: str) -> None:
+    def _isolate(self, table: str, path: Path, block: Block, message: str) -> None:
         """Halve a block that DuckDB does not read until the event that it stumbles over is found."""
         events = block.events()
         if len(events) == 1:
@@ -133,8 +165,26 @@ class _BlockLoader:
                 block.byte_offset,
                 tuple(offset for _, offset in part),
             )
-            path.write_bytes(half.text)
-            self._load(path, half)
+            half_path = path.with_suffix(".half.json")
+            half_path.write_bytes(half.text)
+            done: Future[str | None] = Future()
+            done.set_result(self._read(self._writer, table, half_path, half))
+            self._write(done, table, half_path, half)
+
+
+def _block_bytes(path: Path) -> int:
+    """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
+    try:
+        packed_bytes = path.stat().st_size
+    except OSError:
+        return BLOCK_BYTES
+    text_bytes = packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
+    return min(max(text_bytes // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
+
+
+def _current_database(connection: duckdb.DuckDBPyConnection) -> str:
+    row = connection.execute("SELECT current_database()").fetchone()
+    return str(row[0]) if row else "memory"
 
 
 def load_trace(
@@ -147,7 +197,8 @@ def load_trace(
     """Read one trace file into the ingested tables.
 
     Args:
-        connection: of the store that is being built; its tables exist.
+        connection: of the store that is being built; its tables exist, and a database
+            :data:`SCRATCH` is attached.
         path: the trace file.
         trace_id: id of the new row of table ``trace``.
         work_folder: where the text of a block may lie while it is read.
@@ -167,7 +218,7 @@ def load_trace(
             )
 
     stream = ByteStream(path, on_read)
-    text = TraceText(stream)
+    text = TraceText(stream, _block_bytes(path))
     loader = _BlockLoader(connection, trace_id, work_folder)
     try:
         for block in text.blocks():

@@ -1,7 +1,7 @@
 """Turns a block of events into typed rows.
 
-DuckDB reads the JSON of a block into the temporary table ``block``; from there every event goes to
-the table of its phase, or is named as unreadable. Times become integer nanoseconds here.
+DuckDB reads the JSON of a block into a table of its own; from there every event goes to the table
+of its phase, or is named as unreadable. Times become integer nanoseconds here.
 
 Exactness of times: the trace gives microseconds as decimal text, up to three decimals. A double
 keeps them apart only below 2**43 (8.8e12, i.e. times counted from a recent base). Above, a whole
@@ -53,8 +53,8 @@ def _thread(column: str) -> str:
     return f"coalesce({column}_number, -1 - (hash({column}) % 1000000007)::BIGINT)"
 
 
-def block_sql(path: str, block: Block) -> str:
-    """Return the statement that reads a block's JSON file into the temporary table ``block``."""
+def block_sql(table: str, path: str, block: Block) -> str:
+    """Return the statement that reads a block's JSON file into ``table``."""
     columns = ", ".join(f"{name}: 'VARCHAR'" for name in EVENT_MEMBERS if name != "args")
     structure = msgspec.json.encode(dict.fromkeys(LINKS.values(), "BIGINT")).decode()
     # Traces of 2021 and before write "external id"; DuckDB's struct keys know no case.
@@ -67,7 +67,7 @@ def block_sql(path: str, block: Block) -> str:
         for column, key in LINKS.items()
     )
     return f"""
-    CREATE OR REPLACE TEMP TABLE block AS
+    CREATE OR REPLACE TABLE {table} AS
     WITH member AS (
         SELECT
             row_number() OVER () - 1 + {block.first_event_id} AS event_id,
@@ -139,13 +139,15 @@ def block_sql(path: str, block: Block) -> str:
     """
 
 
-CENSUS_SQL = """
-    SELECT target, count(*), count(*) FILTER (is_inexact) FROM block GROUP BY target
-"""
-"""Per table: rows of ``block`` that go there, and how many of them need their times read again."""
+def census_sql(block: str) -> str:
+    """Return the statement that counts, per table, a block's rows and those with inexact times."""
+    return f"SELECT target, count(*), count(*) FILTER (is_inexact) FROM {block} GROUP BY target"
 
-FAULT_SQL = "SELECT event_id, fault FROM block WHERE target IS NULL ORDER BY event_id"
-"""Rows of ``block`` that no table takes, with the reason."""
+
+def fault_sql(block: str) -> str:
+    """Return the statement that gives a block's rows that no table takes, with the reason."""
+    return f"SELECT event_id, fault FROM {block} WHERE target IS NULL ORDER BY event_id"
+
 
 _COLUMNS = {
     "event": "pid, tid, cat, coalesce(name, ''), ts_ns, dur_ns, "
@@ -167,11 +169,11 @@ TARGETS = tuple(_COLUMNS)
 """The tables that take events."""
 
 
-def insert_sql(table: str, trace_id: int) -> str:
-    """Return the statement by which ``table`` takes its rows from ``block``."""
+def insert_sql(table: str, trace_id: int, block: str) -> str:
+    """Return the statement by which ``table`` takes its rows from a block."""
     return (
         f"INSERT INTO {table} SELECT {trace_id}, event_id, {_COLUMNS[table]}, args, extra "
-        f"FROM block WHERE target = '{table}'"
+        f"FROM {block} WHERE target = '{table}'"
     )
 
 
@@ -213,10 +215,11 @@ def _exact_ns(raw: msgspec.Raw | None) -> int | None:
     return int(ns) if ns.is_finite() and abs(ns) <= MAX_TIME_US * NS_PER_US else None
 
 
-EXACT_SQL = """
-    UPDATE block SET ts_ns = exact.ts_ns, dur_ns = exact.dur_ns
-    FROM read_json({path}, format = 'array',
-        columns = {{event_id: 'BIGINT', ts_ns: 'BIGINT', dur_ns: 'BIGINT'}}) AS exact
-    WHERE block.event_id = exact.event_id AND block.is_inexact
-"""
-"""Puts the times of :func:`exact_times` into the rows that need them."""
+def exact_sql(block: str, path: str) -> str:
+    """Return the statement that puts the times of :func:`exact_times`, in a file, in their rows."""
+    return f"""
+        UPDATE {block} SET ts_ns = exact.ts_ns, dur_ns = exact.dur_ns
+        FROM read_json({quote(path)}, format = 'array',
+            columns = {{event_id: 'BIGINT', ts_ns: 'BIGINT', dur_ns: 'BIGINT'}}) AS exact
+        WHERE {block}.event_id = exact.event_id AND {block}.is_inexact
+    """
