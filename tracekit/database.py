@@ -32,7 +32,7 @@ CHECKPOINT_THRESHOLD = "64MB"
 """How much may be loaded before it is compressed and written: often costs time, seldom memory."""
 
 CACHE_LIMIT_BYTES = 20 * GB
-"""The oldest cached stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides."""
+"""The oldest stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides it."""
 
 STORE_SUFFIX = ".duckdb"
 _BUILD_SUFFIX = ".building"
@@ -90,8 +90,8 @@ def build_store(final: Path) -> Iterator[Build]:
                 connection.execute("CHECKPOINT")
             finally:
                 connection.close()
-            os.chmod(partial, 0o644)
-            os.replace(partial, final)
+            partial.chmod(0o644)
+            partial.replace(final)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -157,9 +157,7 @@ def _explained(final: Path) -> Iterator[None]:
     except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.FatalException) as error:
         text = str(error)
         is_full = "No space left" in text or "ENOSPC" in text or "max_temp_directory_size" in text
-        raise _disk_error(
-            final, errno.ENOSPC if is_full else None, text.splitlines()[0]
-        ) from error
+        raise _disk_error(final, errno.ENOSPC if is_full else None, text.splitlines()[0]) from error
 
 
 def _disk_error(final: Path, number: int | None, text: str) -> StoreError:

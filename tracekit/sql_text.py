@@ -8,6 +8,7 @@ statement, and this is the one place that does it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def quote(text: str) -> str:
@@ -34,6 +35,6 @@ def literal(value: object) -> str:
     raise TypeError(f"no SQL literal for a {type(value).__name__}")
 
 
-def rows(values: list[tuple[object, ...]]) -> str:
+def rows(values: Sequence[Sequence[object]]) -> str:
     """Return the rows of a VALUES list, e.g. ``(1, 'a'), (2, NULL)``."""
     return ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -232,8 +231,8 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
             found += sorted(inside, key=_natural)
         elif path.exists():
             found.append(path)
-        elif matches := glob.glob(str(given)):
-            found += sorted((Path(match) for match in matches), key=_natural)
+        elif matches := _glob(path):
+            found += sorted(matches, key=_natural)
         else:
             raise TraceError(f"{path}: no such file or folder", hint=_close_names(path))
     unique = list(dict.fromkeys(file.resolve() for file in found))
@@ -243,6 +242,16 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
                 f"{file}: a store cannot be mixed with traces", hint="open it by itself"
             )
     return unique
+
+
+def _glob(pattern: Path) -> list[Path]:
+    """Return what a glob means; its first part may be absolute."""
+    anchor = Path(pattern.anchor)
+    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
+    try:
+        return list(anchor.glob(str(relative)))
+    except (ValueError, NotImplementedError):
+        return []
 
 
 def _given_store(paths: Sequence[str | Path]) -> Path | None:

@@ -123,7 +123,9 @@ metric AS (
                 position: 5, metric: 'duplicate_ranks',
                 value: CASE WHEN rank IS NOT NULL THEN same_rank_count - 1 END::DOUBLE,
                 unit: 'count',
-                severity: CASE WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok' END,
+                severity: CASE
+                    WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok'
+                END,
                 meaning: 'other files that say they are the same rank; each is shown by itself'
             },
             {
@@ -206,8 +208,8 @@ metric AS (
                 meaning: 'device events that start while the call that launched them still runs'
             },
             {
-                position: 14, metric: 'unfinished_ops', value: coalesce(unfinished_count, 0)::DOUBLE,
-                unit: 'count',
+                position: 14, metric: 'unfinished_ops',
+                value: coalesce(unfinished_count, 0)::DOUBLE, unit: 'count',
                 severity: CASE WHEN unfinished_count > 0 THEN 'note' ELSE 'ok' END,
                 meaning: 'events that still ran when the profiler stopped; cut at its end'
             },
@@ -224,10 +226,10 @@ metric AS (
 
 SELECT
     rank,
-    fact.metric AS metric,
-    fact.value AS value,
-    fact.unit AS unit,
-    fact.severity AS severity,
-    fact.meaning AS meaning
+    fact.metric,
+    fact.value,
+    fact.unit,
+    fact.severity,
+    fact.meaning
 FROM metric
 ORDER BY rank NULLS LAST, trace_id, fact.position

@@ -3,17 +3,19 @@
 --
 -- Kind: macro
 
-CREATE OR REPLACE MACRO is_device_work(category) AS
+CREATE OR REPLACE MACRO is_device_work(category) AS (
     category IN (
         'kernel', 'gpu_memcpy', 'gpu_memset', 'mtia_ccp_events', 'hpu_op',
         'Kernel', 'Memcpy', 'Memset'
-    );
+    )
+);
 
-CREATE OR REPLACE MACRO is_launch_call(category) AS
+CREATE OR REPLACE MACRO is_launch_call(category) AS (
     category IN (
         'cuda_runtime', 'cuda_driver', 'xpu_runtime', 'mtia_runtime',
         'privateuse1_runtime', 'privateuse1_driver', 'Runtime'
-    );
+    )
+);
 
 CREATE OR REPLACE MACRO is_op(category) AS category IN ('cpu_op', 'Operator');
 

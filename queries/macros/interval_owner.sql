@@ -10,7 +10,7 @@
 --   end_ns    BIGINT   end, ns
 --   id        BIGINT   decides between equal starts
 
-CREATE OR REPLACE MACRO owned_from_ns(part, start_ns, end_ns, id) AS
+CREATE OR REPLACE MACRO owned_from_ns(part, start_ns, end_ns, id) AS (
     greatest(
         start_ns,
         coalesce(
@@ -20,4 +20,5 @@ CREATE OR REPLACE MACRO owned_from_ns(part, start_ns, end_ns, id) AS
             ),
             start_ns
         )
-    );
+    )
+);

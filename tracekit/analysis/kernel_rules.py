@@ -1,9 +1,9 @@
 """The rules that classify device work, from data to SQL.
 
-A rules file is TOML: ``[[rule]]`` tables in order, each with ``class``, ``applies_to`` (``device`` or
-``cpu``), ``pattern`` (RE2, searched in the name), optionally ``category`` (RE2, searched in the
-category), ``source`` and ``example``; the first rule that matches wins. ``[kinds]`` gives the kind of
-every class. Rules of a user's file come before the built-in ones and may use new classes, whose
+A rules file is TOML: ``[[rule]]`` tables in order, each with ``class``, ``applies_to`` (``device``
+or ``cpu``), ``pattern`` (RE2, searched in the name), optionally ``category`` (RE2, searched in the
+category), ``source`` and ``example``; the first rule that matches wins. ``[kinds]`` gives the kind
+of every class. Rules of a user's file come before the built-in ones and may use new classes, whose
 kind is compute unless its own ``[kinds]`` says otherwise.
 """
 

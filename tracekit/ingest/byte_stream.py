@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from isal import igzip_lib, isal_zlib
+from isal import isal_zlib
 
 from tracekit.errors import TraceError
 
@@ -60,7 +60,7 @@ class ByteStream:
             TraceError: the file cannot be opened or read, or is packed in a way that is not read.
         """
         try:
-            with open(self.path, "rb") as file:
+            with self.path.open("rb") as file:
                 self.file_bytes = os.fstat(file.fileno()).st_size
                 head = file.read(8)
                 for magic, (packing, hint) in _FOREIGN_MAGIC.items():
@@ -117,7 +117,7 @@ class ByteStream:
                     inflater = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
                 try:
                     text = inflater.decompress(pending, _INFLATE_LIMIT_BYTES)
-                except (igzip_lib.IsalError, isal_zlib.error, zlib.error, EOFError) as error:
+                except (isal_zlib.error, zlib.error, EOFError) as error:
                     self.problem = f"the gzip stream is damaged ({error})"
                     self.is_truncated = True
                     yield from self._salvage(member_start, member_text_bytes)
@@ -143,7 +143,7 @@ class ByteStream:
         hundred bytes at a time loses next to nothing. A wrong checksum alone loses nothing at all.
         """
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        with open(self.path, "rb") as file:
+        with self.path.open("rb") as file:
             file.seek(member_start)
             while not inflater.eof and (piece := file.read(64 << 10)):
                 before = inflater.copy()

@@ -381,9 +381,7 @@ class TraceText:
             if start <= at:
                 break
             try:
-                good = _shifted(
-                    b"[" + buffer[at:start].rstrip(b" \t\r\n,") + b"]", base + at - 1
-                )
+                good = _shifted(b"[" + buffer[at:start].rstrip(b" \t\r\n,") + b"]", base + at - 1)
             except (msgspec.DecodeError, RecursionError):
                 continue
             return good, start, "damaged"
@@ -408,9 +406,7 @@ class TraceText:
         for end in ends or [first_end]:
             mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
             if mended is not None:
-                self.repaired.append(
-                    Repaired(self.event_count + len(events), base + at, mended[1])
-                )
+                self.repaired.append(Repaired(self.event_count + len(events), base + at, mended[1]))
                 events.append((mended[0], base + at))
                 return end
         piece = buffer[at:first_end]
@@ -449,9 +445,7 @@ class TraceText:
     def _more_events_follow(buffer: bytes, at: int) -> bool:
         """Tell a ``]`` that a damaged event left over from the one that closes the array."""
         following = re.compile(rb"\]\s*\}?\s*\}\s*,\s*\{").match(buffer, at)
-        return following is not None and _PHASE_MEMBER.search(
-            buffer, at, at + 65536
-        ) is not None
+        return following is not None and _PHASE_MEMBER.search(buffer, at, at + 65536) is not None
 
     def _reject(self, byte_offset: int, reason: str, text: bytes) -> None:
         shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
@@ -513,9 +507,8 @@ def _is_surely_nested(head: bytes) -> bool:
             closers.append(b"}")
         elif token == b"[":
             closers.append(b"]")
-        elif token in (b"}", b"]"):
-            if not closers or closers.pop() != token:
-                return False
+        elif token in (b"}", b"]") and (not closers or closers.pop() != token):
+            return False
     if len(closers) <= 1:
         return False
     try:

@@ -1,8 +1,8 @@
 """Loads one trace file into the tables of a store.
 
-Three things run at a time: this thread inflates the text and splits it into blocks, a second one has
-DuckDB read the block before, a third one moves the rows of the one before that to their tables. At
-most three blocks are in memory, whatever the size of the file.
+Three things run at a time: this thread inflates the text and splits it into blocks, a second one
+has DuckDB read the block before, a third one moves the rows of the one before that to their tables.
+At most three blocks are in memory, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tracekit.ingest.normalize import (
     insert_sql,
 )
 from tracekit.ingest.rank import as_int, find_rank
-from tracekit.sql_text import literal, quote, rows
+from tracekit.sql_text import literal, rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -149,7 +149,7 @@ class _BlockLoader:
             self.rejected.append(Rejected(offset, reason, shown, event_id))
 
     def _isolate(self, table: str, path: Path, block: Block, message: str) -> None:
-        """Halve a block that DuckDB does not read until the event that it stumbles over is found."""
+        """Halve a block that DuckDB does not read, down to the event that it stumbles over."""
         events = block.events()
         if len(events) == 1:
             text, offset = events[0]
@@ -212,9 +212,7 @@ def load_trace(
     def on_read(stream: ByteStream) -> None:
         if progress is not None:
             progress(
-                Progress(
-                    str(path), stream.file_bytes_read, stream.file_bytes, text.event_count
-                )
+                Progress(str(path), stream.file_bytes_read, stream.file_bytes, text.event_count)
             )
 
     stream = ByteStream(path, on_read)
@@ -282,11 +280,11 @@ def _insert_trace(
     ).fetchone() or (None, None)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": str(path.resolve()),
-        "file_name": path.name,
+        "path": _unicode(str(path.resolve())),
+        "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,
-        "world_size": as_int(info.get("world_size")),
+        "world_size": as_int(info.get("world_size"), bits=32),
         "backend": _text(info.get("backend")),
         "base_time_ns": as_int(metadata.get("baseTimeNanoseconds")) or 0,
         "display_time_unit": _text(metadata.get("displayTimeUnit")),
@@ -333,7 +331,7 @@ def _insert_described(
                 _text(device.get("name")),
                 as_int(device.get("totalGlobalMem")),
                 None if major is None else f"{major}.{minor or 0}",
-                as_int(device.get("numSms")),
+                as_int(device.get("numSms"), bits=32),
                 _json(device),
             )
         )
@@ -348,7 +346,7 @@ def _insert_described(
                 _text(group.get("pg_name")),
                 _text(group.get("pg_desc")),
                 _text(group.get("backend_config")),
-                as_int(group.get("pg_size")),
+                as_int(group.get("pg_size"), bits=32),
                 _json(group.get("ranks")),
             )
             for group in _objects(info.get("pg_config") if isinstance(info, Mapping) else None)
@@ -400,7 +398,12 @@ def _objects(value: object) -> list[Mapping[str, object]]:
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else value if isinstance(value, str) else _json(value)
+    return _unicode(value) if isinstance(value, str) else _json(value)
+
+
+def _unicode(text: str) -> str:
+    """Return ``text`` without lone surrogates: file names and JSON may hold them, SQL may not."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _flag(metadata: Mapping[str, object], key: str) -> bool:

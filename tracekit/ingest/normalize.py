@@ -10,7 +10,7 @@ number is converted as an integer, and one with decimals is read again from its 
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Decimal
 
 import msgspec
 
@@ -37,6 +37,7 @@ LINKS = {
 }
 """Column of table event, and the argument of Kineto's that it holds."""
 
+
 def _ns(text: str, number: str) -> str:
     """Return SQL for integer ns from decimal microseconds; NULL where a double is not enough."""
     return f"""CASE
@@ -49,8 +50,15 @@ def _ns(text: str, number: str) -> str:
 
 
 def _thread(column: str) -> str:
-    """Return SQL for a process or thread id: the number, or a negative stand-in for a text."""
-    return f"coalesce({column}_number, -1 - (hash({column}) % 1000000007)::BIGINT)"
+    """Return SQL for a process or thread id: the number, a negative stand-in for a text, NULL."""
+    return f"""CASE WHEN {column} IS NOT NULL
+        THEN coalesce({column}_number, -1 - (hash({column}) % 1000000007)::BIGINT) END"""
+
+
+def _with_extra(*members: str) -> str:
+    """Return SQL for the members without a column, and those of ``members`` that are there."""
+    listed = ", ".join(f"'{member}', {member}" for member in members)
+    return f"""json_merge_patch(coalesce("{EXTRA_KEY}", '{{}}'), json_object({listed}))"""
 
 
 def block_sql(table: str, path: str, block: Block) -> str:
@@ -59,7 +67,7 @@ def block_sql(table: str, path: str, block: Block) -> str:
     structure = msgspec.json.encode(dict.fromkeys(LINKS.values(), "BIGINT")).decode()
     # Traces of 2021 and before write "external id"; DuckDB's struct keys know no case.
     links = ", ".join(
-        f"coalesce(link.\"{key}\", TRY_CAST(args ->> '$.\"external id\"' AS BIGINT)) AS {column}"
+        f'coalesce(link."{key}", TRY_CAST(args ->> \'$."external id"\' AS BIGINT)) AS {column}'
         if column == "external_id"
         else f'nullif(link."{key}", 0) AS {column}'
         if column == "correlation"
@@ -98,21 +106,24 @@ def block_sql(table: str, path: str, block: Block) -> str:
             END AS kind,
             CASE
                 WHEN ts_us IS NULL THEN CASE WHEN ts IS NULL THEN 'no ts' ELSE 'ts is no number' END
-                WHEN NOT isfinite(ts_us) THEN 'ts is no number'
+                WHEN NOT isfinite(ts_us) OR contains(ts, '_') THEN 'ts is no number'
                 WHEN abs(ts_us) > {MAX_TIME_US} THEN 'ts is out of range'
             END AS ts_fault,
             CASE
                 WHEN dur_us IS NULL
                     THEN CASE WHEN dur IS NULL THEN 'no dur' ELSE 'dur is no number' END
-                WHEN NOT isfinite(dur_us) THEN 'dur is no number'
+                WHEN NOT isfinite(dur_us) OR contains(dur, '_') THEN 'dur is no number'
                 WHEN dur_us < 0 THEN 'negative dur'
                 WHEN dur_us > {MAX_TIME_US} THEN 'dur is out of range'
             END AS dur_fault,
             CASE
                 WHEN (pid IS NOT NULL AND pid_number IS NULL)
                     OR (tid IS NOT NULL AND tid_number IS NULL)
-                    THEN json_merge_patch(
-                        coalesce("{EXTRA_KEY}", '{{}}'), json_object('pid', pid, 'tid', tid))
+                    THEN {_with_extra("pid", "tid")}
+                WHEN ph = 'X' AND coalesce(id, s, bp) IS NOT NULL
+                    THEN {_with_extra("id", "s", "bp")}
+                WHEN ph IN ('s', 't', 'f') AND id IS NOT NULL AND TRY_CAST(id AS BIGINT) IS NULL
+                    THEN {_with_extra("id")}
                 ELSE "{EXTRA_KEY}"
             END AS extra
         FROM member
@@ -157,7 +168,7 @@ _COLUMNS = {
     "instant": "pid, tid, cat, name, s, ts_ns",
     "counter": "pid, tid, cat, name, id, ts_ns",
     "memory": "pid, tid, ts_ns, "
-    + "TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
+    "TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
     + ", ".join(
         f"TRY_CAST(args ->> '$.\"{key}\"' AS BIGINT)"
         for key in ("Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
@@ -210,7 +221,7 @@ def _exact_ns(raw: msgspec.Raw | None) -> int | None:
         if point and len(fraction) == 3 and fraction.isdigit() and whole.isdigit():
             return int(whole + fraction)
         ns = (Decimal(text) * NS_PER_US).to_integral_value(ROUND_HALF_EVEN)
-    except (InvalidOperation, ValueError):
+    except (ArithmeticError, ValueError):
         return None
     return int(ns) if ns.is_finite() and abs(ns) <= MAX_TIME_US * NS_PER_US else None
 

@@ -34,14 +34,12 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
     return None, "unknown"
 
 
-def as_int(value: object) -> int | None:
-    """Return a whole number given as a number or as text, else None."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,18}\s*", value):
-        return int(value)
-    return None
+def as_int(value: object, bits: int = 64) -> int | None:
+    """Return a whole number given as a number or as text; None if it is none or needs more bits."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII):
+        number = int(value)
+    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        number = int(value)
+    else:
+        return None
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
