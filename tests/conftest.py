@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import tracekit
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -37,6 +39,24 @@ def expected(public_traces: Path) -> dict[str, Any]:
 def sample_trace() -> Path:
     """Return the bundled sample trace."""
     return REPO / "sample_traces" / "cpu_llama_lora" / "rank0.json.gz"
+
+
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], tracekit.Trace]]:
+    """Return a function that opens a trace, ingested once in a session and only ever read."""
+    traces: dict[Path, tracekit.Trace] = {}
+    cache = tmp_path_factory.mktemp("stores")
+
+    def open_once(path: Path) -> tracekit.Trace:
+        if path not in traces:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("TRACEKIT_CACHE_DIR", str(cache))
+                traces[path] = tracekit.open(path)
+        return traces[path]
+
+    yield open_once
+    for trace in traces.values():
+        trace.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         (errors.WorkloadError, 6),
     ],
 )
-def test_every_error_has_its_exit_code(
-    error: type[errors.TracekitError], exit_code: int
-) -> None:
+def test_every_error_has_its_exit_code(error: type[errors.TracekitError], exit_code: int) -> None:
     raised = error("run.json: no such file", hint="look for it")
     assert raised.exit_code == exit_code
     assert str(raised) == raised.message == "run.json: no such file"

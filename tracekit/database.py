@@ -131,11 +131,11 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path | None) -> None:
+def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Bound the memory; what is too much goes to a folder that DuckDB makes when it needs it."""
     limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMIT)
     connection.execute(f"SET memory_limit = {quote(limit)}")
-    if folder is not None:
-        connection.execute(f"SET temp_directory = {quote(str(folder / 'spill'))}")
+    connection.execute(f"SET temp_directory = {quote(str(folder / 'spill'))}")
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -222,7 +222,7 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
             f"{path}: the store has schema version {found}, this tracekit reads {SCHEMA_VERSION}",
             hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
         )
-    _set_limits(connection, None)
+    _set_limits(connection, Path(tempfile.gettempdir()) / f"tracekit-{os.getpid()}")
     if not unsafe:
         lock(connection)
     return connection

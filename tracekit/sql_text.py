@@ -7,7 +7,9 @@ statement, and this is the one place that does it.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from collections.abc import Sequence
 
 
@@ -38,3 +40,20 @@ def literal(value: object) -> str:
 def rows(values: Sequence[Sequence[object]]) -> str:
     """Return the rows of a VALUES list, e.g. ``(1, 'a'), (2, NULL)``."""
     return ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in values)
+
+
+def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
+    """Return a SELECT of rows that are given as one text.
+
+    DuckDB's parser takes longer over hundreds of literals than over one text that holds them all.
+
+    Args:
+        columns: name to DuckDB type.
+        values: rows of None, bool, int, float or text, in the order of the columns.
+    """
+    records = [dict(zip(columns, row, strict=True)) for row in values]
+    structure = json.dumps([dict(columns)])
+    return (
+        f"SELECT unnest(from_json({quote(json.dumps(records))}, {quote(structure)}), "
+        "recursive := true)"
+    )

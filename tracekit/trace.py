@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.database import Build
 
-BREAKDOWN = ("trace", "timeline", "kernel_classes", "kernels", "steps", "memcpy", "health")
+BREAKDOWN = (
+    "trace",
+    "timeline",
+    "phases",
+    "modules",
+    "kernel_classes",
+    "idle_causes",
+    "kernels",
+    "steps",
+    "memcpy",
+    "health",
+)
 """The analyses of a breakdown, in the order in which they are read."""
 
 _TRACE_SUFFIXES = (".json", ".json.gz")

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, launches, ops
+-- Requires: accelerator, device_events, device_context, launches, ops, idle_gap
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -65,6 +65,39 @@ event_fact AS (
     GROUP BY trace_id
 ),
 
+idle_fact AS (
+    SELECT
+        trace_id,
+        sum(idle_ns)::BIGINT AS idle_ns,
+        coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
+        count(*) FILTER (cause = 'launch_latency' AND idle_ns > 100000) AS late_start_count,
+        coalesce(sum(idle_ns) FILTER (cause = 'launch_latency' AND idle_ns > 100000), 0)::BIGINT
+            AS late_start_ns
+    FROM idle_gap
+    GROUP BY trace_id
+),
+
+context_fact AS (
+    SELECT
+        d.trace_id,
+        sum(d.dur_ns) FILTER (c.launch_id IS NOT NULL)::BIGINT AS launched_ns,
+        sum(d.dur_ns) FILTER (c.launch_id IS NOT NULL AND c.op_id IS NOT NULL)::BIGINT AS op_ns,
+        sum(d.dur_ns) FILTER (
+            c.launch_id IS NOT NULL AND c.row_name IS DISTINCT FROM '(unattributed)'
+        )::BIGINT AS placed_ns,
+        coalesce(bool_or(c.module_id IS NOT NULL), FALSE) AS has_modules,
+        sum(d.dur_ns) FILTER (c.phase <> 'other')::BIGINT AS phase_ns,
+        sum(d.dur_ns) FILTER (c.is_inferred)::BIGINT AS inferred_ns,
+        count(*) FILTER (c.link = 'before_window') AS before_window_count,
+        coalesce(sum(d.dur_ns) FILTER (c.link = 'before_window'), 0)::BIGINT AS before_window_ns,
+        count(*) FILTER (c.link = 'missing_launch') AS missing_launch_count,
+        coalesce(sum(d.dur_ns) FILTER (c.link = 'missing_launch'), 0)::BIGINT AS missing_launch_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    GROUP BY d.trace_id
+),
+
 rank_fact AS (
     SELECT
         trace_id,
@@ -81,11 +114,15 @@ fact AS (
         d.* EXCLUDE (trace_id, event_count),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
+        i.* EXCLUDE (trace_id),
+        c.* EXCLUDE (trace_id),
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
     LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
     LEFT JOIN event_fact AS e ON t.trace_id = e.trace_id
+    LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
+    LEFT JOIN context_fact AS c ON t.trace_id = c.trace_id
     INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
 ),
 
@@ -130,7 +167,10 @@ metric AS (
             },
             {
                 position: 6, metric: 'missing_ranks',
-                value: greatest(job_size - rank_count, 0)::DOUBLE, unit: 'count',
+                value: CASE
+                    WHEN job_size IS NOT NULL THEN greatest(job_size - rank_count, 0)
+                END::DOUBLE,
+                unit: 'count',
                 severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
                 meaning: CASE
                     WHEN job_size IS NULL THEN 'the trace does not tell the size of the job'
@@ -219,6 +259,97 @@ metric AS (
                 severity: CASE WHEN overhead_ns > 0 THEN 'note' ELSE 'ok' END,
                 meaning: 'time that the profiler says it spent itself, in '
                 || coalesce(overhead_count, 0) || ' events'
+            },
+            {
+                position: 20, metric: 'device_time_in_op',
+                value: 100.0 * coalesce(op_ns, 0) / nullif(launched_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(op_ns, 0) >= 0.9 * coalesce(launched_ns, 0) THEN 'ok' ELSE 'note'
+                END,
+                meaning: 'linked device time whose launch is inside of an op'
+            },
+            {
+                position: 21, metric: 'device_time_in_module_or_row',
+                value: 100.0 * coalesce(placed_ns, 0) / nullif(launched_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(placed_ns, 0) >= 0.97 * coalesce(launched_ns, 0) THEN 'ok'
+                    ELSE 'note'
+                END,
+                meaning: CASE
+                    WHEN has_modules
+                        THEN 'linked device time on a module, a range or a named row; the rest is '
+                        || '(unattributed)'
+                    ELSE 'linked device time on a named row; the trace names no modules (record '
+                    || 'with_stack, or with ranges)'
+                END
+            },
+            {
+                position: 22, metric: 'device_time_in_phase',
+                value: 100.0 * coalesce(phase_ns, 0) / nullif(kernel_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(phase_ns, 0) >= 0.97 * coalesce(kernel_ns, 0) THEN 'ok'
+                    ELSE 'note'
+                END,
+                meaning: 'device time in a phase other than `other`'
+            },
+            {
+                position: 23, metric: 'inferred_device_time',
+                value: 100.0 * coalesce(inferred_ns, 0) / nullif(kernel_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(inferred_ns, 0) > 0.01 * coalesce(kernel_ns, 0) THEN 'note'
+                    ELSE 'ok'
+                END,
+                meaning: 'device time whose phase or place does not come from its launch, but from '
+                || 'its neighbours, its name or the next step'
+            },
+            {
+                position: 24, metric: 'launched_before_window',
+                value: CASE WHEN accelerator <> 'cpu' THEN before_window_count END::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN before_window_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    ELSE
+                        'device events queued before the profiler began, '
+                        || round(coalesce(before_window_ns, 0) / 1e6, 3) || ' ms'
+                END
+            },
+            {
+                position: 25, metric: 'launch_missing',
+                value: CASE WHEN accelerator <> 'cpu' THEN missing_launch_count END::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN missing_launch_count > 0 THEN 'warn' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    ELSE
+                        'device events whose launch should be in the trace and is not, '
+                        || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
+                END
+            },
+            {
+                position: 40, metric: 'idle_explained',
+                value: 100.0 * (idle_ns - unknown_idle_ns) / nullif(idle_ns, 0), unit: 'pct',
+                severity: CASE
+                    WHEN coalesce(unknown_idle_ns, 0) <= 0.1 * coalesce(idle_ns, 0) THEN 'ok'
+                    ELSE 'note'
+                END,
+                meaning: CASE
+                    WHEN idle_ns IS NULL THEN 'no device was idle'
+                    ELSE 'idle time with a cause other than unknown'
+                END
+            },
+            {
+                position: 41, metric: 'unexplained_late_starts',
+                value: coalesce(late_start_count, 0)::DOUBLE, unit: 'count',
+                severity: CASE WHEN late_start_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN late_start_count > 0
+                        THEN
+                            round(late_start_ns / 1e6, 1) || ' ms in gaps of more than 0.1 ms '
+                            || 'before work that was launched in time, without a reason in the '
+                            || 'file; events may be missing'
+                    ELSE 'work that was launched in time, but started more than 0.1 ms late'
+                END
             }
         ]) AS fact
     FROM fact

@@ -46,7 +46,7 @@ SELECT
     sum(r.dur_ns)::BIGINT / count(*) AS mean_ns,
     min(r.dur_ns) AS min_ns,
     max(r.dur_ns) AS max_ns,
-    stddev_samp(r.dur_ns) AS std_ns,
+    stddev_samp(r.dur_ns ORDER BY r.dur_ns) AS std_ns,
     sum(r.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM ran AS r

@@ -1,10 +1,11 @@
 -- How long did each step take, and what did it put on the device?
--- A device event belongs to the step whose range on the CPU holds its launch; on cpu, its own start. The row without
--- a step holds what was launched outside of all of them.
+-- A device event belongs to the step whose range on the CPU holds its launch, on whichever thread; on cpu, the start
+-- of the op. The row without a step holds what was launched outside of all of them, and what has no launch in the
+-- trace.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows, launches, steps
+-- Requires: device_events, device_context, device_windows, steps
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -16,47 +17,30 @@
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
-WITH launch AS (
+WITH step_work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        c.step,
+        count(*) FILTER (d.piece = 0) AS kernel_count,
+        sum(d.dur_ns)::BIGINT AS kernel_ns,
+        sum(d.wall_ns)::BIGINT AS wall_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    WHERE d.trace_id IN (SELECT trace_id FROM steps)
+    GROUP BY d.trace_id, d.device, c.step
+),
+
+-- A number that comes twice is one step: from the first start to the last end.
+marked AS (
     SELECT
         trace_id,
-        correlation,
-        min(ts_ns) AS ts_ns
-    FROM launches
-    GROUP BY trace_id, correlation
-),
-
-started AS (
-    SELECT
-        e.trace_id,
-        e.device,
-        e.piece,
-        e.dur_ns,
-        e.wall_ns,
-        CASE WHEN e.device = 'cpu' THEN e.ts_ns ELSE l.ts_ns END AS launch_ts_ns
-    FROM device_events AS e
-    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.correlation = l.correlation
-    WHERE e.trace_id IN (SELECT trace_id FROM steps)
-),
-
-placed AS (
-    SELECT
-        started.*,
-        CASE WHEN started.launch_ts_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
-    FROM started
-    ASOF LEFT JOIN steps AS s
-        ON started.trace_id = s.trace_id AND started.launch_ts_ns >= s.ts_ns
-),
-
-step_work AS (
-    SELECT
-        trace_id,
-        device,
-        step_ts_ns,
-        count(*) FILTER (piece = 0) AS kernel_count,
-        sum(dur_ns)::BIGINT AS kernel_ns,
-        sum(wall_ns)::BIGINT AS wall_ns
-    FROM placed
-    GROUP BY trace_id, device, step_ts_ns
+        step,
+        min(ts_ns) AS ts_ns,
+        max(end_ns) - min(ts_ns) AS dur_ns
+    FROM steps
+    GROUP BY trace_id, step
 ),
 
 step_device AS (
@@ -64,19 +48,19 @@ step_device AS (
         w.trace_id,
         w.rank,
         w.device,
-        s.step,
-        s.ts_ns,
-        s.dur_ns
+        m.step,
+        m.ts_ns,
+        m.dur_ns
     FROM device_windows AS w
-    INNER JOIN steps AS s ON w.trace_id = s.trace_id
+    INNER JOIN marked AS m ON w.trace_id = m.trace_id
     UNION ALL
     SELECT
         w.trace_id,
         w.rank,
         w.device,
-        NULL,
-        NULL,
-        NULL
+        NULL AS step,
+        NULL AS ts_ns,
+        NULL AS dur_ns
     FROM device_windows AS w
     WHERE w.trace_id IN (SELECT trace_id FROM steps)
 )
@@ -96,6 +80,6 @@ LEFT JOIN step_work AS sw
     ON
         sd.trace_id = sw.trace_id
         AND sd.device = sw.device
-        AND sd.ts_ns IS NOT DISTINCT FROM sw.step_ts_ns
-WHERE sd.ts_ns IS NOT NULL OR sw.kernel_count > 0
+        AND sd.step IS NOT DISTINCT FROM sw.step
+WHERE sd.step IS NOT NULL OR sw.kernel_count > 0
 ORDER BY sd.rank NULLS LAST, sd.trace_id, sd.device, sd.ts_ns NULLS LAST

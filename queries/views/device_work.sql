@@ -8,7 +8,7 @@
 --   trace_id     INTEGER  the trace
 --   event_id     BIGINT   the event
 --   piece        BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device       VARCHAR  number of the device, or cpu
+--   device       VARCHAR  number of the device, or cpu; unknown where the file tells neither device nor process
 --   stream       BIGINT   stream of the device; the thread id on cpu
 --   category     VARCHAR  category, as in the file
 --   name         VARCHAR  kernel, copy or op
@@ -21,7 +21,7 @@ SELECT
     trace_id,
     event_id,
     0::BIGINT AS piece,
-    coalesce(device, pid)::VARCHAR AS device,
+    coalesce(coalesce(device, pid)::VARCHAR, 'unknown') AS device,
     stream,
     category,
     name,

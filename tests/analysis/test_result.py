@@ -25,7 +25,7 @@ def result() -> Result:
 def test_rows_columns_and_dicts(result: Result) -> None:
     assert result.column_names == ("rank", "idle_ns", "name")
     assert len(result) == 3
-    assert list(result)[0] == (0, INT64_MAX, "a")
+    assert next(iter(result)) == (0, INT64_MAX, "a")
     assert result.column("idle_ns") == [INT64_MAX, None, -1]
     assert result.to_dicts()[2] == {"rank": 1, "idle_ns": -1, "name": "b"}
     assert repr(result) == "<Result timeline: 3 rows of rank, idle_ns, name>"

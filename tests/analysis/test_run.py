@@ -170,7 +170,7 @@ def test_no_statement_is_refused(connection: duckdb.DuckDBPyConnection, text: st
         ("SELECT ts FROM event", 'Binder Error: Referenced column "ts"', "Candidate bindings"),
         ("SELECT 1,\n selec 2 3", "Parser Error: syntax error", "line 2, column"),
         ("SELECT error('boom')", "boom", "SHOW TABLES lists"),
-        ("SELECT 'x'::INTEGER", "Conversion Error", "line 1, column 8"),
+        ("SELECT 'x'::INTEGER", "Conversion Error", "line 1, column 11"),
     ],
 )
 def test_what_duckdb_refuses_is_one_line_and_a_hint(

@@ -10,8 +10,21 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
+from tracekit.analysis.device_peaks import create_device_peaks, device_peaks_text
 from tracekit.analysis.kernel_rules import builtin_rules_text, create_rules, load_rules
+from tracekit.analysis.macros import ONLY_IF, macros_of_stores, provide_macros
+from tracekit.analysis.range_rules import (
+    builtin_range_rules_text,
+    create_range_rules,
+    load_range_rules,
+)
+from tracekit.analysis.role_rules import (
+    builtin_role_rules_text,
+    create_role_rules,
+    load_role_rules,
+)
 from tracekit.analysis.spec import Spec
 
 if TYPE_CHECKING:
@@ -28,6 +41,10 @@ def queries_digest(rules: Path | None = None) -> str:
     for spec in _in_order(load_catalog()):
         digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
     digest.update(builtin_rules_text().encode())
+    digest.update(builtin_range_rules_text().encode())
+    digest.update(builtin_role_rules_text().encode())
+    digest.update(Path(context_walk.__file__).read_bytes())
+    digest.update(device_peaks_text().encode())
     if rules is not None and rules.is_file():
         digest.update(rules.read_bytes())
     return digest.hexdigest()
@@ -44,20 +61,40 @@ def derive(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> 
         UsageError: the rules file is not valid.
     """
     create_rules(connection, load_rules(rules))
-    for spec in _in_order(load_catalog()):
-        connection.execute(_statement(spec))
+    create_device_peaks(connection)
+    create_range_rules(connection, load_range_rules(rules))
+    create_role_rules(connection, load_role_rules(rules))
+    for name, spec in _ordered(load_catalog()):
+        if name == context_walk.WALK:
+            context_walk.walk_contexts(connection)
+        elif spec is not None:
+            _create(connection, spec)
+    context_walk.drop_walk(connection)
 
 
-def _statement(spec: Spec) -> str:
+def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if spec.kind == "macro":
-        return spec.sql
-    what = "TABLE" if spec.kind == "table" else "VIEW"
-    return f"CREATE {what} {spec.name} AS\n{spec.sql}"
+        if spec.name in macros_of_stores():
+            connection.execute(spec.sql)
+    elif spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
+        columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
+        connection.execute(f"CREATE TABLE {spec.name} ({columns})")
+    else:
+        provide_macros(connection, spec)
+        what = "TABLE" if spec.kind == "table" else "VIEW"
+        connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
 def _in_order(catalog: Catalog) -> list[Spec]:
+    return [spec for _, spec in _ordered(catalog) if spec is not None]
+
+
+def _ordered(catalog: Catalog) -> list[tuple[str, Spec | None]]:
+    """Return what is to be made with each behind what it requires; the walk is no SQL file."""
     specs = catalog.macros | catalog.tables | catalog.views
     graph = {
-        name: [other for other in spec.requires if other in specs] for name, spec in specs.items()
+        name: [other for other in spec.requires if other in specs or other == context_walk.WALK]
+        for name, spec in specs.items()
     }
-    return [specs[name] for name in TopologicalSorter(graph).static_order()]
+    graph[context_walk.WALK] = list(context_walk.REQUIRES)
+    return [(name, specs.get(name)) for name in TopologicalSorter(graph).static_order()]

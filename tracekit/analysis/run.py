@@ -10,12 +10,16 @@ from typing import Any
 import duckdb
 
 from tracekit.analysis.header import SQL_TOKEN
+from tracekit.analysis.interruptible import interruptible
+from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import query_error
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import literal
+
+_Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
 
 # Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
 # need a package that may be missing (pytz): DuckDB's own text is exact.
@@ -44,11 +48,7 @@ def run_analysis(
     """
     statement = _with_values(spec, bind(spec, params))
     try:
-        with _interruptible(connection):
-            connection.execute(statement)
-            columns = _columns(connection)
-            _check_declared(spec, columns)
-            rows = connection.fetchall()
+        columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise StoreError(
             f"{spec.name}: {str(error).splitlines()[0]}",
@@ -75,20 +75,32 @@ def run_sql(
         QueryError: DuckDB refuses the statement; the message is the first line of DuckDB's.
     """
     try:
-        with _interruptible(connection):
-            *before, last = _statements(connection, text)
-            for statement in before:
-                connection.execute(statement)
-                connection.complete()
-            connection.execute(last)
-            columns = _columns(connection)
-            if any(_AS_TEXT.search(column.type) for column in columns):
-                rows = _exact_rows(connection, last, columns, max_rows)
-            else:
-                rows = _fetch(connection, max_rows)
+        columns, rows = interruptible(connection, lambda: _run_text(connection, text, max_rows))
     except duckdb.Error as error:
         raise query_error(connection, error) from error
     return Result("sql", columns, rows)
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> _Answer:
+    with _left_clean(connection):
+        provide_macros(connection, spec)
+        connection.execute(statement)
+        columns = _columns(connection)
+        _check_declared(spec, columns)
+        return columns, connection.fetchall()
+
+
+def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | None) -> _Answer:
+    with _left_clean(connection):
+        *before, last = _statements(connection, text)
+        for statement in before:
+            connection.execute(statement)
+            connection.complete()
+        connection.execute(last)
+        columns = _columns(connection)
+        if any(_AS_TEXT.search(column.type) for column in columns):
+            return columns, _exact_rows(connection, last, columns, max_rows)
+        return columns, _fetch(connection, max_rows)
 
 
 def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
@@ -183,14 +195,10 @@ def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:
 
 
 @contextmanager
-def _interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Leave no open result behind on an error; turn DuckDB's report of a Ctrl-C into one."""
+def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Leave no open result behind on an error: it would block the connection."""
     try:
         yield
-    except BaseException as error:
+    except BaseException:
         connection.abort()
-        if isinstance(error, duckdb.InterruptException) or (
-            type(error) is RuntimeError and str(error) == "Query interrupted"
-        ):
-            raise KeyboardInterrupt from error
         raise

@@ -138,12 +138,12 @@ def _option(param: Param) -> click.Option:
         click.Choice(param.choices) if param.choices else _CLICK_TYPES[param.type]
     )
     shown_default = "" if param.default in (None, "NULL") else f"  [default: {param.default}]"
+    # The defaults live in the header alone: an option that is not given is not passed on.
+    requirement: dict[str, Any] = {"required": True} if param.is_required else {"default": None}
     return click.Option(
         [declaration, param.name],
         type=kind,
-        # The defaults live in the header alone: an option that is not given is not passed on.
-        default=None,
-        required=param.is_required,
+        **requirement,
         help=param.meaning + shown_default,
     )
 

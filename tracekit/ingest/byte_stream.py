@@ -117,7 +117,7 @@ class ByteStream:
                     inflater = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
                 try:
                     text = inflater.decompress(pending, _INFLATE_LIMIT_BYTES)
-                except (isal_zlib.error, zlib.error, EOFError) as error:
+                except (isal_zlib.error, zlib.error, EOFError) as error:  # type: ignore[misc]
                     self.problem = f"the gzip stream is damaged ({error})"
                     self.is_truncated = True
                     yield from self._salvage(member_start, member_text_bytes)

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
@@ -33,6 +34,9 @@ MAX_EVENT_BYTES = 64 << 20
 """An event or a header longer than this is not one; bounds memory on hostile files."""
 
 SALVAGE_WINDOW_BYTES = 256 << 10
+DAMAGE_WINDOW_BYTES = 4 << 10
+"""How much text is read at once behind a damaged event: damage seldom comes alone."""
+
 _HEAD_BYTES = 64 << 10
 REJECTED_TEXT_BYTES = 2048
 EXTRA_KEY = "tracekit.extra"
@@ -76,6 +80,7 @@ _EVENT_START = re.compile(
 _PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*["\\]?|[{}\[\],]', re.DOTALL)
 _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 
 
@@ -152,8 +157,9 @@ class TraceText:
         self._stream = stream
         self._chunks = iter(stream)
         self._block_bytes = block_bytes
+        # The text without the arrays of events: its pieces, and where each began.
         self._outside: list[bytes] = []
-        self._outside_offset = 0
+        self._outside_offsets: list[int] = []
         self._exhausted = False
         self.rejected: list[Rejected] = []
         self.repaired: list[Repaired] = []
@@ -178,13 +184,23 @@ class TraceText:
             self._fill(buffer, wanted)
             if not inside:
                 start = self._array_start(buffer, base)
+                stray = self._stray_event(buffer, start) if self.found_array else None
+                if stray is not None:
+                    # The bracket was no end: it goes to what could not be read.
+                    self._reject(base - 1, "stray closing bracket", b"]" + buffer[:stray])
+                    self._outside.pop()
+                    self._outside_offsets.pop()
+                    base, buffer = base + stray - 1, bytearray(b"[") + buffer[stray:]
+                    inside = True
+                    wanted = self._block_bytes
+                    continue
                 if start is None:
                     if self._exhausted or len(buffer) > MAX_EVENT_BYTES:
-                        self._outside.append(bytes(buffer))
+                        self._set_outside(base, bytes(buffer))
                         break
                     wanted = 2 * len(buffer)
                     continue
-                self._outside.append(bytes(buffer[:start]))
+                self._set_outside(base, bytes(buffer[:start]))
                 base, buffer = base + start - 1, buffer[start - 1 :]
                 inside = self.found_array = True
                 wanted = self._block_bytes
@@ -197,11 +213,11 @@ class TraceText:
             if array_ended:
                 base, buffer = base + consumed, buffer[consumed:]
                 inside = False
-                self._outside.append(b"]")
+                self._set_outside(base - 1, b"]")
                 wanted = _HEAD_BYTES
             elif self._exhausted:
                 self.truncation = self.truncation or "the file ends inside the array of events"
-                self._outside.append(b"]")
+                self._set_outside(base + len(buffer), b"]")
                 break
             elif consumed <= 1:
                 wanted = max(self._block_bytes, 2 * len(buffer))
@@ -224,6 +240,10 @@ class TraceText:
             else:
                 buffer += chunk
 
+    def _set_outside(self, byte_offset: int, text: bytes) -> None:
+        self._outside.append(text)
+        self._outside_offsets.append(byte_offset)
+
     def _array_start(self, buffer: bytearray, base: int) -> int | None:
         """Return the index behind the ``[`` that opens the next array of events."""
         if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
@@ -232,6 +252,18 @@ class TraceText:
             if not _is_surely_nested(b"".join(self._outside) + buffer[: match.start()]):
                 return match.end()
         return None
+
+    def _stray_event(self, buffer: bytearray, array_start: int | None) -> int | None:
+        """Return where events go on behind a ``]`` that did not end them, if they do.
+
+        Nothing that may stand behind the array has events in it, but arrays of its own.
+        """
+        stop = len(buffer) if array_start is None else array_start
+        starts = [m.start(1) for m in islice(_EVENT_START.finditer(buffer, 0, stop), 2)]
+        if not starts or not _PHASE_MEMBER.search(buffer, starts[0], (starts[1:] or [stop])[0]):
+            return None
+        head = b"".join(self._outside) + buffer[: starts[0]]
+        return None if _is_surely_nested(head) else starts[0]
 
     # -- one block ---------------------------------------------------------------------------
 
@@ -328,16 +360,19 @@ class TraceText:
         """Read a block event by event, keeping all that is well-formed or can be mended."""
         events: list[tuple[bytes, int]] = []
         at = 0
+        window = SALVAGE_WINDOW_BYTES
         while True:
             at = _skip(buffer, at)
             if at >= len(buffer):
                 return _Salvage(events, at, False, False)
-            good, at, state = self._salvage_run(buffer, at, base)
+            good, at, state = self._salvage_run(buffer, at, base, window)
             events.extend(good)
             if state == "ended":
                 return _Salvage(events, at, True, False)
             if state == "more":
+                window = min(4 * window, SALVAGE_WINDOW_BYTES)
                 continue
+            window = DAMAGE_WINDOW_BYTES
             # The text at `at` is not an event as it stands.
             if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
                 return _Salvage(events, at + 1, True, False)
@@ -351,14 +386,14 @@ class TraceText:
             at = behind
 
     def _salvage_run(
-        self, buffer: bytes, at: int, base: int
+        self, buffer: bytes, at: int, base: int, window: int
     ) -> tuple[list[tuple[bytes, int]], int, str]:
-        """Read as many well-formed events as possible from ``at`` on, within one window.
+        """Read as many well-formed events as possible from ``at`` on, within ``window`` bytes.
 
         Returns the events, where reading stopped, and ``more`` (go on there), ``ended`` (behind the
         array) or ``damaged``.
         """
-        stop = min(len(buffer), at + SALVAGE_WINDOW_BYTES)
+        stop = min(len(buffer), at + window)
         if stop < len(buffer) or not self._exhausted:
             cut = None
             for match in _BETWEEN_OBJECTS.finditer(buffer, at, min(len(buffer), stop + 4096)):
@@ -394,7 +429,7 @@ class TraceText:
 
         None: its end is not in the buffer.
         """
-        whole = _first_object(buffer[at : at + SALVAGE_WINDOW_BYTES])
+        whole = _first_object(buffer, at)
         if whole is not None:
             # Well-formed after all: what stands behind it (no comma, junk) confused the parser.
             events.append((whole, base + at))
@@ -410,9 +445,11 @@ class TraceText:
                 events.append((mended[0], base + at))
                 return end
         piece = buffer[at:first_end]
-        if not ends and first_end == len(buffer):
+        is_cut = not ends and first_end == len(buffer)
+        if is_cut:
             self.truncation = "the file ends inside an event"
-        self._reject(base + at, _why(piece.rstrip(b" \t\r\n,")), piece)
+        piece = piece.rstrip(b" \t\r\n,") or piece
+        self._reject(base + at, _why(piece, is_cut=is_cut), piece)
         return first_end
 
     @staticmethod
@@ -429,7 +466,7 @@ class TraceText:
             if _PHASE_MEMBER.search(buffer, start, following or len(buffer)):
                 ends.append(start)
             else:
-                whole = _first_object(buffer[start : start + SALVAGE_WINDOW_BYTES])
+                whole = _first_object(buffer, start)
                 if whole is not None and "ph" in _members.decode(whole):
                     ends.append(start)
             start = following
@@ -461,21 +498,22 @@ class TraceText:
         text = b"".join(self._outside)
         stripped = text.strip()
         if not stripped or stripped.startswith(b"["):
-            rest = stripped[2:].strip() if stripped.startswith(b"[]") else b""
-            self._reject_trailing(rest)
+            self._reject_trailing(text.lstrip()[2:] if stripped.startswith(b"[]") else b"")
             return {}
-        decoder = json.JSONDecoder(strict=False)
-        decoded = text.decode("utf-8", "replace")
+        # NaN and Infinity are no JSON: they become null.
+        decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+        decoded = text.decode("utf-8", "surrogateescape")
         start = len(decoded) - len(decoded.lstrip())
-        for candidate in (decoded, decoded.rstrip().rstrip(",") + "}"):
+        is_cut = _is_cut_off(stripped)
+        if is_cut:
+            self.truncation = self.truncation or "the file ends before its closing brace"
+        for candidate in (decoded, _closed(decoded)) if is_cut else (decoded,):
             try:
                 value, end = decoder.raw_decode(candidate, start)
             except (ValueError, RecursionError):
                 continue
-            if candidate is not decoded:
-                self.truncation = self.truncation or "the file ends before its closing brace"
-            else:
-                self._reject_trailing(candidate[end:].strip().encode())
+            if not is_cut:
+                self._reject_trailing(candidate[end:].encode("utf-8", "surrogateescape"))
             return self._without_events(value)
         mended = repair_object(stripped)
         if mended is not None:
@@ -491,9 +529,44 @@ class TraceText:
         return {key: member for key, member in value.items() if key != "traceEvents"}
 
     def _reject_trailing(self, rest: bytes) -> None:
-        if rest:
-            offset = max(0, self._stream.text_bytes - len(rest))
-            self._reject(offset, "text behind the end of the trace", rest)
+        shown = rest.strip()
+        if shown:
+            # Where that is in the file: the text around the events is in pieces.
+            behind = sum(map(len, self._outside)) - len(rest) + rest.index(shown)
+            offset = behind
+            for piece, piece_offset in zip(self._outside, self._outside_offsets, strict=True):
+                if behind < len(piece):
+                    offset = piece_offset + behind
+                    break
+                behind -= len(piece)
+            self._reject(offset, "text behind the end of the trace", shown)
+
+
+def _is_cut_off(text: bytes) -> bool:
+    """Tell whether ``text`` is JSON as far as it goes, but has no end."""
+    try:
+        msgspec.json.decode(text, type=Raw)
+    except RecursionError:
+        return False
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
+
+
+def _closed(text: str) -> str:
+    """Close an object that is cut off behind the last of its members that is whole."""
+    depth = 0
+    end = None
+    for token in _JSON_TOKEN_OR_COMMA.finditer(text):
+        match token.group():
+            case "{" | "[":
+                depth += 1
+            case "}" | "]":
+                depth -= 1
+                end = token.end() if depth == 1 else end
+            case ",":
+                end = token.start() if depth == 1 else end
+    return text if end is None else text[:end] + "}"
 
 
 def _is_surely_nested(head: bytes) -> bool:
@@ -602,15 +675,24 @@ def _with_extra_apart(text: bytes) -> bytes:
     return msgspec.json.encode({**known, EXTRA_KEY: extra})
 
 
-def _first_object(text: bytes) -> bytes | None:
-    """Return the well-formed JSON object that ``text`` begins with, if it does."""
-    decoded = text.decode("latin-1")  # One character a byte, so that lengths agree.
-    try:
-        value, end = _strict_json.raw_decode(decoded)
-    except (ValueError, RecursionError):
-        return None
-    found = text[:end]
-    return found if isinstance(value, dict) and is_object(found) else None
+def _first_object(buffer: bytes, at: int) -> bytes | None:
+    """Return the well-formed JSON object that begins at ``at``, if one does."""
+    size = DAMAGE_WINDOW_BYTES
+    while True:
+        window = buffer[at : at + size].decode("latin-1")  # One character a byte: lengths agree.
+        try:
+            value, end = _strict_json.raw_decode(window)
+        except json.JSONDecodeError as error:
+            # Only a window that ended too soon is worth a longer one.
+            is_short = error.pos >= len(window) - 16 or error.msg.startswith("Unterminated")
+            if is_short and len(window) == size < MAX_EVENT_BYTES:
+                size *= 8
+                continue
+            return None
+        except (ValueError, RecursionError):
+            return None
+        found = buffer[at : at + end]
+        return found if isinstance(value, dict) and is_object(found) else None
 
 
 def _skip(buffer: bytes, at: int) -> int:
@@ -618,8 +700,8 @@ def _skip(buffer: bytes, at: int) -> int:
     return match.end() if match else at
 
 
-def _why(piece: bytes) -> str:
-    """Say in a few words why a piece of text is no event."""
+def _why(piece: bytes, *, is_cut: bool) -> str:
+    """Say in a few words why a piece of text, perhaps the cut-off end of a file, is no event."""
     if len(piece) > MAX_EVENT_BYTES:
         return "no end of this event found"
     try:
@@ -630,7 +712,10 @@ def _why(piece: bytes) -> str:
         return "an event that is no object"
     except msgspec.DecodeError as error:
         message = str(error)
-        if "truncated" in message:
+        position = _ERROR_BYTE.search(message)
+        # A number that ends in its point is malformed only because the rest is missing.
+        is_at_end = position is not None and int(position.group(1)) >= len(piece) - 2
+        if "truncated" in message or (is_cut and is_at_end):
             return "cut off"
         return "malformed JSON: " + message.removeprefix("JSON is malformed: ")
     return "malformed JSON"

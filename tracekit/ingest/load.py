@@ -8,6 +8,7 @@ At most three blocks are in memory, whatever the size of the file.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from tracekit.ingest.normalize import (
     insert_sql,
 )
 from tracekit.ingest.rank import as_int, find_rank
+from tracekit.ingest.repair import has_duplicate_keys
 from tracekit.sql_text import literal, rows
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 USUAL_GZIP_RATIO = 15
 """What a trace shrinks by in gzip, roughly; only the size of blocks hangs on it."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 SCRATCH = "scratch"
 """The database in memory that holds the blocks under way."""
@@ -86,6 +90,7 @@ class _BlockLoader:
         self._turn = 0
         self.counts = dict.fromkeys(TARGETS, 0)
         self.rejected: list[Rejected] = []
+        self.repaired: list[Repaired] = []
 
     def add(self, block: Block) -> None:
         """Have a block loaded; waits while two blocks are under way."""
@@ -149,27 +154,50 @@ class _BlockLoader:
             self.rejected.append(Rejected(offset, reason, shown, event_id))
 
     def _isolate(self, table: str, path: Path, block: Block, message: str) -> None:
-        """Halve a block that DuckDB does not read, down to the event that it stumbles over."""
-        events = block.events()
+        """Mend the events that DuckDB does not read; what it still stumbles over, find by halving."""
+        events, repaired = _without_duplicate_keys(block)
+        if repaired:
+            self.repaired.extend(repaired)
+            self._reload(table, path, block, 0, events)
+            return
         if len(events) == 1:
             text, offset = events[0]
             shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            self.rejected.append(Rejected(offset, message, shown, block.first_event_id))
+            reason = message.replace(str(path), "the block")
+            self.rejected.append(Rejected(offset, reason, shown, block.first_event_id))
             return
         middle = len(events) // 2
-        for first, part in ((0, events[:middle]), (middle, events[middle:])):
-            half = Block(
-                b"[" + b",\n".join(text for text, _ in part) + b"]",
-                block.first_event_id + first,
-                len(part),
-                block.byte_offset,
-                tuple(offset for _, offset in part),
-            )
-            half_path = path.with_suffix(".half.json")
-            half_path.write_bytes(half.text)
-            done: Future[str | None] = Future()
-            done.set_result(self._read(self._writer, table, half_path, half))
-            self._write(done, table, half_path, half)
+        self._reload(table, path, block, 0, events[:middle])
+        self._reload(table, path, block, middle, events[middle:])
+
+    def _reload(
+        self, table: str, path: Path, block: Block, first: int, events: list[tuple[bytes, int]]
+    ) -> None:
+        """Load a part of a block, from its event number ``first`` on."""
+        part = Block(
+            b"[" + b",\n".join(text for text, _ in events) + b"]",
+            block.first_event_id + first,
+            len(events),
+            block.byte_offset,
+            tuple(offset for _, offset in events),
+        )
+        part_path = path.with_name(path.name.split(".")[0] + ".part.json")
+        part_path.write_bytes(part.text)
+        done: Future[str | None] = Future()
+        done.set_result(self._read(self._writer, table, part_path, part))
+        self._write(done, table, part_path, part)
+
+
+def _without_duplicate_keys(block: Block) -> tuple[list[tuple[bytes, int]], list[Repaired]]:
+    """Return the events of a block, of equal keys the last one kept, and which had equal keys."""
+    events: list[tuple[bytes, int]] = []
+    repaired: list[Repaired] = []
+    for event_id, (text, offset) in enumerate(block.events(), start=block.first_event_id):
+        if has_duplicate_keys(text):
+            text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
+            repaired.append(Repaired(event_id, offset, "duplicate key"))
+        events.append((text, offset))
+    return events, repaired
 
 
 def _block_bytes(path: Path) -> int:
@@ -230,6 +258,8 @@ def load_trace(
         text.rejected.sort(key=lambda rejected: rejected.byte_offset)
         raise unreadable(path, stream, text)
     rejected = sorted(text.rejected + loader.rejected, key=lambda row: row.byte_offset)
+    text.repaired.extend(loader.repaired)
+    text.repaired.sort(key=lambda row: row.byte_offset)
     _insert_faults(connection, trace_id, rejected, text.repaired)
     _insert_trace(connection, trace_id, path, stream, text, metadata, loader.counts, len(rejected))
     _insert_described(connection, trace_id, metadata)
@@ -403,7 +433,7 @@ def _text(value: object) -> str | None:
 
 def _unicode(text: str) -> str:
     """Return ``text`` without lone surrogates: file names and JSON may hold them, SQL may not."""
-    return text.encode("utf-8", "replace").decode()
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _flag(metadata: Mapping[str, object], key: str) -> bool:
@@ -416,5 +446,6 @@ def _json(value: object) -> str | None:
         return None
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, msgspec.MsgspecError):
-        return json.dumps(value, default=str)
+    except (TypeError, ValueError, ArithmeticError, msgspec.MsgspecError):
+        # Lone surrogates, or numbers beyond 64 bits.
+        return _unicode(json.dumps(value, default=str, ensure_ascii=False))

@@ -7,6 +7,7 @@ backslashes inside a name, numbers that JSON has no word for (they become null),
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -15,10 +16,11 @@ MAX_REPAIR_BYTES = 1 << 20
 """Longer texts are set aside unread: no event of a profiler is that long."""
 
 _ESCAPES = frozenset('"\\/bfnrt')
-_AFTER_STRING = re.compile(r'\s*(?:$|[:}\]]|,\s*(?:$|["{\[\-0-9tfnNI]))')
+_ALWAYS_ESCAPES = ("\\", '"')
+_AFTER_STRING = re.compile(r'\s*(?:$|[:}\]]|,\s*(?:$|["{}\[\]\-0-9tfnNI]))')
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _NOT_A_NUMBER = re.compile(
-    r"[+-]?(?:nan(?:\([a-z0-9_]*\))?|inf(?:inity)?)\b", re.IGNORECASE | re.ASCII
+    r"[+-]?(?:nan(?:\([a-z0-9_]*\))?|inf(?:inity)?)(?![a-z0-9_(])", re.IGNORECASE | re.ASCII
 )
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _OUTSIDE_STRING = re.compile(r'[^"]+')
@@ -36,6 +38,21 @@ def is_object(text: bytes) -> bool:
     return True
 
 
+def has_duplicate_keys(text: bytes) -> bool:
+    """Tell whether a well-formed JSON object has two members of one name at its top level."""
+    surplus = 0
+
+    def count(pairs: list[tuple[str, object]]) -> None:
+        nonlocal surplus
+        surplus = len(pairs) - len(dict(pairs))
+
+    try:
+        json.loads(text, object_pairs_hook=count)
+    except (ValueError, RecursionError):
+        return False
+    return surplus > 0  # The hook is called last for the outermost object.
+
+
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
     """Turn the text of a damaged JSON object into well-formed JSON.
 
@@ -48,7 +65,8 @@ def repair_object(text: bytes) -> tuple[bytes, str] | None:
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []
-    mended = _mend(text.decode("utf-8", "surrogateescape"), reasons).encode("utf-8")
+    escaped = _mend(text.decode("utf-8", "surrogateescape"), reasons)
+    mended = escaped.encode("utf-8", "surrogateescape")
     if not reasons or not is_object(mended):
         return None
     return mended, ", ".join(dict.fromkeys(reasons))
@@ -77,8 +95,14 @@ def _mend_outside(text: str, reasons: list[str]) -> str:
     return mended
 
 
-def _mend_string(text: str, start: int, out: list[str], reasons: list[str]) -> int:
-    """Copy the string that opens at ``start`` to ``out``, escaped; return where it ends."""
+def _mend_string(
+    text: str, start: int, out: list[str], reasons: list[str], *, is_unescaped: bool = False
+) -> int:
+    """Copy the string that opens at ``start`` to ``out``, escaped; return where it ends.
+
+    With ``is_unescaped``, the writer did not escape backslashes: C:\\Users\\new has no newline.
+    """
+    out_before, reasons_before = len(out), len(reasons)
     out.append('"')
     at = start + 1
     while at < len(text):
@@ -96,7 +120,16 @@ def _mend_string(text: str, start: int, out: list[str], reasons: list[str]) -> i
             reasons.append("unescaped quote")
             at += 1
         elif char == "\\":
-            at = _mend_escape(text, at, out, reasons)
+            if is_unescaped and text[at + 1 : at + 2] not in _ALWAYS_ESCAPES:
+                out.append("\\\\")
+                reasons.append("unescaped backslash")
+                at += 1
+                continue
+            end = _mend_escape(text, at, out, reasons)
+            if end is None:
+                del out[out_before:], reasons[reasons_before:]
+                return _mend_string(text, start, out, reasons, is_unescaped=True)
+            at = end
         elif char < " ":
             out.append(f"\\u{ord(char):04x}")
             reasons.append("control character")
@@ -108,7 +141,8 @@ def _mend_string(text: str, start: int, out: list[str], reasons: list[str]) -> i
     return at
 
 
-def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int:
+def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int | None:
+    """Copy the escape at ``at`` to ``out``; return where it ends, None if JSON has no such one."""
     following = text[at + 1 : at + 2]
     if following == "u" and (digits := _HEX4.match(text, at + 2)):
         code = int(digits.group(), 16)
@@ -127,6 +161,4 @@ def _mend_escape(text: str, at: int, out: list[str], reasons: list[str]) -> int:
         # `\"` closes the string after all when only a Windows path explains the backslash.
         out.append(text[at : at + 2])
         return at + 2
-    out.append("\\\\")
-    reasons.append("unescaped backslash")
-    return at + 1
+    return None

@@ -99,9 +99,9 @@ def plain_text(value: Any) -> str:
 
 
 def _rounded(value: int | float | Decimal) -> str:
-    if isinstance(value, float) and abs(value) < 1e6:
-        return f"{value:.6g}"
-    return str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return str(int(value)) if value.is_integer() else f"{value:.6g}"
 
 
 def _grouped(value: int | float | Decimal) -> str:

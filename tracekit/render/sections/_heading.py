@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from tracekit.render._text import shorten
 
-def heading(title: str, note: str = "") -> Text:
-    """Return the first line of a section: its title, and a dim note."""
+
+def heading(title: str, note: str = "", width: int = 0) -> Text:
+    """Return the first line of a section: its title, and a dim note cut to the width."""
     line = Text()
     line.append(title, style="bold")
     if note:
-        line.append(f"  {note}", style="dim")
+        line.append("  " + shorten(note, width - len(title) - 2), style="dim")
     return line
 
 

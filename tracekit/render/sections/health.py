@@ -34,7 +34,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     line.append(worst, style=_STYLES.get(worst, ""))
     findings = _findings([row for row in rows if row["severity"] != "ok"])
     text = " · ".join(findings) if findings else f"{len(rows):,} checks passed"
-    line.append("  " + shorten(text, width - len(line.plain) - 2))
+    line.append("  " + shorten(text, width - line.cell_len - 2))
     return [line]
 
 

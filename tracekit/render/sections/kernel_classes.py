@@ -51,7 +51,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     labels = [printable(name) for name, _ in shown]
     label_width = min(max(map(cell_width, labels)), _MAX_LABEL)
     bar_width = min(max(width - label_width - len(figures[0]) - 6, _MIN_BAR), _MAX_BAR)
-    out = [heading("Kernel classes", "wall time, share of the window")]
+    out = [heading("Kernel classes", "wall time, share of the window", width)]
     for (_, kind), label, text, key in zip(shown, labels, figures, shown, strict=True):
         share = wall_ns[key] / window_ns if window_ns else 0.0
         bar = share_bar(share, bar_width, _STYLES.get(kind, ""))

@@ -48,7 +48,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     ]
     if len(devices) > 1:
         columns.append(["rank ?" if r["rank"] is None else f"rank {r['rank']}" for r in shown])
-    out = [heading("Top kernels", f"{note}, wall time's share of the window, count, mean")]
+    out = [heading("Top kernels", f"{note}, wall time's share of the window, count, mean", width)]
     for row, figures in zip(shown, aligned(columns), strict=True):
         room = width - len(figures) - 4
         out.append(Text(f"  {figures}  {shorten(printable(row['name']), room)}"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tracekit.render._grid import grid_lines
-from tracekit.render._text import fit, printable
+from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading
 from tracekit.units import format_bytes, format_bytes_per_s, format_duration
@@ -54,12 +54,13 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         ]
     )
     labels = [printable(name.removeprefix("memcpy_")) for name in names]
-    label_width = min(max(map(len, labels)), _MAX_LABEL)
-    out = [heading("Copies", "sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)")]
+    label_width = min(max(map(cell_width, labels)), _MAX_LABEL)
+    out = [heading("Copies", "sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)", width)]
     for label, text, each in zip(labels, figures, copies, strict=True):
         line = Text(f"  {fit(label, label_width)}  {text}")
         if 0 < each.sized_count < each.count:
-            line.append(f"  (bytes known of {each.sized_count:,})", style="dim")
+            note = f"  (bytes known of {each.sized_count:,})"
+            line.append(shorten(note, width - cell_width(line.plain)), style="dim")
         out.append(line)
     return out
 

@@ -48,5 +48,5 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         busy_ns = sum(row["wall_ns"] for row in rows)
         parts.append(f"{pct_text(outside_ns, busy_ns)} of busy time outside")
     line = heading("Steps")
-    line.append("  " + shorten("  ·  ".join(parts), width - 7))
+    line.append("  " + shorten(" · ".join(parts), width - 7))
     return [line]

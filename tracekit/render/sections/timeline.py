@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tracekit.render._bars import Part, stacked_bar
-from tracekit.render._text import fit
+from tracekit.render._text import cell_width, fit
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
 from tracekit.render.sections._label import device_label
@@ -50,9 +50,9 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     rows = data["timeline"].to_dicts()
     shown = rows if full else rows[:MAX_DEVICES]
     labels = ["", *(device_label(row) for row in shown)]
-    label_width = max(map(len, labels))
+    label_width = max(map(cell_width, labels))
     in_ms = [_in_ms(row) for row in shown]
-    with_ms = len(rows) <= _MAX_WITH_MS and label_width + 4 + max(map(len, in_ms)) <= width
+    with_ms = len(rows) <= _MAX_WITH_MS and 4 + max(map(len, in_ms)) <= width
     columns = [_windows(shown)]
     if not with_ms:
         columns += [_pcts(share, shown) for share in _SHARES]
@@ -66,7 +66,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         bar = stacked_bar([Part(row[s.column], s.glyph, s.style) for s in _SHARES], bar_width)
         out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
         if with_ms:
-            out.append(Text.assemble(" " * (label_width + 4), shares))
+            out.append(Text.assemble("    ", shares))
     out.extend(more(len(rows) - len(shown), "device", "devices"))
     return out
 

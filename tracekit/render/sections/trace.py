@@ -26,7 +26,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     rows = data["trace"].to_dicts()
     first = Text(shorten(_files(rows), width // 2), style="bold")
     about = "  ·  ".join([_ranks(rows), _devices(rows)])
-    first.append("  " + shorten(about, width - len(first.plain) - 2), style="not bold")
+    first.append("  " + shorten(about, width - first.cell_len - 2), style="not bold")
     return [first, Text(shorten(_counts(rows), width))]
 
 
@@ -78,13 +78,8 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
     def total(column: str) -> int:
         return sum(row[column] or 0 for row in rows)
 
-    longest = max(row["window_ns"] or 0 for row in rows)
-    parts = [
-        f"{total('event_count'):,} events",
-        f"{total('device_event_count'):,} device events",
-        f"{format_duration(longest)} recorded",
-        format_bytes(total("file_bytes")),
-    ]
+    parts = [f"{total('event_count'):,} events"]
+    # What is wrong comes early: the end of the line is what a narrow screen loses.
     if total("repaired_count"):
         parts.append(f"{total('repaired_count'):,} repaired")
     if total("rejected_count"):
@@ -92,4 +87,8 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
     truncated = sum(bool(row["is_truncated"]) for row in rows)
     if truncated:
         parts.append("cut off" if len(rows) == 1 else f"{truncated:,} cut off")
+    longest = max(row["window_ns"] or 0 for row in rows)
+    parts.append(f"{total('device_event_count'):,} device events")
+    parts.append(f"{format_duration(longest)} recorded")
+    parts.append(format_bytes(total("file_bytes")))
     return "  ·  ".join(parts)

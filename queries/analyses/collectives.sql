@@ -1,0 +1,63 @@
+-- Which single collectives took longest, and how fast was each?
+-- The definitions are those of the analysis communication, which sums these calls up.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: collectives
+-- Params:
+--   limit  BIGINT = 20    the longest of each device; 0 for all
+--   class  VARCHAR = NULL  only collectives of this class
+-- Columns:
+--   rank                   INTEGER  global rank
+--   device                 VARCHAR  number of the device, or cpu
+--   stream                 BIGINT   stream of the device; the thread id on cpu
+--   step                   BIGINT   the step that it belongs to
+--   phase                  VARCHAR  the phase that it belongs to
+--   class                  VARCHAR  class of the collective, as in table kernel_class
+--   collective             VARCHAR  its name, as its call gives it
+--   name                   VARCHAR  kernel, op or span
+--   pg_name                VARCHAR  process group, where the call names it
+--   pg_ranks               VARCHAR  its global ranks, as in the file; the profiler may cut it short
+--   group_size             INTEGER  ranks in the group
+--   seq                    BIGINT   number of the collective in its group (Seq)
+--   dtype                  VARCHAR  type of the elements
+--   message_bytes          BIGINT   size of the message, bytes
+--   start_ns               BIGINT   start, ns since the first event of the trace
+--   dur_ns                 BIGINT   duration, ns
+--   wall_ns                BIGINT   exposed: while nothing is computed, ns
+--   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns, bytes/s
+--   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
+--   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
+-- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
+
+SELECT
+    t.rank,
+    c.device,
+    c.stream,
+    c.step,
+    c.phase,
+    c.class,
+    c.collective,
+    c.name,
+    c.pg_name,
+    c.pg_ranks,
+    c.group_size,
+    c.seq,
+    c.dtype,
+    c.message_bytes,
+    c.ts_ns - t.first_ts_ns AS start_ns,
+    c.dur_ns,
+    c.wall_ns,
+    1e9 * c.message_bytes / nullif(c.dur_ns, 0) AS algorithm_bytes_per_s,
+    c.bus_factor * (1e9 * c.message_bytes / nullif(c.dur_ns, 0))
+        AS bus_bytes_per_s,
+    c.reason
+FROM collectives AS c
+INNER JOIN trace AS t ON c.trace_id = t.trace_id
+WHERE c.is_transfer AND ($class IS NULL OR c.class = $class)
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY c.trace_id, c.device ORDER BY c.dur_ns DESC, c.ts_ns, c.event_id
+    ) <= $limit
+ORDER BY t.rank NULLS LAST, t.trace_id, c.device, c.dur_ns DESC, c.ts_ns, c.event_id

@@ -1,0 +1,97 @@
+-- Which collectives took how long, hidden behind compute or not, and how fast did they move their bytes?
+-- Algorithm bandwidth is message bytes over duration; bus bandwidth is that times the part of the message that has to
+-- cross the wires: 2(n-1)/n for an all-reduce of n ranks, (n-1)/n for all-gather, reduce-scatter and all-to-all, else
+-- 1. A message is what goes into the collective; of an all-gather what comes out. Both are of those collectives whose
+-- arguments the trace tells; reason says what is missing for the others.
+-- On cpu the c10d ops of the calling thread count as time, but only the backend's spans as collectives.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: collectives, device_windows, steps
+-- Columns:
+--   rank                    INTEGER  global rank
+--   device                  VARCHAR  number of the device, or cpu
+--   class                   VARCHAR  class of the collective, as in table kernel_class
+--   collective              VARCHAR  its name, as its call gives it; NULL where only the kernel's name is known
+--   class_source            VARCHAR  what told the class: kernel arguments, record_param_comms, range, op or name
+--   pg_name                 VARCHAR  process group, where the call names it
+--   pg_desc                 VARCHAR  its description
+--   group_size              INTEGER  ranks in the group
+--   call_count              BIGINT   collectives
+--   kernel_ns               BIGINT   sum of durations, ns; overlap counts twice
+--   comm_ns                 BIGINT   their part of the union of communication, ns
+--   wall_ns                 BIGINT   of that, exposed: while nothing is computed, ns; adds up to exposed_comm_ns
+--   overlapped_pct          DOUBLE   share of comm_ns during which something is computed, 0 to 100
+--   wall_pct                DOUBLE   wall_ns of the device's window, 0 to 100
+--   kernel_pct              DOUBLE   kernel_ns of the device's window, 0 to 100 and more if they overlap each other
+--   step_kernel_ns          DOUBLE   kernel_ns of what belongs to a step, per step, ns; NULL without steps
+--   step_pct                DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100
+--   sized_count             BIGINT   collectives whose message size is known
+--   message_bytes           BIGINT   bytes of their messages
+--   algorithm_bytes_per_s   DOUBLE   message_bytes / their durations, bytes/s
+--   bus_bytes_per_s         DOUBLE   the same, weighted for the wires, bytes/s; NULL if a group's size is unknown
+--   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
+-- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
+-- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
+-- Invariant: reason IS NOT NULL OR (algorithm_bytes_per_s IS NOT NULL AND bus_bytes_per_s IS NOT NULL)
+
+WITH step_time AS (
+    SELECT
+        trace_id,
+        count(*) AS step_count,
+        sum(dur_ns)::BIGINT AS dur_ns
+    FROM steps
+    GROUP BY trace_id
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        class,
+        max(collective) FILTER (is_transfer) AS collective,
+        max(class_source) FILTER (is_transfer) AS class_source,
+        pg_name,
+        any_value(pg_desc) AS pg_desc,
+        group_size,
+        any_value(bus_factor) AS bus_factor,
+        count(*) FILTER (is_transfer AND piece = 0) AS call_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(kind_wall_ns)::BIGINT AS comm_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        sum(dur_ns) FILTER (step IS NOT NULL)::BIGINT AS step_kernel_ns,
+        count(message_bytes) FILTER (is_transfer AND piece = 0) AS sized_count,
+        sum(message_bytes) FILTER (is_transfer AND piece = 0)::BIGINT AS message_bytes,
+        nullif(sum(dur_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
+        mode(reason) FILTER (is_transfer) AS reason
+    FROM collectives
+    GROUP BY trace_id, device, class, collective, class_source, pg_name, group_size
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.class,
+    s.collective,
+    s.class_source,
+    s.pg_name,
+    s.pg_desc,
+    s.group_size,
+    s.call_count,
+    s.kernel_ns,
+    s.comm_ns,
+    s.wall_ns,
+    100.0 * (s.comm_ns - s.wall_ns) / nullif(s.comm_ns, 0) AS overlapped_pct,
+    100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
+    100.0 * s.kernel_ns / nullif(w.window_ns, 0) AS kernel_pct,
+    s.step_kernel_ns / t.step_count AS step_kernel_ns,
+    100.0 * s.step_kernel_ns / nullif(t.dur_ns, 0) AS step_pct,
+    s.sized_count,
+    s.message_bytes,
+    1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
+    s.bus_factor * (1e9 * s.message_bytes / s.sized_ns) AS bus_bytes_per_s,
+    s.reason
+FROM summed AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+LEFT JOIN step_time AS t ON s.trace_id = t.trace_id
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name

@@ -1,0 +1,78 @@
+-- What would HolisticTraceAnalysis say of the idle time of each stream?
+-- For comparison with HTA's get_idle_time_breakdown. Per stream, not per device, so a stream is idle while another
+-- one works; the gaps of a stream are between a device event and the one that started before it. host_wait: the
+-- launch call began after that one ended. kernel_wait: else, and the gap is shorter than kernel_delay_ns. other: the
+-- rest. Overlapping events of a stream count as negative gaps, as in HTA; idle_causes has neither flaw.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, launch
+-- Params:
+--   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are a delay between kernels, ns
+-- Columns:
+--   rank       INTEGER  global rank
+--   device     VARCHAR  number of the device
+--   stream     BIGINT   stream of the device
+--   category   VARCHAR  host_wait, kernel_wait or other, as in HTA
+--   gap_count  BIGINT   device events with such a gap before them; those without any gap included
+--   idle_ns    BIGINT   sum of the gaps, ns; negative where overlaps of the stream outweigh
+--   idle_pct   DOUBLE   of the stream's sum
+-- Invariant: category IN ('host_wait', 'kernel_wait', 'other') AND gap_count > 0
+
+WITH follower AS (
+    SELECT
+        e.trace_id,
+        e.device,
+        e.stream,
+        e.ts_ns,
+        l.ts_ns AS launch_ts_ns,
+        lag(e.end_ns) OVER (
+            PARTITION BY e.trace_id, e.device, e.stream ORDER BY e.ts_ns, e.event_id
+        ) AS previous_end_ns
+    FROM device_events AS e
+    INNER JOIN device_context AS c
+        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    WHERE e.device <> 'cpu'
+),
+
+judged AS (
+    SELECT
+        trace_id,
+        device,
+        stream,
+        ts_ns - previous_end_ns AS idle_ns,
+        CASE
+            WHEN launch_ts_ns > previous_end_ns THEN 'host_wait'
+            WHEN ts_ns - previous_end_ns < $kernel_delay_ns THEN 'kernel_wait'
+            ELSE 'other'
+        END AS category
+    FROM follower
+    WHERE previous_end_ns IS NOT NULL
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        stream,
+        category,
+        count(*) AS gap_count,
+        sum(idle_ns)::BIGINT AS idle_ns
+    FROM judged
+    GROUP BY trace_id, device, stream, category
+)
+
+SELECT
+    t.rank,
+    s.device,
+    s.stream,
+    s.category,
+    s.gap_count,
+    s.idle_ns,
+    100.0 * s.idle_ns / nullif(
+        sum(s.idle_ns) OVER (PARTITION BY s.trace_id, s.device, s.stream), 0
+    )::BIGINT AS idle_pct
+FROM summed AS s
+INNER JOIN trace AS t ON s.trace_id = t.trace_id
+ORDER BY t.rank NULLS LAST, t.trace_id, s.device, s.stream, s.category

@@ -1,0 +1,102 @@
+-- Which gaps of the device were the longest, and what kept the CPU busy?
+-- Where the launch of the next work was late, op and python_line are what was open on the launching thread in the
+-- middle of the host's part of the gap: the innermost op, empty between ops; and the innermost Python function that
+-- is neither torch's own nor built in.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module
+-- Params:
+--   limit       BIGINT = 20    gaps per device; 0 for all
+--   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns
+--   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|unknown} = NULL  only gaps with this cause
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   start_ns         BIGINT   start of the gap, ns since the first event of the trace
+--   idle_ns          BIGINT   its length, ns
+--   cause            VARCHAR  its cause, as in idle_causes
+--   host_ns          BIGINT   part of it that had passed when the launch of the next work returned, ns
+--   previous_kernel  VARCHAR  what ran before: kernel, copy or op
+--   next_kernel      VARCHAR  what ran next
+--   op               VARCHAR  op that kept the CPU busy
+--   python_line      VARCHAR  Python function that kept the CPU busy: file(line): function
+--   next_op          VARCHAR  op that launched the next work
+--   module           VARCHAR  path of the module of the next work
+--   launch           VARCHAR  call that launched the next work
+--   launch_ns        BIGINT   duration of that call, ns
+--   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
+-- Invariant: idle_ns > 0 AND 0 <= host_ns AND host_ns <= idle_ns
+
+WITH chosen AS MATERIALIZED (
+    SELECT
+        *,
+        trace_id || '/' || pid || '/' || tid AS thread,
+        row_number() OVER () AS id
+    FROM idle_gap
+    WHERE idle_ns >= $min_gap_ns AND ($cause IS NULL OR cause = $cause)
+    QUALIFY
+        $limit = 0
+        OR row_number() OVER (
+            PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id
+        ) <= $limit
+),
+
+middle AS (
+    SELECT
+        thread AS part,
+        id,
+        busy_at_ns AS at_ns
+    FROM chosen
+    WHERE busy_at_ns IS NOT NULL
+),
+
+python_span AS (
+    SELECT
+        trace_id || '/' || pid || '/' || tid AS part,
+        event_id AS id,
+        ts_ns AS start_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        is_python_call(category)
+        AND NOT starts_with(name, '<built-in')
+        AND NOT starts_with(name, 'nn.Module: ')
+        AND NOT starts_with(name, 'torch/')
+        AND NOT contains(name, '/torch/')
+),
+
+line AS (SELECT * FROM interval_innermost('middle', 'python_span'))
+
+SELECT
+    w.rank,
+    w.device,
+    g.start_ns - t.first_ts_ns AS start_ns,
+    g.idle_ns,
+    g.cause,
+    g.host_ns,
+    p.name AS previous_kernel,
+    n.name AS next_kernel,
+    busy.name AS op,
+    frame.name AS python_line,
+    c.op_name AS next_op,
+    m.path AS module,
+    CASE WHEN c.link <> 'cpu' THEN l.name END AS launch,
+    CASE WHEN c.link <> 'cpu' THEN l.dur_ns END AS launch_ns,
+    g.launch_delay_ns AS delay_ns
+FROM chosen AS g
+INNER JOIN device_windows AS w ON g.trace_id = w.trace_id AND g.device = w.device
+INNER JOIN trace AS t ON g.trace_id = t.trace_id
+INNER JOIN event AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
+INNER JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
+LEFT JOIN device_context AS c
+    ON
+        g.trace_id = c.trace_id
+        AND g.next_event_id = c.event_id
+        AND g.next_piece = c.piece
+LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.busy_op_id = busy.event_id
+LEFT JOIN line ON g.id = line.id
+LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND line.span_id = frame.event_id
+LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
+LEFT JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, g.idle_ns DESC, g.gap_id

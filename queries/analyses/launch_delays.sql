@@ -1,0 +1,70 @@
+-- How long did work wait on the device after its launch, and how long did the launch calls take?
+-- The delay is from the end of the launch call to the start of the work; work that began while the call still ran has
+-- a delay of 0. A long delay is a queue in front of the device, which is good: the host is ahead. A short delay with
+-- idle time means that the host is what limits. Kernels of one graph launch count from the same call.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, launch
+-- Params:
+--   long_call_ns   BIGINT = 50000    launch calls that took longer are counted as outliers, ns
+--   long_delay_ns  BIGINT = 100000   delays that are longer are counted as outliers, ns
+-- Columns:
+--   rank              INTEGER  global rank
+--   device            VARCHAR  number of the device
+--   launch            VARCHAR  the call: cudaLaunchKernel, hipMemcpyAsync, …
+--   launch_count      BIGINT   calls
+--   kernel_count      BIGINT   device events that they launched
+--   launch_ns         BIGINT   sum of the durations of the calls, ns
+--   mean_launch_ns    DOUBLE   mean duration of a call, ns
+--   max_launch_ns     BIGINT   longest call, ns
+--   long_call_count   BIGINT   calls longer than long_call_ns
+--   mean_delay_ns     DOUBLE   mean delay of a device event, ns
+--   median_delay_ns   DOUBLE   median of the delays, ns
+--   p99_delay_ns      DOUBLE   99th percentile of the delays, ns
+--   max_delay_ns      BIGINT   longest delay, ns
+--   long_delay_count  BIGINT   device events with a delay longer than long_delay_ns
+--   short_count       BIGINT   device events that took less time than the call that launched them
+--   started_early_count  BIGINT   device events that began while the call still ran
+-- Invariant: launch_count <= kernel_count AND long_call_count <= launch_count
+-- Invariant: median_delay_ns <= p99_delay_ns AND p99_delay_ns <= max_delay_ns
+
+WITH linked AS (
+    SELECT
+        e.trace_id,
+        e.device,
+        e.dur_ns,
+        l.launch_id,
+        l.name,
+        l.dur_ns AS launch_ns,
+        greatest(c.launch_delay_ns, 0) AS delay_ns,
+        c.launch_delay_ns < 0 AS is_early,
+        row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
+    FROM device_events AS e
+    INNER JOIN device_context AS c
+        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+    INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    WHERE c.link = 'launch'
+)
+
+SELECT
+    t.rank,
+    k.device,
+    k.name AS launch,
+    count(*) FILTER (k.is_first) AS launch_count,
+    count(*) AS kernel_count,
+    sum(k.launch_ns) FILTER (k.is_first)::BIGINT AS launch_ns,
+    avg(k.launch_ns) FILTER (k.is_first) AS mean_launch_ns,
+    max(k.launch_ns) AS max_launch_ns,
+    count(*) FILTER (k.is_first AND k.launch_ns > $long_call_ns) AS long_call_count,
+    avg(k.delay_ns) AS mean_delay_ns,
+    quantile_cont(k.delay_ns, 0.5) AS median_delay_ns,
+    quantile_cont(k.delay_ns, 0.99) AS p99_delay_ns,
+    max(k.delay_ns) AS max_delay_ns,
+    count(*) FILTER (k.delay_ns > $long_delay_ns) AS long_delay_count,
+    count(*) FILTER (k.dur_ns < k.launch_ns) AS short_count,
+    count(*) FILTER (k.is_early) AS started_early_count
+FROM linked AS k
+INNER JOIN trace AS t ON k.trace_id = t.trace_id
+GROUP BY t.trace_id, t.rank, k.device, k.name
+ORDER BY t.rank NULLS LAST, t.trace_id, k.device, kernel_count DESC, k.name

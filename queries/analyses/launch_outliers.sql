@@ -1,0 +1,58 @@
+-- Which device events waited longest after their launch, or had the longest launch calls?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, launch, module
+-- Params:
+--   limit         BIGINT = 20  rows per device; 0 for all
+--   by            VARCHAR{delay|call} = delay  what makes an outlier: the delay or the duration of the call
+--   min_delay_ns  BIGINT = 0   only delays of at least this length, ns
+--   min_call_ns   BIGINT = 0   only launch calls of at least this length, ns
+-- Columns:
+--   rank       INTEGER  global rank
+--   device     VARCHAR  number of the device
+--   stream     BIGINT   stream of the device
+--   start_ns   BIGINT   start of the launch call, ns since the first event of the trace
+--   launch     VARCHAR  the call
+--   launch_ns  BIGINT   its duration, ns
+--   delay_ns   BIGINT   from its end to the start on the device, ns; negative if it began before
+--   kernel     VARCHAR  what ran on the device
+--   kernel_ns  BIGINT   its duration, ns
+--   op         VARCHAR  op that launched it
+--   module     VARCHAR  path of its module
+-- Invariant: launch_ns >= 0 AND kernel_ns >= 0
+
+SELECT
+    t.rank,
+    e.device,
+    e.stream,
+    l.ts_ns - t.first_ts_ns AS start_ns,
+    l.name AS launch,
+    l.dur_ns AS launch_ns,
+    c.launch_delay_ns AS delay_ns,
+    e.name AS kernel,
+    e.dur_ns AS kernel_ns,
+    c.op_name AS op,
+    m.path AS module
+FROM device_events AS e
+INNER JOIN device_context AS c
+    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+INNER JOIN trace AS t ON e.trace_id = t.trace_id
+LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+WHERE
+    c.link = 'launch'
+    AND ($min_delay_ns = 0 OR c.launch_delay_ns >= $min_delay_ns)
+    AND l.dur_ns >= $min_call_ns
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY e.trace_id, e.device
+        ORDER BY CASE $by WHEN 'call' THEN l.dur_ns ELSE c.launch_delay_ns END DESC, e.event_id
+    ) <= $limit
+ORDER BY
+    t.rank NULLS LAST,
+    t.trace_id,
+    e.device,
+    CASE $by WHEN 'call' THEN l.dur_ns ELSE c.launch_delay_ns END DESC,
+    e.event_id

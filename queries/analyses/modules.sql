@@ -1,0 +1,138 @@
+-- In which modules was the device's time spent, in which phase, as a tree?
+-- A row is a module in a phase, with what is its own (self) and what is its own or of modules inside of it (total).
+-- What belongs to no module has rows of its own, with names in parentheses: so self_wall_ns over all rows is the
+-- device's busy time.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, module
+-- Params:
+--   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
+--   class   VARCHAR = NULL   only modules of this class
+--   layer   BIGINT = NULL    only modules of this layer
+--   phase   VARCHAR = NULL   only this phase
+--   rollup  BOOLEAN = FALSE  the same module of all layers as one row: model.layers.*.mlp
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   phase            VARCHAR  as in phases
+--   module_path      VARCHAR  whole name of the module, or a row in parentheses
+--   module_class     VARCHAR  its class, where known
+--   depth            INTEGER  modules around it
+--   kernel_count     BIGINT   device events of its own
+--   self_kernel_ns   BIGINT   sum of their durations, ns
+--   self_wall_ns     BIGINT   busy time that is its own, ns
+--   total_wall_ns    BIGINT   busy time of its own and of modules inside of it, ns
+--   wall_pct         DOUBLE   total_wall_ns of the device's window, 0 to 100
+--   total_kernel_ns  BIGINT   sum of durations, its own and of modules inside of it, ns
+--   layer            INTEGER  number of the layer; NULL outside of layers and with rollup
+--   rollup_path      VARCHAR  module_path with the numbers of layers replaced by *
+--   source           VARCHAR  tk, nn.Module, range or frame: what told the module; NULL for other rows
+-- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
+-- Invariant: self_wall_ns <= self_kernel_ns AND total_wall_ns <= total_kernel_ns
+-- Invariant: source IS NOT NULL OR module_path LIKE '(%)'
+
+WITH own AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        c.phase,
+        c.module_id,
+        c.row_name,
+        count(*) FILTER (d.piece = 0) AS kernel_count,
+        sum(d.dur_ns)::BIGINT AS kernel_ns,
+        sum(d.wall_ns)::BIGINT AS wall_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    WHERE $phase IS NULL OR c.phase = $phase
+    GROUP BY d.trace_id, d.device, c.phase, c.module_id, c.row_name
+),
+
+placed AS (
+    SELECT
+        o.*,
+        m.position,
+        least(m.depth, coalesce($depth, m.depth)) AS shown_depth
+    FROM own AS o
+    INNER JOIN module AS m ON o.trace_id = m.trace_id AND o.module_id = m.module_id
+),
+
+shown AS (
+    SELECT
+        p.trace_id,
+        p.device,
+        p.phase,
+        CASE WHEN $rollup THEN m.rollup_path ELSE m.path END AS module_path,
+        m.class AS module_class,
+        m.depth,
+        CASE WHEN NOT $rollup THEN m.layer END AS layer,
+        m.rollup_path,
+        m.source,
+        min(m.position) AS position,
+        coalesce(sum(p.kernel_count) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS kernel_count,
+        coalesce(sum(p.kernel_ns) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS self_kernel_ns,
+        coalesce(sum(p.wall_ns) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS self_wall_ns,
+        sum(p.kernel_ns)::BIGINT AS total_kernel_ns,
+        sum(p.wall_ns)::BIGINT AS total_wall_ns
+    FROM placed AS p
+    INNER JOIN module AS m
+        ON
+            p.trace_id = m.trace_id
+            AND p.position >= m.position
+            AND p.position <= m.last_position
+            AND p.shown_depth >= m.depth
+    WHERE ($class IS NULL OR m.class = $class) AND ($layer IS NULL OR m.layer = $layer)
+    GROUP BY ALL
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        phase,
+        row_name AS module_path,
+        NULL AS module_class,
+        0 AS depth,
+        NULL AS layer,
+        row_name AS rollup_path,
+        NULL AS source,
+        NULL AS position,
+        kernel_count,
+        kernel_ns AS self_kernel_ns,
+        wall_ns AS self_wall_ns,
+        kernel_ns AS total_kernel_ns,
+        wall_ns AS total_wall_ns
+    FROM own
+    WHERE row_name IS NOT NULL AND $class IS NULL AND $layer IS NULL
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.phase,
+    s.module_path,
+    s.module_class,
+    s.depth,
+    s.kernel_count,
+    s.self_kernel_ns,
+    s.self_wall_ns,
+    s.total_wall_ns,
+    100.0 * s.total_wall_ns / nullif(w.window_ns, 0) AS wall_pct,
+    s.total_kernel_ns,
+    s.layer,
+    s.rollup_path,
+    s.source
+FROM shown AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(
+        [
+            'data', 'forward', 'recompute', 'backward', 'optimizer', 'prefill', 'mixed', 'decode',
+            'other'
+        ],
+        s.phase
+    ),
+    s.position NULLS LAST,
+    s.module_path

@@ -1,0 +1,70 @@
+-- How long was each device in each phase: busy, and waiting for it?
+-- Idle time goes to the phase of the device event that ends it: the device waited for that event. So busy and idle
+-- time over all phases add up to the window.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows
+-- Columns:
+--   rank               INTEGER  global rank
+--   device             VARCHAR  number of the device, or cpu
+--   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode or other
+--   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
+--   wall_ns            BIGINT   busy time that is its own, ns
+--   idle_ns            BIGINT   idle time before its device events, ns
+--   exposed_comm_ns    BIGINT   part of wall_ns when there is only communication, ns
+--   span_pct           DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
+--   kernel_count       BIGINT   device events
+--   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
+--   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own context, ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
+-- Invariant: compute_kernel_ns <= kernel_ns AND inferred_ns <= kernel_ns AND idle_ns >= 0
+-- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
+
+WITH placed AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        c.phase,
+        c.is_inferred,
+        d.kind,
+        d.piece,
+        d.dur_ns,
+        d.wall_ns,
+        d.ts_ns - max(d.end_ns) OVER (
+            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS gap_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+)
+
+SELECT
+    w.rank,
+    w.device,
+    p.phase,
+    sum(p.dur_ns)::BIGINT AS kernel_ns,
+    sum(p.wall_ns)::BIGINT AS wall_ns,
+    coalesce(sum(p.gap_ns) FILTER (p.gap_ns > 0), 0)::BIGINT AS idle_ns,
+    coalesce(sum(p.wall_ns) FILTER (p.kind = 'comm'), 0)::BIGINT AS exposed_comm_ns,
+    100.0 * (
+        sum(p.wall_ns) + coalesce(sum(p.gap_ns) FILTER (p.gap_ns > 0), 0)
+    )::BIGINT / nullif(w.window_ns, 0) AS span_pct,
+    count(*) FILTER (p.piece = 0) AS kernel_count,
+    coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
+    coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns
+FROM placed AS p
+INNER JOIN device_windows AS w ON p.trace_id = w.trace_id AND p.device = w.device
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, p.phase
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(
+        [
+            'data', 'forward', 'recompute', 'backward', 'optimizer', 'prefill', 'mixed', 'decode',
+            'other'
+        ],
+        p.phase
+    )

@@ -1,0 +1,255 @@
+-- What did the parts of a decoder cost in each phase: embedding, QKV, RoPE, attention, MLP, norms, …?
+-- The paper's rows. In the backward phase the role is that of the forward op. Fused attention is one row, Attention:
+-- what of it is Bmm0, Softmax and Bmm1 cannot be told. Communication inside a module is part of the row for
+-- non-overlapping communication: its wall_ns is the time when there is only communication. Work of graph replays,
+-- whose launch tells no module, has a role by what runs before and after it on its stream, and is counted as inferred.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, context, module_roles, launch
+-- Params:
+--   phase  VARCHAR = NULL  only this phase
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   phase         VARCHAR  as in phases
+--   role          VARCHAR  the part; rows in parentheses are those of modules; other: inside a module without a role
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns
+--   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the busy time of the phase
+--   phase_pct     DOUBLE   wall_ns of the whole phase, busy and idle as in phases, 0 to 100
+--   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+--   inferred_ns   BIGINT   part of kernel_ns whose role comes from its place on the stream or from repetition, ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
+-- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
+
+WITH work AS (
+    SELECT
+        d.trace_id,
+        d.event_id,
+        d.piece,
+        d.device,
+        d.stream,
+        d.ts_ns,
+        d.dur_ns,
+        d.wall_ns,
+        d.name,
+        d.class,
+        d.kind,
+        c.phase,
+        c.module_id,
+        c.row_name,
+        c.is_inferred,
+        d.ts_ns - max(d.end_ns) OVER (
+            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS gap_ns,
+        x.part,
+        coalesce(m.is_in_attention, FALSE) AS is_in_attention,
+        m.rule_id AS module_rule_id,
+        m.role AS module_role,
+        CASE WHEN c.phase = 'backward' THEN coalesce(x.forward_op_id, c.op_id) ELSE c.op_id END
+            AS role_op_id
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
+    LEFT JOIN module_roles('module') AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+),
+
+named AS (
+    SELECT
+        w.*,
+        o.name AS role_op,
+        o.ts_ns AS op_ts_ns
+    FROM work AS w
+    LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.role_op_id = o.event_id
+),
+
+named_role AS MATERIALIZED (
+    SELECT
+        part,
+        role_op,
+        class,
+        is_in_attention,
+        least(
+            role_rule_of('part', part, is_in_attention),
+            role_rule_of('op', role_op, is_in_attention),
+            role_rule_of('class', class, is_in_attention)
+        ) AS rule_id
+    FROM (SELECT DISTINCT part, role_op, class, is_in_attention FROM named)
+),
+
+ruled AS (
+    SELECT
+        n.*,
+        CASE
+            WHEN n.module_rule_id <= r.rule_id OR r.rule_id IS NULL THEN n.module_role
+            WHEN n.module_role IN ('QKV', 'Output') AND r.applies_to = 'class' THEN n.module_role
+            ELSE r.role
+        END AS role
+    FROM named AS n
+    LEFT JOIN named_role AS k
+        ON
+            n.part IS NOT DISTINCT FROM k.part
+            AND n.role_op IS NOT DISTINCT FROM k.role_op
+            AND n.class = k.class
+            AND n.is_in_attention = k.is_in_attention
+    LEFT JOIN role_rule AS r ON k.rule_id = r.rule_id
+),
+
+-- Batched products before and behind the softmax of their module.
+attention_op AS (
+    SELECT DISTINCT
+        trace_id,
+        module_id,
+        role_op_id,
+        op_ts_ns,
+        role
+    FROM ruled
+    WHERE role IN ('Bmm', 'Softmax') AND role_op_id IS NOT NULL
+),
+
+product AS (
+    SELECT
+        trace_id,
+        role_op_id,
+        CASE
+            WHEN role = 'Bmm' AND lead(role) OVER called = 'Softmax' THEN 'Bmm0'
+            WHEN role = 'Bmm' AND lag(role) OVER called = 'Softmax' THEN 'Bmm1'
+        END AS role
+    FROM attention_op
+    WINDOW called AS (PARTITION BY trace_id, module_id ORDER BY op_ts_ns, role_op_id)
+),
+
+landmark_name AS MATERIALIZED (
+    SELECT
+        name,
+        role_rule_of('landmark', name, FALSE) AS rule_id
+    FROM (
+        SELECT DISTINCT name
+        FROM ruled
+        WHERE trace_id IN (SELECT trace_id FROM ruled WHERE row_name = '(unattributed)')
+    )
+),
+
+marked AS (
+    SELECT
+        r.*,
+        k.role AS landmark,
+        CASE WHEN k.role IN ('norm', 'attention', 'rope', 'ffn') THEN k.role END AS place,
+        CASE WHEN k.role IN ('attention', 'ffn') THEN k.role END AS block
+    FROM ruled AS r
+    LEFT JOIN landmark_name AS n ON r.name = n.name
+    LEFT JOIN role_rule AS k ON n.rule_id = k.rule_id
+),
+
+around AS (
+    SELECT
+        *,
+        last_value(place IGNORE NULLS) OVER before AS place_before,
+        first_value(place IGNORE NULLS) OVER after AS place_after,
+        last_value(block IGNORE NULLS) OVER before AS block_before,
+        first_value(block IGNORE NULLS) OVER after AS block_after
+    FROM marked
+    WINDOW
+        before AS (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        after AS (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        )
+),
+
+placed AS (
+    SELECT
+        *,
+        CASE
+            WHEN row_name IS DISTINCT FROM '(unattributed)' THEN NULL
+            WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed') THEN NULL
+            WHEN landmark = 'norm' THEN 'RMSNorm'
+            WHEN landmark = 'rope' THEN 'RoPE'
+            WHEN landmark = 'attention' THEN 'Attention'
+            WHEN landmark = 'cache' THEN 'QKV'
+            WHEN landmark = 'ffn' THEN 'MLP'
+            WHEN landmark = 'gemm' THEN
+                CASE
+                    WHEN place_before = 'attention' THEN 'Output'
+                    WHEN place_before = 'ffn' AND place_after IN ('norm', 'ffn') THEN 'MLP'
+                    WHEN block_after = 'attention' THEN 'QKV'
+                    WHEN place_before = 'norm' AND place_after IS NULL THEN 'Linear'
+                    WHEN place_after = 'ffn' OR place_before = 'ffn' THEN 'MLP'
+                    WHEN block_before = 'ffn' AND block_after IS NULL THEN 'Linear'
+                END
+            WHEN place_before IN ('norm', 'ffn') AND block_after = 'ffn' THEN 'MLP'
+            WHEN block_after = 'attention' AND place_before IN ('rope', 'norm') THEN 'Attention'
+        END AS role_by_place
+    FROM around
+),
+
+decided AS (
+    SELECT
+        p.trace_id,
+        p.device,
+        p.phase,
+        p.piece,
+        p.dur_ns,
+        p.wall_ns,
+        greatest(p.gap_ns, 0) AS idle_ns,
+        p.is_inferred,
+        CASE
+            WHEN p.kind = 'comm' THEN 'non-overlapping communication'
+            WHEN p.row_name NOT IN ('(unattributed)', '(communication)') THEN p.row_name
+            WHEN p.role_by_place IS NOT NULL THEN p.role_by_place
+            WHEN p.role = 'Bmm' THEN coalesce(b.role, 'Attention')
+            WHEN p.role IS NOT NULL THEN p.role
+            WHEN p.row_name IS NOT NULL THEN p.row_name
+            WHEN p.is_in_attention THEN 'other in attention'
+            ELSE 'other'
+        END AS role,
+        p.role_by_place IS NOT NULL AND p.kind <> 'comm' AS is_role_inferred
+    FROM placed AS p
+    LEFT JOIN product AS b ON p.trace_id = b.trace_id AND p.role_op_id = b.role_op_id
+)
+
+SELECT
+    w.rank,
+    w.device,
+    d.phase,
+    d.role,
+    count(*) FILTER (d.piece = 0) AS kernel_count,
+    sum(d.dur_ns)::BIGINT AS kernel_ns,
+    sum(d.wall_ns)::BIGINT AS wall_ns,
+    100.0 * sum(d.wall_ns)::BIGINT / nullif(
+        sum(sum(d.wall_ns) + coalesce(sum(d.idle_ns), 0)) OVER (
+            PARTITION BY w.trace_id, w.device, d.phase
+        ), 0
+    )::BIGINT AS phase_pct,
+    100.0 * sum(d.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct,
+    coalesce(sum(d.dur_ns) FILTER (d.is_inferred OR d.is_role_inferred), 0)::BIGINT AS inferred_ns
+FROM decided AS d
+INNER JOIN device_windows AS w ON d.trace_id = w.trace_id AND d.device = w.device
+WHERE $phase IS NULL OR d.phase = $phase
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, d.phase, d.role
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(
+        [
+            'data', 'forward', 'recompute', 'backward', 'optimizer', 'prefill', 'mixed', 'decode',
+            'other'
+        ],
+        d.phase
+    ),
+    list_position(
+        [
+            'Embedding', 'QKV', 'RoPE', 'Bmm0', 'Softmax', 'Bmm1', 'Attention',
+            'other in attention', 'Output', 'MLP', 'RMSNorm', 'Linear', 'other',
+            'non-overlapping communication'
+        ],
+        d.role
+    ) NULLS LAST,
+    d.role

@@ -1,0 +1,96 @@
+-- Where in a pass through the model was the time: before the layers, attention, FFN, behind the layers?
+-- The paper's timeline of an inference engine. What is in a layer but in neither of its sections, such as the
+-- all-reduce and the residual sum behind each, belongs to the section before it. What no module encloses is other.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, module, module_roles, launch
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   phase         VARCHAR  prefill, mixed, decode or forward
+--   section       VARCHAR  before transformer, attention, ffn, after transformer or other
+--   layer_count   BIGINT   layers whose time is in the row; 0 outside of layers
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns
+--   wall_ns       BIGINT   busy time that is theirs, ns
+--   phase_pct     DOUBLE   wall_ns of the busy time of the phase, 0 to 100
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+-- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
+
+WITH layer_range AS (
+    SELECT
+        trace_id,
+        min(position) AS first_position,
+        max(last_position) AS last_position
+    FROM module
+    WHERE layer IS NOT NULL
+    GROUP BY trace_id
+),
+
+work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.event_id,
+        d.piece,
+        d.dur_ns,
+        d.wall_ns,
+        d.ts_ns,
+        c.phase,
+        m.layer,
+        l.ts_ns AS launch_ts_ns,
+        CASE
+            WHEN m.layer IS NOT NULL THEN r.section
+            WHEN m.last_position < g.first_position THEN 'before transformer'
+            WHEN m.position > g.last_position THEN 'after transformer'
+            ELSE 'other'
+        END AS section
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
+    LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    LEFT JOIN module_roles('module') AS r ON c.trace_id = r.trace_id AND c.module_id = r.module_id
+    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    WHERE c.phase IN ('prefill', 'mixed', 'decode', 'forward')
+),
+
+sectioned AS (
+    SELECT
+        * EXCLUDE (section),
+        coalesce(
+            section,
+            last_value(section IGNORE NULLS) OVER (
+                PARTITION BY trace_id, device, layer
+                ORDER BY launch_ts_ns, ts_ns, event_id, piece
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            'attention'
+        ) AS section
+    FROM work
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.phase,
+    s.section,
+    count(DISTINCT s.layer) AS layer_count,
+    count(*) FILTER (s.piece = 0) AS kernel_count,
+    sum(s.dur_ns)::BIGINT AS kernel_ns,
+    sum(s.wall_ns)::BIGINT AS wall_ns,
+    100.0 * sum(s.wall_ns)::BIGINT / nullif(
+        sum(sum(s.wall_ns)) OVER (PARTITION BY w.trace_id, w.device, s.phase), 0
+    )::BIGINT AS phase_pct
+FROM sectioned AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+GROUP BY w.trace_id, w.rank, w.device, s.phase, s.section
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(['forward', 'prefill', 'mixed', 'decode'], s.phase),
+    list_position(
+        ['before transformer', 'attention', 'ffn', 'after transformer', 'other'], s.section
+    )

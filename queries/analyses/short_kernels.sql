@@ -1,0 +1,120 @@
+-- How much do very short kernels cost, and how many could not keep up with their own launches?
+-- A kernel that is shorter than the call that launches it cannot fill the device: the host is the limit there. Such
+-- work gains from fusion, larger batches or CUDA graphs. idle_ns is the idle time in front of these kernels.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_windows, device_context, launch, idle_gap
+-- Params:
+--   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
+--   limit          BIGINT = 20     rows per device; 0 for all
+-- Columns:
+--   rank                  INTEGER  global rank
+--   device                VARCHAR  number of the device, or cpu
+--   name                  VARCHAR  the kernel; (all short kernels) and (all kernels) sum up
+--   class                 VARCHAR  its class; NULL for the sums
+--   kernel_count          BIGINT   device events that are short
+--   kernel_count_pct      DOUBLE   of all device events of the device, 0 to 100
+--   kernel_ns             BIGINT   sum of their durations, ns
+--   wall_ns               BIGINT   busy time that is theirs, ns
+--   wall_pct              DOUBLE   wall_ns of the device's window, 0 to 100
+--   mean_ns               DOUBLE   mean duration, ns
+--   idle_ns               BIGINT   idle time in front of them, ns
+--   idle_pct              DOUBLE   idle_ns of the device's window, 0 to 100
+--   launch_ns             BIGINT   sum of the durations of their launch calls, ns; a graph's counts once
+--   launch_bound_count    BIGINT   those shorter than the call that launched them
+--   launch_bound_pct      DOUBLE   of those whose launch is in the trace, 0 to 100
+-- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
+
+WITH work AS (
+    SELECT
+        e.trace_id,
+        e.device,
+        e.name,
+        e.class,
+        e.dur_ns,
+        e.wall_ns,
+        e.dur_ns < $max_kernel_ns AS is_short,
+        coalesce(g.idle_ns, 0) AS idle_ns,
+        c.link = 'launch' AS is_linked,
+        CASE WHEN c.link = 'launch' THEN l.dur_ns END AS launch_ns,
+        row_number() OVER (
+            PARTITION BY c.trace_id, c.launch_id, e.device ORDER BY e.ts_ns, e.event_id
+        ) = 1 AS is_first
+    FROM device_events AS e
+    INNER JOIN device_context AS c
+        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    LEFT JOIN idle_gap AS g
+        ON
+            e.trace_id = g.trace_id
+            AND e.event_id = g.next_event_id
+            AND e.piece = g.next_piece
+),
+
+listed AS (
+    SELECT
+        *,
+        2 AS position
+    FROM work
+    WHERE is_short
+    UNION ALL
+    SELECT
+        * REPLACE ('(all short kernels)' AS name, NULL AS class),
+        1 AS position
+    FROM work
+    WHERE is_short
+    UNION ALL
+    SELECT
+        * REPLACE ('(all kernels)' AS name, NULL AS class),
+        0 AS position
+    FROM work
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        position,
+        name,
+        class,
+        count(*) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        avg(dur_ns) AS mean_ns,
+        sum(idle_ns)::BIGINT AS idle_ns,
+        coalesce(sum(launch_ns) FILTER (is_first), 0)::BIGINT AS launch_ns,
+        count(*) FILTER (dur_ns < launch_ns) AS launch_bound_count,
+        count(*) FILTER (is_linked) AS linked_count
+    FROM listed
+    GROUP BY trace_id, device, position, name, class
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.name,
+    s.class,
+    s.kernel_count,
+    100.0 * s.kernel_count / w.event_count AS kernel_count_pct,
+    s.kernel_ns,
+    s.wall_ns,
+    100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
+    s.mean_ns,
+    s.idle_ns,
+    100.0 * s.idle_ns / nullif(w.window_ns, 0) AS idle_pct,
+    s.launch_ns,
+    s.launch_bound_count,
+    100.0 * s.launch_bound_count / nullif(s.linked_count, 0) AS launch_bound_pct
+FROM summed AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+QUALIFY
+    $limit = 0
+    OR s.position < 2
+    OR row_number() OVER (
+        PARTITION BY s.trace_id, s.device, s.position
+        ORDER BY s.kernel_ns + s.idle_ns DESC, s.name, s.class
+    ) <= $limit
+ORDER BY
+    w.rank NULLS LAST, w.trace_id, w.device, s.position, s.kernel_ns + s.idle_ns DESC,
+    s.name, s.class

@@ -1,0 +1,50 @@
+-- What does a call or range on the CPU wait for, by its name?
+-- host_call_wait is of runtime and driver calls: sync blocks until the device is done, copy may block (from or to
+-- pageable memory), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
+-- data_loading, comm_wait for other ranks, sync for ops that read a value from the device. NULL for anything else.
+--
+-- Kind: macro
+
+CREATE OR REPLACE MACRO host_call_wait(name) AS
+CASE
+    -- Most calls are launches: not one pattern is tried on them.
+    WHEN contains(name, 'Launch') THEN NULL
+    WHEN regexp_matches(name, '^(cuda|hip|cu)Memcpy.*Async') THEN 'copy'
+    WHEN regexp_matches(
+        name,
+        '^(cuda|hip|cu)(Device|Stream|Event|Ctx)?Synchronize'
+        '|^(ze|ur)[A-Za-z]*(Synchronize|Finish|EventWait)'
+    ) THEN 'sync'
+    WHEN regexp_matches(
+        name,
+        '^(cuda|hip|cu)Memcpy(2D|3D|HtoD|DtoH|DtoD|WithStream|ToSymbol|FromSymbol)?(_v2)?$'
+    ) THEN 'sync'
+    WHEN regexp_matches(
+        name,
+        '^(cuda|hip|cu)(Ext)?(Malloc|Free|Host(Alloc|Register|Unregister|Malloc|Free)'
+        '|Mem(Alloc|Free|Create|Release|Map|Unmap|Address|SetAccess|PoolTrimTo))'
+        '|^(ze|ur)(Mem|USM)[A-Za-z]*(Alloc|Free)'
+    ) THEN 'allocator'
+END;
+
+CREATE OR REPLACE MACRO host_range_wait(category, name) AS
+CASE
+    WHEN is_python_call(category)
+        THEN CASE
+            WHEN contains(name, '/dataloader.py(') AND suffix(name, '): __next__')
+                THEN 'data_loading'
+        END
+    WHEN is_op(category)
+        THEN CASE
+            WHEN starts_with(name, 'enumerate(DataLoader)') THEN 'data_loading'
+            WHEN name IN ('aten::item', 'aten::_local_scalar_dense') THEN 'sync'
+        END
+    WHEN is_annotation(category)
+        THEN CASE
+            WHEN
+                contains(name, 'DataLoader')
+                OR regexp_matches(name, '^(tk/phase/data$|## ?data)')
+                THEN 'data_loading'
+            WHEN regexp_matches(name, '(?i)(^|[^a-z])wait\(\)|^## ?wait|barrier') THEN 'comm_wait'
+        END
+END;

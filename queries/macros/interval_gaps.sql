@@ -1,0 +1,40 @@
+-- When does nothing of a part run, and which intervals lie on either side?
+-- interval_gaps('relation') takes the name of a relation with part, id, start_ns, end_ns and returns the time between
+-- the start of the first and the end of the last interval of each part that no interval covers. Lengths of gaps add
+-- up to that window minus the union. One sort per part.
+--
+-- Kind:   macro
+-- Params:
+--   relation  VARCHAR  name of a relation with part VARCHAR, id BIGINT, start_ns BIGINT, end_ns BIGINT
+-- Columns:
+--   part         VARCHAR  as given
+--   start_ns     BIGINT   start of the gap: the latest end of all that started before it, ns
+--   end_ns       BIGINT   end of the gap: the start of the next interval, ns
+--   previous_id  BIGINT   the interval that ends last before the gap
+--   next_id      BIGINT   the interval that starts first behind it; of equals the lowest id
+
+CREATE OR REPLACE MACRO interval_gaps(relation) AS TABLE (
+    WITH followed AS (
+        SELECT
+            part,
+            id AS next_id,
+            start_ns AS end_ns,
+            max(end_ns) OVER earlier AS start_ns,
+            arg_max(id, end_ns) OVER earlier AS previous_id
+        FROM query_table(relation)
+        WINDOW
+            earlier AS (
+                PARTITION BY part ORDER BY start_ns, id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            )
+    )
+
+    SELECT
+        part,
+        start_ns,
+        end_ns,
+        previous_id,
+        next_id
+    FROM followed
+    WHERE end_ns > start_ns
+);

@@ -1,0 +1,46 @@
+-- How long do intervals of one relation run at the same time as those of another, pair by pair?
+-- interval_pairs('lefts', 'rights') needs each relation to be disjoint in itself: then at most one of either is open
+-- at any moment, and one sweep over all starts and ends finds every pair.
+--
+-- Kind:   macro
+-- Params:
+--   lefts   VARCHAR  name of a relation with part, id, start_ns, end_ns; disjoint within a part
+--   rights  VARCHAR  the same of the others
+-- Columns:
+--   left_id     BIGINT  of the one
+--   right_id    BIGINT  of the other
+--   overlap_ns  BIGINT  how long both run, ns
+
+CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
+    -- -1 stands for none.
+    WITH boundary AS (
+        SELECT part, start_ns AS at_ns, TRUE AS is_start, id AS left_id, NULL::BIGINT AS right_id
+        FROM query_table(lefts)
+        WHERE start_ns < end_ns
+        UNION ALL
+        SELECT part, end_ns, FALSE, -1, NULL FROM query_table(lefts) WHERE start_ns < end_ns
+        UNION ALL
+        SELECT part, start_ns, TRUE, NULL, id FROM query_table(rights) WHERE start_ns < end_ns
+        UNION ALL
+        SELECT part, end_ns, FALSE, NULL, -1 FROM query_table(rights) WHERE start_ns < end_ns
+    ),
+
+    swept AS (
+        SELECT
+            at_ns,
+            lead(at_ns) OVER sweep AS until_ns,
+            last_value(left_id IGNORE NULLS) OVER sweep AS left_id,
+            last_value(right_id IGNORE NULLS) OVER sweep AS right_id
+        FROM boundary
+        WINDOW
+            sweep AS (PARTITION BY part ORDER BY at_ns, is_start ROWS UNBOUNDED PRECEDING)
+    )
+
+    SELECT
+        left_id,
+        right_id,
+        sum(until_ns - at_ns)::BIGINT AS overlap_ns
+    FROM swept
+    WHERE left_id >= 0 AND right_id >= 0 AND until_ns > at_ns
+    GROUP BY left_id, right_id
+);

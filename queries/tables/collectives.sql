@@ -1,0 +1,275 @@
+-- Which collectives ran, over which group of ranks, and how much did each move?
+-- A row is a device event of kind comm, with what is known of its call: from the arguments of the kernel itself, else
+-- from the record_param_comms, the backend's range (nccl:all_reduce) and the c10d op around its launch. So a kernel
+-- that is called SendRecv or Generic is known for the all-to-all or all-reduce that it is. Message size: what goes
+-- in; of an all-gather what comes out.
+-- On cpu a collective is two rows: the c10d op on the calling thread, and the backend's span (gloo:all_reduce) that
+-- does the transfer. The span has the class of the latest c10d op before it that could be its own, by kind and size:
+-- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
+--
+-- Kind:     table
+-- Requires: device_events, device_context, launch, event_category, collective, tensor
+-- Columns:
+--   trace_id       INTEGER  the trace
+--   event_id       BIGINT   the device event
+--   piece          BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device         VARCHAR  number of the device, or cpu
+--   stream         BIGINT   stream of the device; the thread id on cpu
+--   name           VARCHAR  kernel, op or span
+--   class          VARCHAR  class of the collective, as in table kernel_class
+--   class_source   VARCHAR  what told the class: kernel arguments, record_param_comms, range, op or name
+--   collective     VARCHAR  the collective as its source calls it; NULL where only the kernel's name is known
+--   pg_name        VARCHAR  name of the process group; NULL where not known
+--   pg_desc        VARCHAR  its description
+--   pg_ranks       VARCHAR  its global ranks as text, as in the file; the profiler may cut it short
+--   group_size     INTEGER  ranks in the group
+--   seq            BIGINT   number of the collective within its group (Seq)
+--   dtype          VARCHAR  type of the elements
+--   message_bytes  BIGINT   size of the message, bytes
+--   bus_factor     DOUBLE   part of the message that crosses the wires of a rank: algorithm to bus bandwidth
+--   reason         VARCHAR  why message_bytes or group_size is not known; NULL where both are
+--   ts_ns          BIGINT   start, ns
+--   dur_ns         BIGINT   duration, ns
+--   end_ns         BIGINT   end, ns
+--   kind_wall_ns   BIGINT   its part of the union of communication on the device, ns
+--   wall_ns        BIGINT   its part of that union while nothing is computed (exposed), ns
+--   step           BIGINT   the step that it belongs to
+--   phase          VARCHAR  the phase that it belongs to
+--   is_transfer    BOOLEAN  it stands for the collective, and its duration is the collective's
+
+WITH comm AS (
+    SELECT
+        e.trace_id,
+        e.event_id,
+        e.piece,
+        e.device,
+        e.stream,
+        e.class AS kernel_class,
+        e.ts_ns,
+        e.end_ns,
+        e.dur_ns,
+        e.kind_wall_ns,
+        e.wall_ns,
+        c.step,
+        c.phase,
+        l.ts_ns AS launch_ts_ns,
+        l.pid || '/' || l.tid AS launch_thread
+    FROM device_events AS e
+    INNER JOIN device_context AS c
+        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    WHERE e.kind = 'comm'
+),
+
+-- The device events, and the events of the CPU that can tell what is launched inside them.
+teller AS (
+    SELECT
+        e.trace_id,
+        e.event_id,
+        e.name,
+        coalesce(comm.launch_thread, e.pid || '/' || e.tid) AS thread,
+        coalesce(comm.launch_ts_ns, e.ts_ns) AS at_ns,
+        coalesce(comm.end_ns, e.ts_ns + e.dur_ns) AS end_ns,
+        CASE
+            WHEN comm.device <> 'cpu' THEN 'kernel'
+            WHEN comm.device = 'cpu' AND e.category = 'user_annotation' THEN 'span'
+            WHEN e.name = 'record_param_comms' THEN 'record'
+            WHEN e.category = 'user_annotation' THEN 'range'
+            ELSE 'op'
+        END AS role,
+        comm.* EXCLUDE (trace_id, event_id, end_ns),
+        json_extract_string(
+            e.args, [
+                '$."Collective name"',
+                '$."Process Group Name"',
+                '$."Process Group Description"',
+                '$."Process Group Ranks"',
+                '$."Group size"',
+                '$.Seq',
+                '$.dtype',
+                '$."In msg nelems"',
+                '$."Out msg nelems"',
+                '$."Input type"[0]',
+                '$."Input Dims"[0]',
+                '$."Input Dims"[1]'
+            ]
+        ) AS said
+    FROM event AS e
+    LEFT JOIN comm ON e.trace_id = comm.trace_id AND e.event_id = comm.event_id
+    WHERE
+        comm.event_id IS NOT NULL
+        OR (
+            e.category IN ('cpu_op', 'user_annotation', 'Operator')
+            AND (
+                e.name = 'record_param_comms'
+                OR e.name LIKE 'c10d::%'
+                OR e.name LIKE 'nccl:%'
+                OR e.name LIKE 'symm_mem::%'
+                OR e.name LIKE 'vllm::all_%'
+                OR e.name LIKE '_C_custom_ar::%'
+            )
+        )
+),
+
+measured AS (
+    SELECT
+        *,
+        collective_class(coalesce(said[1], name)) AS said_class,
+        -- The c10d ops that have an output of their own name it first. Lists of tensors without
+        -- shapes have none, where a tensor without dimensions is one element.
+        if(
+            regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
+            shapes_nelems([said[12], said[11]]),
+            shapes_nelems([if(said[10] = 'TensorList' AND said[11] = '[]', NULL, said[11]), NULL])
+        ) AS nelems
+    FROM teller
+),
+
+told AS (
+    SELECT
+        * EXCLUDE (said, said_class),
+        said[1] IS NOT NULL AS has_arguments,
+        if(
+            device = 'cpu',
+            concat_ws('/', replace(said_class, 'reducescatter', 'allreduce'), nelems[1]),
+            thread
+        ) AS lane,
+        {
+            name: coalesce(said[1], if(role = 'op', name, regexp_replace(name, '^\w+:', ''))),
+            class: said_class,
+            source: CASE role
+                WHEN 'kernel' THEN 'kernel arguments'
+                WHEN 'record' THEN 'record_param_comms'
+                WHEN 'span' THEN 'range'
+                ELSE role
+            END,
+            end_ns: end_ns,
+            pg_name: said[2],
+            pg_desc: said[3],
+            pg_ranks: said[4],
+            group_size: try_cast(said[5] AS INTEGER),
+            seq: try_cast(said[6] AS BIGINT),
+            dtype: dtype_of(coalesce(said[7], said[10])),
+            in_nelems: coalesce(try_cast(said[8] AS BIGINT), nelems[1]),
+            out_nelems: coalesce(try_cast(said[9] AS BIGINT), nelems[2])
+        } AS said
+    FROM measured
+    WHERE said_class IS NOT NULL OR device IS NOT NULL
+),
+
+recalled AS (
+    SELECT
+        *,
+        last_value(if(role = 'record', said, NULL) IGNORE NULLS) OVER lane AS record,
+        last_value(if(role = 'range', said, NULL) IGNORE NULLS) OVER lane AS annotation,
+        last_value(if(role = 'op', said, NULL) IGNORE NULLS) OVER lane AS op,
+        bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
+    FROM told
+    WINDOW
+        lane AS (
+            PARTITION BY trace_id, lane ORDER BY at_ns, device IS NOT NULL, event_id
+            ROWS UNBOUNDED PRECEDING
+        )
+    QUALIFY device IS NOT NULL
+),
+
+-- In order of trust: the kernel's own arguments, the record, the backend's range, the op; on cpu the op, then the
+-- span. Every member is that of the first that has it.
+valid AS (
+    SELECT
+        * EXCLUDE (said, record, annotation, op),
+        if(role = 'kernel' AND has_arguments, said, NULL) AS own,
+        if(at_ns < record.end_ns, record, NULL) AS record,
+        if(at_ns < annotation.end_ns, annotation, NULL) AS annotation,
+        if(at_ns < op.end_ns OR role = 'span', op, NULL) AS op,
+        if(role = 'span', said, NULL) AS span
+    FROM recalled
+),
+
+known AS (
+    SELECT
+        *,
+        coalesce(own, record, annotation, op, span) AS told,
+        coalesce(own.class, record.class, annotation.class, op.class, span.class, kernel_class)
+            AS class,
+        coalesce(own.pg_name, record.pg_name) AS pg_name,
+        coalesce(own.dtype, record.dtype, annotation.dtype, op.dtype, span.dtype) AS dtype,
+        coalesce(
+            own.in_nelems, record.in_nelems, annotation.in_nelems, op.in_nelems, span.in_nelems
+        ) AS in_nelems,
+        coalesce(own.out_nelems, record.out_nelems, op.out_nelems) AS out_nelems
+    FROM valid
+),
+
+-- A record names the size of its group. Where nothing does, the groups that the file lists may all be of one size.
+listed_group AS (
+    SELECT
+        trace_id,
+        min(pg_size) AS pg_size
+    FROM process_group
+    GROUP BY trace_id
+    HAVING min(pg_size) = max(pg_size)
+),
+
+sized AS (
+    SELECT
+        k.*,
+        coalesce(
+            k.told.group_size,
+            g.pg_size,
+            -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
+            if(
+                k.class IN ('comm_allgather', 'comm_reducescatter'),
+                greatest(k.out_nelems // nullif(k.in_nelems, 0), k.in_nelems // nullif(k.out_nelems, 0)),
+                NULL
+            )
+        )::INTEGER AS group_size
+    FROM known AS k
+    LEFT JOIN listed_group AS g ON k.trace_id = g.trace_id
+),
+
+weighed AS (
+    SELECT
+        *,
+        dtype_bytes(dtype)
+        * if(class = 'comm_allgather', coalesce(out_nelems, in_nelems * group_size), in_nelems)
+            AS message_bytes
+    FROM sized
+)
+
+SELECT
+    trace_id,
+    event_id,
+    piece,
+    device,
+    stream,
+    name,
+    class,
+    if(told.class IS NULL, 'name', told.source) AS class_source,
+    told.name AS collective,
+    pg_name,
+    told.pg_desc AS pg_desc,
+    told.pg_ranks AS pg_ranks,
+    group_size,
+    told.seq AS seq,
+    dtype,
+    message_bytes,
+    bus_factor(class, group_size) AS bus_factor,
+    CASE
+        WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
+        WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
+        WHEN told IS NULL THEN 'nothing around its launch tells of a collective'
+        WHEN in_nelems IS NULL AND out_nelems IS NULL THEN 'its call does not tell the size of the message'
+        WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
+        ELSE 'its call does not tell the size of the group'
+    END AS reason,
+    ts_ns,
+    dur_ns,
+    end_ns,
+    kind_wall_ns,
+    wall_ns,
+    step,
+    phase,
+    role <> 'op' OR NOT has_spans AS is_transfer
+FROM weighed
+ORDER BY trace_id, device, ts_ns, event_id

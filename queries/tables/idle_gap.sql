@@ -1,0 +1,318 @@
+-- When did each device have nothing to do, and why?
+-- A row is a gap of the device's merged timeline: no stream runs anything. Gaps add up to its window minus its busy
+-- time. The cause is what the CPU did between the end of the previous work and the launch of the next:
+--   graph_gap       between the kernels of one graph replay, or the replay was queued in time
+--   unknown         the launch of the next work is not in the trace, so nothing can be said
+-- The launch was in time (its call returned before the gap, or in the first half of it):
+--   comm_wait       behind communication of another stream
+--   dependency      a stream was told to wait, or the work lay ready on a stream that was idle longer than the device
+--   launch_latency  nothing was in between
+-- The launch was late, because for more than half of the host's part of the gap (from its start until the launch call
+-- returned) the launching thread was
+--   data_loading    in a data loader
+--   allocator       getting or returning memory of the device
+--   comm_wait       waiting for other ranks
+--   host_sync       in a call that waits for the device, or in a blocking copy. A wait that was running when the gap
+--                   began counts from its own beginning: so much earlier the launch would have come without it
+-- or, with nothing of these,
+--   launch_latency  in the launch call itself, which began before the gap and was short
+--   host_bound      at work: see op_id and module_id
+--
+-- Kind:     table
+-- Requires: event_category, host_wait, interval_at, interval_gaps, interval_innermost, interval_overlap,
+--           device_events, device_context, launch
+-- Columns:
+--   trace_id           INTEGER  the trace
+--   gap_id             BIGINT   number of the gap in the trace, from 1
+--   device             VARCHAR  number of the device, or cpu
+--   start_ns           BIGINT   end of the previous work, ns
+--   end_ns             BIGINT   start of the next work, ns
+--   idle_ns            BIGINT   between the two, ns
+--   cause              VARCHAR  cause, as above
+--   previous_event_id  BIGINT   the device event that ended last before the gap
+--   next_event_id      BIGINT   the device event that ended the gap
+--   next_piece         BIGINT   its piece, as in table device_events
+--   launch_id          BIGINT   the call that launched it
+--   launch_delay_ns    BIGINT   from the end of that call to the start of the work, ns; negative if it began before
+--   pid                BIGINT   process of the launching thread
+--   tid                BIGINT   the launching thread; on cpu, that of the next op
+--   host_ns            BIGINT   part of the gap that had passed when the launch call returned, ns
+--   busy_at_ns         BIGINT   middle of the host's part where the launch was late, ns
+--   busy_op_id         BIGINT   innermost op that was open then on the launching thread; NULL if none was
+--   op_id              BIGINT   that op, else (but for data_loading) the op that launched the next work
+--   module_id          INTEGER  module of the next work
+-- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND 0 <= host_ns AND host_ns <= idle_ns
+
+WITH work AS MATERIALIZED (
+    SELECT
+        trace_id,
+        device,
+        event_id,
+        piece,
+        stream,
+        kind,
+        class,
+        correlation,
+        ts_ns AS start_ns,
+        end_ns,
+        trace_id || '/' || device AS part,
+        row_number() OVER () AS id,
+        max(end_ns) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS stream_end_ns
+    FROM device_events
+),
+
+called AS (
+    SELECT
+        trace_id,
+        launch_id,
+        pid,
+        tid,
+        name,
+        ts_ns,
+        end_ns,
+        lag(ts_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, launch_id) AS before_ns
+    FROM launch
+),
+
+-- On cpu an op launches its pieces, each when it starts.
+gap AS MATERIALIZED (
+    SELECT
+        next_work.trace_id,
+        next_work.device,
+        found.start_ns,
+        found.end_ns,
+        last_work.event_id AS previous_event_id,
+        next_work.event_id AS next_event_id,
+        next_work.piece AS next_piece,
+        last_work.kind AS previous_kind,
+        last_work.class AS previous_class,
+        coalesce(last_work.stream <> next_work.stream, FALSE) AS is_other_stream,
+        coalesce(next_work.stream_end_ns < found.start_ns, TRUE) AS is_stream_idle,
+        coalesce(last_work.correlation = next_work.correlation AND next_work.correlation > 0, FALSE)
+            AS is_same_launch,
+        context.launch_id,
+        context.launch_delay_ns,
+        context.link,
+        context.op_id,
+        context.module_id,
+        called.pid,
+        called.tid,
+        coalesce(called.name LIKE '%Graph%', FALSE) AS is_graph,
+        coalesce(called.name LIKE '%Memcpy%', FALSE) AS is_copy,
+        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE called.ts_ns END AS call_ns,
+        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE called.end_ns END AS returned_ns,
+        called.before_ns,
+        row_number() OVER (
+            PARTITION BY next_work.trace_id ORDER BY found.start_ns, next_work.device
+        ) AS gap_id,
+        row_number() OVER () AS id
+    FROM interval_gaps('work') AS found
+    INNER JOIN work AS next_work ON found.next_id = next_work.id
+    INNER JOIN work AS last_work ON found.previous_id = last_work.id
+    LEFT JOIN device_context AS context
+        ON
+            next_work.trace_id = context.trace_id
+            AND next_work.event_id = context.event_id
+            AND next_work.piece = context.piece
+    LEFT JOIN called
+        ON context.trace_id = called.trace_id AND context.launch_id = called.launch_id
+),
+
+timed AS MATERIALIZED (
+    SELECT
+        *,
+        trace_id || '/' || pid || '/' || tid AS thread,
+        coalesce(greatest(least(returned_ns, end_ns) - start_ns, 0), 0) AS host_ns,
+        coalesce(
+            returned_ns > start_ns
+            AND (least(returned_ns, end_ns) - start_ns) * 2 >= end_ns - start_ns,
+            FALSE
+        ) AS is_late
+    FROM gap
+),
+
+late AS (
+    SELECT
+        id,
+        thread,
+        start_ns,
+        start_ns + host_ns AS end_ns,
+        start_ns + host_ns // 2 AS middle_ns
+    FROM timed
+    WHERE is_late
+),
+
+wait AS MATERIALIZED (
+    SELECT
+        trace_id || '/' || pid || '/' || tid || '/' || CASE
+            WHEN is_launch_call(category) THEN host_call_wait(name)
+            ELSE host_range_wait(category, name)
+        END AS part,
+        ts_ns AS start_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        dur_ns > 0
+        AND CASE
+            WHEN is_launch_call(category) THEN host_call_wait(name)
+            ELSE host_range_wait(category, name)
+        END IS NOT NULL
+),
+
+-- Every gap with every kind of wait: its number is the gap's times 8 plus that of the kind.
+late_kind AS (
+    SELECT
+        late.id * 8 + kind.number AS id,
+        late.thread || '/' || kind.name AS part,
+        late.start_ns,
+        late.end_ns,
+        late.start_ns AS at_ns
+    FROM late
+    CROSS JOIN (
+        VALUES (0, 'data_loading'), (1, 'allocator'), (2, 'comm_wait'), (3, 'sync'), (4, 'copy')
+    ) AS kind (number, name)
+    WHERE late.thread || '/' || kind.name IN (SELECT wait.part FROM wait)
+),
+
+waited AS (
+    SELECT
+        covered.id // 8 AS id,
+        max(covered.overlap_ns) FILTER (covered.id % 8 = 0) AS data_loading_ns,
+        max(covered.overlap_ns) FILTER (covered.id % 8 = 1) AS allocator_ns,
+        max(covered.overlap_ns) FILTER (covered.id % 8 = 2) AS comm_wait_ns,
+        max(covered.overlap_ns) FILTER (covered.id % 8 = 3) AS sync_ns,
+        max(covered.overlap_ns) FILTER (covered.id % 8 = 4) AS copy_ns
+    FROM interval_overlap('late_kind', 'wait') AS covered
+    GROUP BY covered.id // 8
+),
+
+-- A wait for the device that was running when the gap began.
+draining AS (
+    SELECT
+        late_kind.id // 8 AS id,
+        max(late_kind.at_ns - running.start_ns) FILTER (late_kind.id % 8 = 3) AS sync_ahead_ns,
+        max(late_kind.at_ns - running.start_ns) FILTER (late_kind.id % 8 = 4) AS copy_ahead_ns
+    FROM interval_at('late_kind', 'wait') AS running
+    INNER JOIN late_kind ON running.id = late_kind.id
+    GROUP BY late_kind.id // 8
+),
+
+stream_wait AS (
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        ts_ns
+    FROM event
+    WHERE is_launch_call(category) AND name LIKE '%StreamWaitEvent%'
+),
+
+ordered AS (
+    SELECT timed.id
+    FROM timed
+    ASOF INNER JOIN stream_wait
+        ON
+            timed.trace_id = stream_wait.trace_id
+            AND timed.pid = stream_wait.pid
+            AND timed.tid = stream_wait.tid
+            AND timed.call_ns >= stream_wait.ts_ns
+    WHERE stream_wait.ts_ns > timed.before_ns
+),
+
+middle AS (
+    SELECT
+        id,
+        thread AS part,
+        middle_ns AS at_ns
+    FROM late
+),
+
+op_span AS (
+    SELECT
+        trace_id || '/' || pid || '/' || tid AS part,
+        event_id AS id,
+        ts_ns AS start_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE is_op(category)
+),
+
+busy_op AS (SELECT * FROM interval_innermost('middle', 'op_span')),
+
+judged AS (
+    SELECT
+        timed.*,
+        busy_op.span_id AS busy_op_id,
+        coalesce(waited.data_loading_ns, 0) * 2 > timed.host_ns AS is_data_loading,
+        coalesce(waited.allocator_ns, 0) * 2 > timed.host_ns AS is_allocator,
+        coalesce(waited.comm_wait_ns, 0) * 2 > timed.host_ns AS is_comm_wait,
+        (
+            coalesce(waited.sync_ns, 0)
+            + coalesce(waited.copy_ns, 0)
+            + coalesce(draining.sync_ahead_ns, 0)
+            + CASE
+                WHEN timed.previous_class = 'memcpy_d2h' THEN coalesce(draining.copy_ahead_ns, 0)
+                ELSE 0
+            END
+        ) * 2 > timed.host_ns AS is_sync,
+        ordered.id IS NOT NULL AS is_ordered
+    FROM timed
+    LEFT JOIN waited ON timed.id = waited.id
+    LEFT JOIN draining ON timed.id = draining.id
+    LEFT JOIN ordered ON timed.id = ordered.id
+    LEFT JOIN busy_op ON timed.id = busy_op.id
+),
+
+explained AS (
+    SELECT
+        *,
+        CASE
+            WHEN is_same_launch AND (is_graph OR launch_id IS NULL) THEN 'graph_gap'
+            WHEN link IS NULL OR link = 'missing_launch' THEN 'unknown'
+            WHEN NOT is_late
+                THEN CASE
+                    WHEN previous_kind = 'comm' AND is_other_stream THEN 'comm_wait'
+                    WHEN is_graph THEN 'graph_gap'
+                    WHEN is_ordered THEN 'dependency'
+                    WHEN
+                        is_other_stream
+                        AND is_stream_idle
+                        AND coalesce(returned_ns < start_ns, TRUE)
+                        THEN 'dependency'
+                    ELSE 'launch_latency'
+                END
+            WHEN is_data_loading THEN 'data_loading'
+            WHEN is_allocator THEN 'allocator'
+            WHEN is_comm_wait THEN 'comm_wait'
+            WHEN is_sync OR (is_copy AND call_ns <= start_ns) THEN 'host_sync'
+            WHEN host_ns < 5000 AND call_ns <= start_ns THEN 'launch_latency'
+            ELSE 'host_bound'
+        END AS cause
+    FROM judged
+)
+
+SELECT
+    trace_id,
+    gap_id,
+    device,
+    start_ns,
+    end_ns,
+    end_ns - start_ns AS idle_ns,
+    cause,
+    previous_event_id,
+    next_event_id,
+    next_piece,
+    launch_id,
+    launch_delay_ns,
+    pid,
+    tid,
+    host_ns,
+    CASE WHEN is_late THEN start_ns + host_ns // 2 END AS busy_at_ns,
+    busy_op_id,
+    CASE WHEN cause = 'data_loading' THEN busy_op_id ELSE coalesce(busy_op_id, op_id) END AS op_id,
+    module_id
+FROM explained
+ORDER BY trace_id, gap_id

@@ -1,0 +1,58 @@
+-- Which names of ranges, Python calls and ops mean something for attribution, and what?
+-- The rules of queries/rules/ranges.toml, applied once to every distinct name. Ops are here with and without a rule.
+--
+-- Kind:     table
+-- Requires: event_category
+-- Columns:
+--   marker_id     INTEGER  number of the marker, from 1
+--   category      VARCHAR  category, as in the file
+--   name          VARCHAR  name of the range, call or op
+--   rule_id       INTEGER  the rule that decided, as in table range_rule; NULL for a plain op
+--   means         VARCHAR  what it is, as in table range_rule; op for a plain op
+--   phase         VARCHAR  phase of what is inside
+--   row_name      VARCHAR  row of modules for what is inside and belongs to no module
+--   is_weak       BOOLEAN  the row counts only outside of all modules
+--   layer         VARCHAR  begin: layers are numbered anew; next: this is the next layer
+--   label         VARCHAR  name of the module or part
+--   module_class  VARCHAR  its class
+
+WITH named AS (
+    SELECT DISTINCT
+        category,
+        name,
+        CASE
+            WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
+        END AS applies_to
+    FROM event
+    WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
+),
+
+decided AS MATERIALIZED (
+    SELECT
+        category,
+        name,
+        range_rule_of(applies_to, name) AS rule_id
+    FROM named
+    WHERE applies_to <> 'call' OR is_marked_call(name)
+)
+
+SELECT
+    (row_number() OVER (ORDER BY d.category, d.name))::INTEGER AS marker_id,
+    d.category,
+    d.name,
+    d.rule_id,
+    coalesce(r.means, 'op') AS means,
+    r.phase,
+    r.row_name,
+    coalesce(r.is_weak, FALSE) AS is_weak,
+    r.layer,
+    coalesce(range_label_of(d.rule_id, d.name), r.label, d.name) AS label,
+    nullif(coalesce(range_class_of(d.rule_id, d.name), r.class), '') AS module_class
+FROM decided AS d
+LEFT JOIN range_rule AS r ON d.rule_id = r.rule_id
+WHERE
+    is_op(d.category) AND r.means IS DISTINCT FROM 'step'
+    OR r.means NOT IN ('step', 'span')
+    OR r.phase IS NOT NULL
+    OR r.row_name IS NOT NULL
+ORDER BY marker_id

@@ -1,0 +1,38 @@
+-- Which steps of training or serving did the program mark?
+-- tk/step/N of tracekit's collectors, else ProfilerStep#N of torch.profiler, which in files of 2021 and before is
+-- an op.
+--
+-- Kind:     table
+-- Requires: event_category
+-- Columns:
+--   trace_id  INTEGER  the trace
+--   step      BIGINT   number of the step
+--   name      VARCHAR  name of the range
+--   ts_ns     BIGINT   start on the CPU, ns
+--   dur_ns    BIGINT   duration on the CPU, ns
+--   end_ns    BIGINT   end on the CPU, ns
+
+WITH marked AS MATERIALIZED (
+    SELECT
+        trace_id,
+        name,
+        ts_ns,
+        dur_ns
+    FROM event
+    WHERE
+        (starts_with(name, 'ProfilerStep#') OR starts_with(name, 'tk/step/'))
+        AND (is_annotation(category) OR is_op(category))
+)
+
+SELECT
+    trace_id,
+    regexp_extract(name, '^(?:tk/step/|ProfilerStep#)(\d{1,18})', 1)::BIGINT AS step,
+    name,
+    ts_ns,
+    dur_ns,
+    ts_ns + dur_ns AS end_ns
+FROM marked
+WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
+QUALIFY
+    (name LIKE 'tk/%') = bool_or(name LIKE 'tk/%') OVER (PARTITION BY trace_id)
+ORDER BY trace_id, ts_ns

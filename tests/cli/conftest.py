@@ -1,0 +1,135 @@
+"""A store in memory behind the facade's face, so that commands are tested without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import tracekit
+from tracekit.analysis.catalog import Catalog, load_catalog
+from tracekit.analysis.result import Column, Result
+from tracekit.analysis.run import run_analysis, run_sql
+from tracekit.cli._main import main
+
+KERNELS_SQL = """\
+-- Which kernels held the device longest?
+-- The longest first.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: event
+-- Params:
+--   limit       BIGINT = 20  rows; 0 for all
+--   min_gap_ns  BIGINT = NULL  shortest gap, ns
+--   sort        VARCHAR{total|mean} = total  what to sort by
+--   exact       BOOLEAN = true  count every event
+-- Columns:
+--   name     VARCHAR  kernel, copy or op
+--   dur_ns   BIGINT   sum of its durations, ns
+-- Invariant: dur_ns >= 0
+SELECT name, sum(dur_ns)::BIGINT AS dur_ns FROM event
+WHERE ($min_gap_ns IS NULL OR dur_ns >= $min_gap_ns) AND $exact AND $sort <> 'x'
+GROUP BY name ORDER BY dur_ns DESC, name LIMIT $limit
+"""
+
+STEPS_SQL = """\
+-- How long did step $number take?
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Params:
+--   number  BIGINT  which step
+-- Columns:
+--   step  BIGINT  number of the step
+SELECT $number AS step
+"""
+
+
+@dataclass
+class FakeTrace:
+    """What `tracekit.open` returns here; it remembers how it was opened and asked."""
+
+    connection: duckdb.DuckDBPyConnection
+    catalog: Catalog
+    opened_with: dict[str, Any] = field(default_factory=dict)
+    is_closed: bool = False
+    error: BaseException | None = None
+
+    def query(self, name: str, **params: object) -> Result:
+        if self.error:
+            raise self.error
+        return run_analysis(self.connection, self.catalog.analysis(name), params)
+
+    def sql(self, text: str) -> Result:
+        if self.error:
+            raise self.error
+        return run_sql(self.connection, text)
+
+    def health(self) -> Result:
+        columns = (Column("metric", "VARCHAR"), Column("value", "DOUBLE"))
+        return Result("health", columns, [("rejected", 0.0)])
+
+    def breakdown(self) -> dict[str, Result]:
+        if self.error:
+            raise self.error
+        return {"kernels": self.query("kernels"), "health": self.health()}
+
+    def __enter__(self) -> FakeTrace:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTrace]:
+    """Return the trace that every command opens; its catalog has `kernels` and `steps`."""
+    root = tmp_path / "queries"
+    (root / "analyses").mkdir(parents=True)
+    (root / "analyses" / "kernels.sql").write_text(KERNELS_SQL, encoding="utf-8")
+    (root / "analyses" / "steps.sql").write_text(STEPS_SQL, encoding="utf-8")
+    catalog = load_catalog(root)
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE event AS SELECT * FROM (VALUES ('gemm', 1500000::BIGINT), "
+            "('gemm', 500000), ('norm', 250000)) AS t (name, dur_ns)"
+        )
+        trace = FakeTrace(connection, catalog)
+
+        def fake_open(*paths: str, **settings: Any) -> FakeTrace:
+            trace.opened_with = {"paths": paths, **settings}
+            return trace
+
+        monkeypatch.setattr(tracekit, "open", fake_open)
+        monkeypatch.setattr("tracekit.cli.query.load_catalog", lambda: catalog)
+        monkeypatch.setattr("tracekit.cli._prompt_commands.load_catalog", lambda: catalog)
+        yield trace
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def tracekit_command(
+    fake_trace: FakeTrace, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Return a function that runs a command in this process, on the fake trace."""
+    del fake_trace
+
+    def run(*args: str) -> Outcome:
+        exit_code = main(list(args))
+        captured = capsys.readouterr()
+        return Outcome(exit_code, captured.out, captured.err)
+
+    return run

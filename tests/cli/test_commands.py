@@ -1,0 +1,130 @@
+"""`breakdown`, `health`, `ingest`, `cache`: what they ask the library for and what they say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit.database
+import tracekit.trace
+from tracekit.cli import _progress
+from tracekit.cli._progress import progress_bar
+
+Command = Callable[..., Any]
+
+
+def test_breakdown_is_one_object(tracekit_command: Command, fake_trace: Any) -> None:
+    outcome = tracekit_command("breakdown", "a.json", "b.json", "--format", "json")
+    data = json.loads(outcome.stdout)
+    assert list(data) == ["kernels", "health"]
+    assert data["kernels"][0] == {"name": "gemm", "dur_ns": 2_000_000}
+    assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
+
+
+def test_breakdown_full_is_passed_to_the_format(tracekit_command: Command) -> None:
+    short = tracekit_command("breakdown", "x", "--format", "markdown").stdout
+    assert tracekit_command("breakdown", "x", "--format", "markdown", "--full").stdout == short
+
+
+def test_health_is_the_trust_statement(tracekit_command: Command) -> None:
+    outcome = tracekit_command("health", "x", "--format", "csv")
+    assert outcome.stdout == "metric,value\nrejected,0.0\n"
+
+
+def test_ingest_says_on_stderr_what_it_read(
+    tracekit_command: Command, fake_trace: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[Any] = []
+
+    def ingest(paths: Any, output: Path, **settings: Any) -> Path:
+        calls.append((tuple(paths), output, settings))
+        return output
+
+    monkeypatch.setattr(tracekit.trace, "ingest", ingest)
+    fake_trace.connection.execute(
+        "CREATE TABLE trace AS SELECT * FROM (VALUES "
+        "(0, 'rank0.json', 0, 1234, 0, 0, false, NULL), "
+        "(1, 'x\x1b[2J.json', NULL, 10, 2, 1, true, 'the file ends in an event')"
+        ") AS t (trace_id, file_name, rank, event_count, rejected_count, repaired_count, "
+        "is_truncated, truncation_reason)"
+    )
+    store = tmp_path / "run.duckdb"
+    outcome = tracekit_command("ingest", "a", "b", "-o", str(store), "--force", "--rules", "r.toml")
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
+    assert outcome.stderr.splitlines() == [
+        "rank0.json: rank 0, 1,234 events",
+        (
+            "x\\x1b[2J.json: unknown rank, 10 events, 1 repaired, "
+            "2 rejected (see table rejected), cut off: the file ends in an event"
+        ),
+        f"{store}: 2 traces, 1,244 events",
+    ]
+    settings = {"force": True, "rules": Path("r.toml"), "progress": None}
+    assert calls == [(("a", "b"), store, settings)]
+
+
+@dataclass(frozen=True)
+class Cached:
+    path: Path
+    source_path: str
+    size_bytes: int
+    modified_s: float
+
+
+def test_cache_lists_clears_and_tells_its_place(
+    tracekit_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stores = [Cached(tmp_path / "a.duckdb", "/x/rank0.json", 2_500_000, 0.0)]
+    monkeypatch.setattr(tracekit.database, "list_cached", lambda: stores)
+    monkeypatch.setattr(tracekit.database, "clear_cache", lambda: 1)
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path))
+
+    listed = json.loads(tracekit_command("cache", "list", "--format", "json").stdout)
+    assert listed[0]["source_path"] == "/x/rank0.json"
+    assert listed[0]["size_bytes"] == 2_500_000
+    assert listed[0]["path"] == str(tmp_path / "a.duckdb")
+    assert "2.500" in tracekit_command("cache", "list").stdout
+
+    outcome = tracekit_command("cache", "clear")
+    assert (outcome.stdout, outcome.stderr) == ("", f"removed 1 cached store from {tmp_path}\n")
+    assert tracekit_command("cache", "path").stdout == f"{tmp_path}\n"
+
+
+@dataclass(frozen=True)
+class Progress:
+    path: str = "/runs/rank0.json.gz"
+    bytes_read: int = 50_000_000
+    bytes_total: int = 100_000_000
+    event_count: int = 1
+
+
+def test_there_is_no_bar_without_a_terminal() -> None:
+    with progress_bar() as progress:
+        assert progress is None
+
+
+def test_the_bar_comes_after_two_seconds_and_goes_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress_bar() as progress:
+        assert progress is not None
+        now[0] = 1.9
+        progress(Progress())  # type: ignore[arg-type]
+        assert capsys.readouterr().err == ""
+        now[0] = 2.1
+        progress(Progress())  # type: ignore[arg-type]
+        progress(Progress(path="/runs/[red]\x1b[2J.json"))  # type: ignore[arg-type]
+    drawn = capsys.readouterr().err
+    assert "50.0/100.0 MB" in drawn
+    assert "\x1b[2J" not in drawn

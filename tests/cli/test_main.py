@@ -1,0 +1,268 @@
+"""The command as a whole: help, exit codes, and the one error boundary."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import (
+    QueryError,
+    StoreError,
+    TraceError,
+    TracekitError,
+    UsageError,
+    WorkloadError,
+)
+
+HEAVY = ("duckdb", "polars", "rich", "torch", "prompt_toolkit", "pygments", "numpy")
+
+
+def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python of its own, as the command would run."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    done = python(
+        f"""
+        import sys
+        from tracekit.cli._main import main
+        exit_code = main({arguments!r})
+        print([name for name in {HEAVY!r} if name in sys.modules], exit_code, file=sys.stderr)
+        """
+    )
+    assert done.stderr.strip() == "[] 0"
+    assert done.stdout
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tracekit", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"tracekit {tracekit.__version__}\n"
+
+
+def test_help_lists_every_command_with_a_short_text(tracekit_command: Callable[..., Any]) -> None:
+    outcome = tracekit_command("--help")
+    assert outcome.exit_code == 0
+    folder = Path(tracekit.__file__).parent / "cli"
+    commands = [file.stem for file in folder.glob("[!_]*.py")]
+    assert {"breakdown", "cache", "health", "ingest", "query", "sql"} <= set(commands)
+    for command in commands:
+        assert any(
+            line.split()[0] == command and len(line.split()) > 2
+            for line in outcome.stdout.splitlines()
+            if line.startswith("  ") and line.strip()
+        ), command
+
+
+def test_without_a_command_the_help_goes_to_stderr(tracekit_command: Callable[..., Any]) -> None:
+    outcome = tracekit_command()
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("Usage: tracekit")
+
+
+def test_an_unknown_command_is_met_with_a_close_one(
+    tracekit_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    outcome = tracekit_command("breakdwn")
+    assert outcome.exit_code == 2
+    assert (
+        outcome.stderr == "error: there is no command 'breakdwn'\nhint: did you mean breakdown?\n"
+    )
+    file = tmp_path / "rank0.json"
+    file.touch()
+    assert f"tracekit breakdown {file}" in tracekit_command(str(file)).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["breakdown"],
+        ["breakdown", "x", "--ful"],
+        ["breakdown", "x", "--format", "xml"],
+        ["ingest", "x"],
+        ["cache", "empty"],
+        ["query"],
+    ],
+)
+def test_wrong_usage_is_2_with_a_hint(
+    tracekit_command: Callable[..., Any], arguments: list[str]
+) -> None:
+    outcome = tracekit_command(*arguments)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("error: ")
+    assert "\nhint: " in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "exit_code"),
+    [(UsageError, 2), (TraceError, 3), (StoreError, 4), (QueryError, 5), (WorkloadError, 6)],
+)
+def test_an_error_is_one_sentence_a_hint_and_its_exit_code(
+    tracekit_command: Callable[..., Any],
+    fake_trace: Any,
+    kind: type[TracekitError],
+    exit_code: int,
+) -> None:
+    fake_trace.error = kind("x.json: cannot be read", hint="try y.json")
+    outcome = tracekit_command("breakdown", "x.json")
+    assert outcome.exit_code == exit_code
+    assert outcome.stdout == ""
+    assert outcome.stderr == "error: x.json: cannot be read\nhint: try y.json\n"
+    assert fake_trace.is_closed
+
+
+def test_what_an_error_quotes_cannot_touch_the_terminal(
+    tracekit_command: Callable[..., Any], fake_trace: Any
+) -> None:
+    fake_trace.error = TraceError("\x1b[2Jx.json: \u202ebad", hint=None)
+    assert tracekit_command("breakdown", "x").stderr == "error: \\x1b[2Jx.json: \\u202ebad\n"
+
+
+def test_an_interrupt_is_130(tracekit_command: Callable[..., Any], fake_trace: Any) -> None:
+    fake_trace.error = KeyboardInterrupt()
+    assert tracekit_command("breakdown", "x").exit_code == 130
+
+
+def test_a_bug_keeps_its_traceback(tracekit_command: Callable[..., Any], fake_trace: Any) -> None:
+    fake_trace.error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        tracekit_command("breakdown", "x")
+
+
+# A Python of its own whose `tracekit.open` gives a result of as many rows as asked for.
+STAND_IN = """
+    import sys, tracekit
+    from tracekit.analysis.result import Column, Result
+    from tracekit.cli._main import main
+
+    class Trace:
+        def __enter__(self): return self
+        def __exit__(self, *e): pass
+        def sql(self, text):
+            if text == "interrupt":
+                import os, signal
+                os.kill(os.getpid(), signal.SIGINT)
+                import time; time.sleep(30)
+            if text == "bug":
+                raise ZeroDivisionError("a bug")
+            return Result("sql", (Column("name", "VARCHAR"),), [("grün 🚀 \\x1b[31m",)] * int(text))
+
+    tracekit.open = lambda *paths, **settings: Trace()
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_process_exits_with_the_code() -> None:
+    done = python(STAND_IN, "sql", "x", "- ", "--format", "nope")
+    assert done.returncode == 2
+    done = python(STAND_IN, "sql", "x", "-", input="1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bug_in_a_process_shows_its_traceback() -> None:
+    done = python(STAND_IN, "sql", "x", "-", input="bug")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_an_interrupted_process_is_quiet() -> None:
+    done = python(STAND_IN, "sql", "x", "-", input="interrupt")
+    assert done.returncode == 130
+    assert done.stderr.strip() == ""
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-", "--format", "csv"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("200000")
+        process.stdin.close()
+        process.stdout.readline()
+        process.stdout.close()
+        stderr = process.stderr.read()
+        assert process.wait(30) == 0
+    assert stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_an_output_that_cannot_be_written_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-"],
+            input="3",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == StoreError.exit_code
+    assert done.stderr == "error: stdout: No space left on device\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
+def test_any_encoding_of_stdout_will_do(encoding: str, format_name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-", "--format", format_name],
+        input=b"2",
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "\x1b" not in done.stdout.decode(encoding)
+
+
+def test_without_stdout_nothing_breaks() -> None:
+    code = "import sys; sys.stdout = None\n" + textwrap.dedent(STAND_IN)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "sql", "x", "-"],
+        input="1",
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_shell_completion_knows_the_commands() -> None:
+    done = python(
+        "from tracekit.cli._main import main; main()",
+        env={
+            **os.environ,
+            "_TRACEKIT_COMPLETE": "bash_complete",
+            "COMP_WORDS": "tracekit br",
+            "COMP_CWORD": "1",
+        },
+    )
+    assert done.stdout.strip() == "plain,breakdown"

@@ -1,0 +1,82 @@
+"""`tracekit sql`: where the statement comes from, and how it is answered."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.cli.sql import split_arguments
+from tracekit.errors import UsageError
+
+Command = Callable[..., Any]
+
+
+def test_a_statement_is_run_and_shown_in_base_units(
+    tracekit_command: Command, fake_trace: Any
+) -> None:
+    outcome = tracekit_command("sql", "a.json", "b.json", "SELECT max(dur_ns) AS dur_ns FROM event")
+    assert outcome.stdout.splitlines() == [" dur_ns", "───────", "1500000"]
+    assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
+    assert fake_trace.opened_with["unsafe"] is False
+
+
+def test_unsafe_is_passed_on(tracekit_command: Command, fake_trace: Any) -> None:
+    tracekit_command("sql", "x", "SELECT 1", "--unsafe", "--no-cache")
+    assert fake_trace.opened_with["unsafe"] is True
+    assert fake_trace.opened_with["cache"] is False
+
+
+@pytest.mark.parametrize("arguments", [["x"], ["x", "-"]])
+def test_a_pipe_holds_the_statement(
+    tracekit_command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n\nFROM event;\n"))
+    outcome = tracekit_command("sql", *arguments, "--format", "json")
+    assert json.loads(outcome.stdout) == [{"n": 3}]
+
+
+def test_an_error_is_duckdbs_first_line_and_a_hint(tracekit_command: Command) -> None:
+    outcome = tracekit_command("sql", "x", "SELECT * FROM evnt")
+    assert outcome.exit_code == 5
+    assert outcome.stderr == (
+        "error: Catalog Error: Table with name evnt does not exist!\n"
+        "hint: did you mean event? SHOW TABLES lists the tables and views\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "traces", "statement"),
+    [
+        (("a.json",), ("a.json",), None),
+        (("a.json", "b.json"), ("a.json", "b.json"), None),
+        (("a.json", "SELECT 1"), ("a.json",), "SELECT 1"),
+        (("a.json", "b.json", "-"), ("a.json", "b.json"), "-"),
+        (("a.json", ";"), ("a.json",), ";"),
+        (("a.json", "my traces/rank 0.json.gz"), ("a.json", "my traces/rank 0.json.gz"), None),
+        (("a.json", "FROM\tevent"), ("a.json",), "FROM\tevent"),
+        (("runs/*.json", "SELECT '" + "x" * 5000 + "'"), None, None),
+    ],
+)
+def test_the_last_argument_may_be_the_statement(
+    arguments: tuple[str, ...], traces: tuple[str, ...] | None, statement: str | None
+) -> None:
+    if traces is None:
+        traces, statement = arguments[:1], arguments[1]
+    assert split_arguments(arguments) == (traces, statement)
+
+
+def test_a_folder_with_a_space_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert split_arguments(("a.json", "my run")) == (("a.json", "my run"), None)
+
+
+def test_a_statement_needs_a_trace() -> None:
+    with pytest.raises(UsageError, match="TRACE is missing"):
+        split_arguments(("SELECT 1",))

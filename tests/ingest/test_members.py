@@ -1,0 +1,154 @@
+"""Nothing that an event says is lost, whether it has a column or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+BASE: dict[str, Any] = {"pid": 1, "tid": 2, "ts": 3, "name": "n", "cat": "c"}
+TABLE = {
+    "X": "event",
+    "s": "flow",
+    "t": "flow",
+    "f": "flow",
+    "i": "instant",
+    "I": "instant",
+    "R": "instant",
+    "C": "counter",
+    "M": "metadata",
+}
+
+
+@pytest.mark.parametrize("phase", TABLE)
+def test_members_without_a_column_are_kept(load: Callable[..., Any], phase: str) -> None:
+    more = {"tts": 5, "cname": "good", "sf": [1, {"a": None}], "Name": "other", "é": "ü"}
+    event = {"ph": phase, **BASE, "dur": 1, "id": 4, **more, "args": {"a": [1, 2.50, "x"]}}
+    loaded = load(json.dumps([event, {"ph": phase, **BASE, "dur": 1, "id": 5}]))
+    (first, second) = loaded.sql(f"SELECT extra, args FROM {TABLE[phase]} ORDER BY event_id")
+    extra = json.loads(first[0])
+    assert {key: extra[key] for key in more} == more
+    assert json.loads(first[1]) == {"a": [1, 2.5, "x"]}
+    if phase == "X":
+        assert (extra["id"], json.loads(second[0])) == ("4", {"id": "5"})
+    else:
+        assert second == (None, None)
+
+
+def test_the_id_of_an_arrow_that_is_no_number_is_kept(load: Callable[..., Any]) -> None:
+    loaded = load(json.dumps([{"ph": "s", **BASE, "id": "a7f"}, {"ph": "f", **BASE, "id": "12"}]))
+    assert loaded.sql("SELECT flow_id, extra ->> '$.id' FROM flow") == [(None, "a7f"), (12, None)]
+
+
+@pytest.mark.parametrize(
+    "text", ["a\0b", "\x1b[31m", "é\u2028\U0001f600", "'; DROP TABLE event; --", "", " ", '"\\', "\ufeff"]
+)
+def test_any_text_survives(load: Callable[..., Any], text: str) -> None:
+    event = {"ph": "X", **BASE, "name": text, "cat": text, "dur": 1, "args": {"k": text, text: 1}}
+    loaded = load(json.dumps({"host_name": text, "traceEvents": [event]}))
+    assert loaded.sql("SELECT name, category FROM event") == [(text, text)]
+    ((args,),) = loaded.sql("SELECT args::VARCHAR FROM event")
+    assert json.loads(args) == {"k": text, text: 1}
+    assert loaded.sql("SELECT host_name FROM trace") == [(text,)]
+
+
+def test_an_event_without_name_or_category_is_an_event(load: Callable[..., Any]) -> None:
+    loaded = load('[{"ph":"X","ts":1,"dur":2},{"ph":"X","ts":1,"dur":2,"name":null,"cat":null}]')
+    assert loaded.sql("SELECT name, category, ts_ns, dur_ns, args, extra FROM event") == [
+        ("", None, 1000, 2000, None, None)
+    ] * 2
+
+
+def test_names_that_are_no_text(load: Callable[..., Any]) -> None:
+    loaded = load('[{"ph":"X","ts":1,"dur":2,"name":5},{"ph":"X","ts":1,"dur":2,"name":["a"]}]')
+    assert loaded.names == ["5", '["a"]']
+
+
+@pytest.mark.parametrize("phase", ["B", "E", "b", "e", "P", "O", "N", "D", "", "x", "XX"])
+def test_phases_that_are_not_read_are_counted(load: Callable[..., Any], phase: str) -> None:
+    loaded = load(json.dumps([{"ph": phase, **BASE}, {"ph": "X", **BASE, "dur": 1}]))
+    assert loaded.rejected == [(1, 0, f"phase {phase} is not read")]
+    assert loaded.sql("SELECT event_count, rejected_count FROM trace") == [(1, 1)]
+
+
+# -- what stands around the events -----------------------------------------------------------------
+
+EVENT = {"ph": "X", **BASE, "dur": 1}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "columns", "values"),
+    [
+        ({"baseTimeNanoseconds": 2**63 - 1}, "base_time_ns", (2**63 - 1,)),
+        ({"baseTimeNanoseconds": 2**70}, "base_time_ns", (0,)),
+        ({"baseTimeNanoseconds": "17"}, "base_time_ns", (17,)),
+        ({"baseTimeNanoseconds": None}, "base_time_ns", (0,)),
+        ({"baseTimeNanoseconds": float("inf")}, "base_time_ns", (0,)),
+        ({"distributedInfo": {"rank": 3, "world_size": 2**40}}, "rank, world_size", (3, None)),
+        ({"distributedInfo": {"rank": 2**40, "world_size": 8}}, "rank, world_size", (None, 8)),
+        ({"distributedInfo": {"rank": 2**80, "world_size": -(2**80)}}, "rank", (None,)),
+        ({"distributedInfo": [1, 2]}, "rank, world_size, backend", (None, None, None)),
+        ({"distributedInfo": {"backend": ["nccl"]}}, "backend", ('["nccl"]',)),
+        ({"host_name": "\ud800x"}, "host_name", ("\ufffdx",)),
+        ({"host_name": 5}, "host_name", ("5",)),
+        ({"record_shapes": "yes", "with_stack": True, "with_flops": "1"}, "with_stack", (True,)),
+        ({"displayTimeUnit": "ns", "trace_id": "AB"}, "display_time_unit, trace_uuid", ("ns", "AB")),
+    ],
+)
+def test_odd_metadata_is_no_reason_to_fail(
+    load: Callable[..., Any], metadata: dict[str, Any], columns: str, values: tuple[Any, ...]
+) -> None:
+    loaded = load(json.dumps({**metadata, "traceEvents": [EVENT]}))
+    assert loaded.sql(f"SELECT {columns} FROM trace") == [values]
+    assert loaded.sql("SELECT event_count, rejected_count FROM trace") == [(1, 0)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2**70, float("nan"), "\ud800", "a\0b", [[[]]], {"traceEvents": [1]}, "traceEvents", 1e300]
+    + ['"traceEvents":[', [{"traceEvents": []}, {"x": '"traceEvents": [{'}]],
+)
+@pytest.mark.parametrize("behind", [True, False])
+def test_any_metadata_is_kept(load: Callable[..., Any], value: Any, behind: bool) -> None:
+    whole = {"traceEvents": [EVENT], "x": value} if behind else {"x": value, "traceEvents": [EVENT]}
+    loaded = load(json.dumps(whole))
+    assert loaded.names == ["n"]
+    ((kept,),) = loaded.sql("SELECT metadata::VARCHAR FROM trace")
+    right = {"\ud800": "\ufffd"}.get(value, value) if isinstance(value, str) else value
+    assert json.loads(kept) == {"x": None if value != value else right}
+    assert loaded.rejected == []
+
+
+def test_devices_and_groups_with_odd_values(load: Callable[..., Any]) -> None:
+    loaded = load(
+        json.dumps(
+            {
+                "deviceProperties": [
+                    {"id": 0, "name": "A", "totalGlobalMem": 2**64, "numSms": 2**40},
+                    {"id": "1", "name": None, "computeMajor": 9, "computeMinor": 0},
+                    {"id": 2**70},
+                    "no device",
+                ],
+                "distributedInfo": {
+                    "pg_config": [
+                        {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": [0, 1]},
+                        {"pg_name": 1, "pg_size": 2**40, "ranks": "[0, 1, ..., 7]"},
+                        None,
+                    ]
+                },
+                "traceEvents": [EVENT],
+            }
+        )
+    )
+    assert loaded.sql("SELECT device_id, name, total_memory_bytes, sm_count FROM device") == [
+        (0, "A", None, None),
+        (1, None, None, None),
+        (None, None, None, None),
+    ]
+    assert loaded.sql("SELECT compute_capability FROM device WHERE device_id = 1") == [("9.0",)]
+    assert loaded.sql("SELECT pg_name, pg_size, ranks FROM process_group") == [
+        ("0", 8, "[0,1]"),
+        ("1", None, '"[0, 1, ..., 7]"'),
+    ]

@@ -1,0 +1,248 @@
+"""Times are exact integer nanoseconds, whatever way the file writes its microseconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit.ingest.normalize import EXACT_DOUBLE_US, MAX_TIME_US
+
+EPOCH_US = 1_694_128_201_545_123
+
+
+def trace(*times: tuple[str, str]) -> str:
+    events = ",".join(
+        f'{{"ph":"X","cat":"kernel","name":"k{at}","pid":0,"tid":7,"ts":{ts},"dur":{dur}}}'
+        for at, (ts, dur) in enumerate(times)
+    )
+    return f'{{"traceEvents":[{events}]}}'
+
+
+def times(loaded: Any) -> list[tuple[int, int]]:
+    rows: list[tuple[int, int]] = loaded.sql("SELECT ts_ns, dur_ns FROM event ORDER BY event_id")
+    return rows
+
+
+def exact_ns(text: str) -> int:
+    return int((Decimal(text) * 1000).to_integral_value())
+
+
+def test_epoch_microseconds_with_decimals_lose_nothing(load: Callable[..., Any]) -> None:
+    written = [f"{EPOCH_US + at}.{at:03}" for at in range(0, 1000, 7)]
+    # What a reader with doubles makes of them: even rounded to the ns it is often another one.
+    through_double = [round(float(text) * 1000) for text in written]
+    right = [exact_ns(text) for text in written]
+    assert sum(a != b for a, b in zip(through_double, right, strict=True)) > 100
+    loaded = load(trace(*((text, "0.001") for text in written)))
+    assert times(loaded) == [(ns, 1) for ns in right]
+    assert loaded.sql("SELECT first_ts_ns, last_end_ns FROM trace") == [(right[0], right[-1] + 1)]
+
+
+def test_neighbours_a_nanosecond_apart_stay_apart(load: Callable[..., Any]) -> None:
+    written = [f"{EPOCH_US}.{at:03}" for at in range(1000)]
+    assert len({float(text) for text in written}) < 10
+    starts = [ts_ns for ts_ns, _ in times(load(trace(*((text, "1") for text in written))))]
+    assert starts == list(range(EPOCH_US * 1000, EPOCH_US * 1000 + 1000))
+
+
+@pytest.mark.parametrize(
+    ("written", "ns"),
+    [
+        ("0", 0),
+        ("-0", 0),
+        ("5", 5000),
+        ("0.001", 1),
+        ("-0.001", -1),
+        ("-12.345", -12345),
+        ("1e3", 1_000_000),
+        ("1E+3", 1_000_000),
+        ("15e-1", 1500),
+        ("1.5E-3", 2),
+        ("5.0", 5000),
+        ("5.1", 5100),
+        ("4369769330415.215", 4369769330415215),
+        (str(EPOCH_US), EPOCH_US * 1000),
+        (f"{EPOCH_US}.0", EPOCH_US * 1000),
+        (f"{EPOCH_US}.5", EPOCH_US * 1000 + 500),
+        (f"{EPOCH_US}.25", EPOCH_US * 1000 + 250),
+        (f"{EPOCH_US}.1234567", EPOCH_US * 1000 + 123),
+        (f"-{EPOCH_US}.999", -EPOCH_US * 1000 - 999),
+        ("1.694128201545123e15", EPOCH_US * 1000),
+        ("1.694128201545123456e15", EPOCH_US * 1000 + 456),
+        ("1694128201545123456e-3", EPOCH_US * 1000 + 456),
+        ("17e14", 1_700_000_000_000_000_000),
+        ("8699999999999.999", 8_699_999_999_999_999),
+        ("8700000000000.001", 8_700_000_000_000_001),
+        ("-8700000000000.001", -8_700_000_000_000_001),
+        ("8796093022207.999", 8_796_093_022_207_999),
+        ("8796093022208.001", 8_796_093_022_208_001),
+        (str(MAX_TIME_US), MAX_TIME_US * 1000),
+        (str(-MAX_TIME_US), -MAX_TIME_US * 1000),
+        # Some writers quote their numbers.
+        ('"5"', 5000),
+        ('" 5.001 "', 5001),
+        ('"+5"', 5000),
+        (f'"{EPOCH_US}"', EPOCH_US * 1000),
+        (f'"{EPOCH_US}.123"', EPOCH_US * 1000 + 123),
+        (f'" {EPOCH_US}.123 "', EPOCH_US * 1000 + 123),
+    ],
+)
+def test_every_way_to_write_a_number(load: Callable[..., Any], written: str, ns: int) -> None:
+    loaded = load(trace(("7", "1"), (written, "1")))
+    assert times(loaded) == [(7000, 1000), (ns, 1000)]
+    assert loaded.rejected == []
+
+
+@pytest.mark.parametrize("text", ["1.5", f"{EPOCH_US}.123", '"12"', "0", "3e2", str(MAX_TIME_US)])
+def test_durations_are_read_like_starts(load: Callable[..., Any], text: str) -> None:
+    assert times(load(trace(("1", text)))) == [(1000, exact_ns(text.strip('"')))]
+
+
+@pytest.mark.parametrize(
+    ("ts", "dur", "reason"),
+    [
+        ('"abc"', "1", "ts is no number"),
+        ('""', "1", "ts is no number"),
+        ('"5us"', "1", "ts is no number"),
+        ('"1,5"', "1", "ts is no number"),
+        ('"0x10"', "1", "ts is no number"),
+        ('"1_000"', "1", "ts is no number"),
+        ('"9_000_000_000_000_000"', "1", "ts is no number"),
+        ('"nan"', "1", "ts is no number"),
+        ('"inf"', "1", "ts is no number"),
+        ("true", "1", "ts is no number"),
+        ("[1]", "1", "ts is no number"),
+        ("{}", "1", "ts is no number"),
+        ("1e400", "1", "ts is no number"),
+        ("1e9999999", "1", "ts is no number"),
+        ("9" * 400, "1", "ts is no number"),
+        ("null", "1", "no ts"),
+        ("4000000000000001", "1", "ts is out of range"),
+        ("-4000000000000001", "1", "ts is out of range"),
+        ("9223372036854775808", "1", "ts is out of range"),
+        ("1e30", "1", "ts is out of range"),
+        ("1", '"abc"', "dur is no number"),
+        ("1", '"1_0"', "dur is no number"),
+        ("1", "false", "dur is no number"),
+        ("1", "null", "no dur"),
+        ("1", "-0.001", "negative dur"),
+        ("1", f"-{EPOCH_US}.5", "negative dur"),
+        ("1", "1e30", "dur is out of range"),
+        ('"x"', '"y"', "ts is no number"),
+    ],
+)
+# In the second trace the times of the block are read from their text.
+@pytest.mark.parametrize("other", ["7.5", f"{EPOCH_US}.123"])
+def test_what_is_no_time_is_rejected(
+    load: Callable[..., Any], ts: str, dur: str, reason: str, other: str
+) -> None:
+    text = trace((other, "1"), (ts, dur), (other, "2"))
+    loaded = load(text)
+    assert times(loaded) == [(exact_ns(other), 1000), (exact_ns(other), 2000)]
+    assert loaded.rejected == [(text.index('{"ph":"X","cat":"kernel","name":"k1"'), 1, reason)]
+
+
+def test_the_switch_to_decimal_text_is_below_what_a_double_holds() -> None:
+    # The gap between doubles at EXACT_DOUBLE_US is under 2 ns: rounding finds the ns that was meant.
+    assert EXACT_DOUBLE_US < 2**43
+    for whole in (0, 1, 12345, 2**33, 2**42, int(EXACT_DOUBLE_US) - 1):
+        for thousandth in range(1000):
+            number = float(f"{whole}.{thousandth:03}")
+            floor = number // 1
+            assert int(floor) * 1000 + round((number - floor) * 1000) == whole * 1000 + thousandth
+
+
+def test_random_times(load: Callable[..., Any]) -> None:
+    decimals = st.builds(
+        lambda whole, thousandth: f"{whole}.{thousandth:03}",
+        st.one_of(st.integers(0, 10**7), st.integers(0, MAX_TIME_US - 1)),
+        st.integers(0, 999),
+    )
+    written = st.one_of(
+        decimals, decimals.map(lambda t: "-" + t), st.integers(0, MAX_TIME_US).map(str)
+    )
+
+    @settings(max_examples=15, deadline=None, derandomize=True)
+    @given(st.lists(written, min_size=1, max_size=200))
+    def check(starts: list[str]) -> None:
+        loaded = load(trace(*((text, text.lstrip("-")) for text in starts)))
+        assert times(loaded) == [(exact_ns(t), exact_ns(t.lstrip("-"))) for t in starts]
+
+    check()
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "correlation", "external_id", "stream"),
+    [
+        ('{"correlation": 5, "External id": 6, "stream": 7}', 5, 6, 7),
+        ('{"correlation": 0, "External id": 0, "stream": 0}', None, 0, 0),
+        ('{"correlation": "5", "External id": "6", "stream": "7"}', 5, 6, 7),
+        ('{"correlation": 9223372036854775807, "External id": -1}', 2**63 - 1, -1, None),
+        ('{"correlation": 9223372036854775808, "stream": 1}', None, None, 1),
+        ('{"External id": 18446744073709551615, "stream": 1}', None, None, 1),
+        ('{"correlation": "x", "stream": [1], "External id": {}}', None, None, None),
+        ('{"correlation": null, "stream": ""}', None, None, None),
+        ('{"external id": 4}', None, 4, None),
+        ('{"Stream": 5, "STREAM": 6, "stream": 7}', None, None, 7),
+        ("{}", None, None, None),
+        ("[1]", None, None, None),
+        ('"text"', None, None, None),
+        ("5", None, None, None),
+        ("null", None, None, None),
+    ],
+)
+def test_links_and_what_the_file_said_of_them(
+    load: Callable[..., Any],
+    args: str,
+    correlation: int | None,
+    external_id: int | None,
+    stream: int | None,
+) -> None:
+    loaded = load(
+        '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1,'
+        f'"args":{args}}}]}}'
+    )
+    assert loaded.sql("SELECT correlation, external_id, stream FROM event") == [
+        (correlation, external_id, stream)
+    ]
+    ((kept,),) = loaded.sql("SELECT args::VARCHAR FROM event")
+    assert json.loads(kept or "null") == json.loads(args)
+
+
+@pytest.mark.parametrize(
+    ("pid", "number", "text"),
+    [
+        ("7", 7, "7"),
+        ('"7"', 7, "7"),
+        ("-1", -1, "-1"),
+        ("9223372036854775807", 2**63 - 1, "9223372036854775807"),
+        ("18446744073709551615", None, "18446744073709551615"),
+        ('"Spans"', None, "Spans"),
+        ('""', None, ""),
+        ("[1]", None, "[1]"),
+    ],
+)
+def test_process_ids(load: Callable[..., Any], pid: str, number: int | None, text: str) -> None:
+    loaded = load(f'[{{"ph":"X","name":"k","pid":{pid},"tid":3,"ts":1,"dur":1}}]')
+    ((found,),) = loaded.sql("SELECT pid FROM event")
+    if number is None:
+        assert found < 0
+        assert loaded.sql("SELECT extra ->> '$.pid' FROM event") == [(text,)]
+    else:
+        assert found == number
+    assert loaded.sql("SELECT pid, pid_text, tid FROM thread") == [(found, text, 3)]
+
+
+def test_no_process_is_no_process(load: Callable[..., Any]) -> None:
+    loaded = load('[{"ph":"X","name":"k","ts":1,"dur":1},{"ph":"X","name":"l","ts":2,"dur":1}]')
+    assert loaded.sql("SELECT pid, tid FROM event") == [(None, None), (None, None)]
+    assert loaded.sql("SELECT count(*) FROM thread") == [(0,)]

@@ -1,0 +1,257 @@
+"""Analyses idle_causes and idle_gaps: a step worked out on paper, and the public traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Event = dict[str, Any]
+Opened = Callable[[Path], tracekit.Trace]
+
+
+def span(name: str, category: str, start: float, end: float, **args: Any) -> Event:
+    """Return an event of the one thread; times are microseconds."""
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def call(start: float, end: float, correlation: int, name: str = "cudaLaunchKernel") -> Event:
+    return span(name, "cuda_runtime", start, end, correlation=correlation)
+
+
+def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Event:
+    args = {"correlation": correlation, "stream": stream, "device": 0}
+    return span(name, "kernel", start, end, **args) | {"pid": 0, "tid": stream}
+
+
+# Every cause once; the device works from 100 to 370 and is idle for 169 of these 270 µs.
+STEP = [
+    span("train.py(10): main", "python_function", 1, 400),
+    call(90, 95, 10),
+    kernel("k0", 100, 110, 10),
+    # 110 to 130: a wait runs when the device falls idle.
+    span("cudaStreamSynchronize", "cuda_runtime", 96, 112),
+    call(120, 125, 11),
+    kernel("k1", 130, 140, 11),
+    # 140 to 170: the data loader.
+    span("enumerate(DataLoader)#_Iter.__next__", "user_annotation", 141, 160),
+    call(161, 165, 12),
+    kernel("k2", 170, 180, 12),
+    # 180 to 220: memory.
+    span("cudaMalloc", "cuda_runtime", 182, 212),
+    call(213, 216, 13),
+    kernel("k3", 220, 230, 13),
+    # 230 to 280: a sort on the CPU, and then the launch.
+    span("data.py(7): sort_rows", "python_function", 231, 271),
+    span("torch/_ops.py(5): __call__", "python_function", 232, 270.5),
+    span("<built-in method sort>", "python_function", 232.5, 270.2),
+    span("aten::sort", "cpu_op", 233, 270),
+    span("tk/module/forward/model.layers.0.mlp#MLP", "user_annotation", 270.6, 279),
+    span("aten::mul", "cpu_op", 271.5, 277),
+    call(272, 276, 14),
+    kernel("k4", 280, 290, 14),
+    # The rest is queued while k4 runs. 290 to 293: nothing in between.
+    span("aten::add", "cpu_op", 280.5, 282.5),
+    call(281, 282, 15),
+    kernel("k5", 293, 300, 15),
+    # 300 to 305: on another stream, which was idle.
+    call(283, 284, 16),
+    kernel("k6", 305, 310, 16, stream=8),
+    # 330 to 336: behind communication.
+    call(285, 285.5, 17),
+    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 310, 330, 17, stream=20),
+    call(286, 287, 18),
+    kernel("k7", 336, 340, 18),
+    # 345 to 352: inside a graph.
+    call(288, 289, 19, "cudaGraphLaunch"),
+    kernel("g0", 340, 345, 19),
+    kernel("g1", 352, 356, 19),
+    # 356 to 364: no launch in the file.
+    kernel("k8", 364, 370, 99),
+]
+
+
+@pytest.fixture
+def step(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(STEP, distributedInfo={"rank": 3, "world_size": 8})
+
+
+def test_every_cause_once(step: Path) -> None:
+    with tracekit.open(step, cache=False) as trace:
+        rows = trace.query("idle_causes").rows
+        timeline = trace.query("timeline").to_dicts()[0]
+    module = "model.layers.0.mlp"
+    assert [(rank, device, *rest) for rank, device, *rest in rows] == [
+        (3, "0", "host_bound", 1, 50_000, 100 * 50 / 270, "aten::sort", module),
+        (3, "0", "allocator", 1, 40_000, 100 * 40 / 270, None, None),
+        (3, "0", "data_loading", 1, 30_000, 100 * 30 / 270, None, None),
+        (3, "0", "host_sync", 1, 20_000, 100 * 20 / 270, None, None),
+        (3, "0", "unknown", 1, 8_000, 100 * 8 / 270, None, None),
+        (3, "0", "graph_gap", 1, 7_000, 100 * 7 / 270, None, None),
+        (3, "0", "comm_wait", 1, 6_000, 100 * 6 / 270, None, None),
+        (3, "0", "dependency", 1, 5_000, 100 * 5 / 270, None, None),
+        (3, "0", "launch_latency", 1, 3_000, 100 * 3 / 270, "aten::add", None),
+    ]
+    assert timeline["window_ns"] == 270_000
+    assert timeline["idle_ns"] == sum(row[4] for row in rows) == 169_000
+
+
+def test_the_longest_gap_with_everything_about_it(step: Path) -> None:
+    with tracekit.open(step, cache=False) as trace:
+        (gap,) = trace.query("idle_gaps", limit=1).to_dicts()
+    assert gap == {
+        "rank": 3,
+        "device": "0",
+        "start_ns": 229_000,  # since the first event, at 1 µs
+        "idle_ns": 50_000,
+        "cause": "host_bound",
+        "host_ns": 46_000,
+        "previous_kernel": "k3",
+        "next_kernel": "k4",
+        "op": "aten::sort",
+        "python_line": "data.py(7): sort_rows",
+        "next_op": "aten::mul",
+        "module": "model.layers.0.mlp",
+        "launch": "cudaLaunchKernel",
+        "launch_ns": 4_000,
+        "delay_ns": 4_000,
+    }
+
+
+def test_gaps_can_be_chosen(step: Path) -> None:
+    with tracekit.open(step, cache=False) as trace:
+        everything = trace.query("idle_gaps", limit=0)
+        long = trace.query("idle_gaps", min_gap_ns=20_000)
+        waits = trace.query("idle_gaps", cause="host_sync")
+        none = trace.query("idle_gaps", cause="host_sync", min_gap_ns=20_001)
+    assert everything.column("idle_ns") == sorted(everything.column("idle_ns"), reverse=True)
+    assert len(everything) == 9
+    assert long.column("idle_ns") == [50_000, 40_000, 30_000, 20_000]
+    assert waits.column("next_kernel") == ["k1"]
+    # The middle of 110 to 125 is in no function but main.
+    assert waits.column("python_line") == ["train.py(10): main"]
+    assert len(none) == 0
+
+
+def test_no_gap_no_row(tiny_trace: Callable[..., Path]) -> None:
+    path = tiny_trace([call(1, 2, 1), kernel("a", 5, 10, 1), kernel("b", 10, 20, 1)])
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.query("idle_causes").rows == []
+        assert trace.query("idle_gaps").rows == []
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert health["idle_explained"]["value"] is None
+    assert health["idle_explained"]["severity"] == "ok"
+
+
+def test_health_says_what_the_file_cannot_explain(
+    step: Path, tiny_trace: Callable[..., Path]
+) -> None:
+    with tracekit.open(step, cache=False) as trace:
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert health["idle_explained"]["value"] == pytest.approx(100 * (169 - 8) / 169)
+    assert health["idle_explained"]["severity"] == "ok"
+    assert health["unexplained_late_starts"]["value"] == 0
+
+    # Two kernels, launched in time; one starts 0.1 ms late, the other one 0.2 ms.
+    late = [call(1, 2, 1), call(3, 4, 2), call(5, 6, 3)]
+    late += [kernel("a", 10, 20, 1), kernel("b", 120, 130, 2), kernel("c", 330, 340, 3)]
+    with tracekit.open(tiny_trace(late, name="late.json"), cache=False) as trace:
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert health["unexplained_late_starts"]["value"] == 1
+    assert health["unexplained_late_starts"]["severity"] == "note"
+    assert "0.2 ms" in health["unexplained_late_starts"]["meaning"]
+
+
+def test_the_screen_shows_causes_with_their_place(step: Path, cli: Callable[..., Any]) -> None:
+    screen = cli("breakdown", step).stdout
+    section = screen[screen.index("Idle causes") :].split("\n\n")[0].splitlines()
+    assert "share of the window" in section[0]
+    assert section[1].split()[0] == "host_bound"
+    assert section[1].endswith("18.5 %  0.050 ms  1 ×  aten::sort in model.layers.0.mlp")
+    assert section[-1] == "  … 4 more causes (--full)"
+    full = cli("breakdown", step, "--full").stdout
+    assert "launch_latency" in full[full.index("Idle causes") :]
+    assert json.loads(cli("breakdown", step, "--format", "json").stdout)["idle_causes"][0][
+        "cause"
+    ] == ("host_bound")
+
+
+def _traces(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json.gz")) + sorted((folder / "param_dlrm_8ranks").glob("*.gz"))
+
+
+def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
+    for path in _traces(public_traces):
+        trace = opened(path)
+        idle_ns = {
+            (row["rank"], row["device"]): row["idle_ns"]
+            for row in trace.query("timeline").to_dicts()
+            if row["idle_ns"]
+        }
+        causes = trace.query("idle_causes").to_dicts()
+        gap_ns = sum(trace.query("idle_gaps", limit=0).column("idle_ns"))
+        sums: dict[tuple[int | None, str], int] = {}
+        for row in causes:
+            key = (row["rank"], row["device"])
+            sums[key] = sums.get(key, 0) + row["idle_ns"]
+        assert sums == idle_ns, path.name
+        assert gap_ns == sum(idle_ns.values()), path.name
+        unknown_ns = sum(row["idle_ns"] for row in causes if row["cause"] == "unknown")
+        # All of these have events of the CPU.
+        assert unknown_ns <= 0.1 * gap_ns, path.name
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "at_least"),
+    [
+        ("hta_alexnet_cudasync", "allocator", 0.93),
+        ("hta_ddp_nccl_metadata", "host_bound", 0.99),
+        ("hta_resnet_v100_ns", "launch_latency", 0.71),
+        ("hta_a100_cudagraph", "graph_gap", 0.7),
+        ("tl_b200_vllm_eager", "host_bound", 0.98),
+        ("tl_h100_owlv2_large", "data_loading", 0.963),
+        ("tl_mi300_sglang_decode_graph", "dependency", 0.99),
+        ("cpu_llama_lora", "host_bound", 1.0),
+    ],
+)
+def test_what_dominates_public_traces(
+    public_traces: Path, opened: Opened, name: str, cause: str, at_least: float
+) -> None:
+    trace = opened(public_traces / f"{name}.json.gz")
+    first, *rest = trace.query("idle_causes").to_dicts()
+    total_ns = first["idle_ns"] + sum(row["idle_ns"] for row in rest)
+    assert first["cause"] == cause
+    assert first["idle_ns"] >= at_least * total_ns
+
+
+def test_the_line_that_loads_the_data(public_traces: Path, opened: Opened) -> None:
+    gaps = (
+        opened(public_traces / "tl_h100_owlv2_large.json.gz")
+        .query("idle_gaps", cause="data_loading")
+        .to_dicts()
+    )
+    assert len(gaps) == 4
+    assert {gap["python_line"] for gap in gaps} == {"scipy/ndimage/_interpolation.py(739): zoom"}
+    assert {gap["next_kernel"] for gap in gaps} == {"Memcpy HtoD (Pageable -> Device)"}
+
+
+def test_first_use_of_kernels_is_found_in_the_loader(public_traces: Path, opened: Opened) -> None:
+    gaps = (
+        opened(public_traces / "tl_b200_vllm_eager.json.gz").query("idle_gaps", limit=10).to_dicts()
+    )
+    lines = [gap["python_line"] or "" for gap in gaps]
+    assert any(line.startswith("flashinfer/jit/cubin_loader.py") for line in lines)

@@ -1,0 +1,291 @@
+"""Table idle_gap: every gap of a device once, with one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tracekit
+
+Event = dict[str, Any]
+
+# Times are microseconds, as in a trace; the thread is always the same one.
+
+
+def span(name: str, category: str, start: float, end: float, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def call(name: str, start: float, end: float, correlation: int = 0) -> Event:
+    return span(name, "cuda_runtime", start, end, correlation=correlation)
+
+
+def kernel(
+    name: str, start: float, end: float, correlation: int, *, stream: int = 7, device: int = 0
+) -> Event:
+    category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+    event = span(name, category, start, end, correlation=correlation, stream=stream, device=device)
+    return event | {"pid": device, "tid": stream}
+
+
+# The first kernel runs from 100 to 110, the second one begins at 130.
+FIRST = [call("cudaLaunchKernel", 90, 95, 10), kernel("first", 100, 110, 10)]
+SECOND = kernel("second", 130, 140, 11)
+# Launched late: the call returns 15 µs into the gap of 20 µs.
+LATE = [call("cudaLaunchKernel", 120, 125, 11), SECOND]
+# Launched in time.
+EARLY = [call("cudaLaunchKernel", 96, 99, 11), SECOND]
+
+CASES: dict[str, tuple[str, list[Event]]] = {
+    "the launch came late": ("host_bound", [*FIRST, *LATE]),
+    "the launch call itself took long": (
+        "host_bound",
+        [*FIRST, call("cudaLaunchKernel", 105, 125, 11), SECOND],
+    ),
+    "the launch call was running, and short": (
+        "launch_latency",
+        [*FIRST, call("cudaLaunchKernel", 108, 113, 11), kernel("second", 115, 120, 11)],
+    ),
+    "launched in time": ("launch_latency", [*FIRST, *EARLY]),
+    "the call returned before the middle of the gap": (
+        "launch_latency",
+        [*FIRST, call("cudaLaunchKernel", 111, 115, 11), SECOND],
+    ),
+    # 2 µs in the gap and 14 before it: without the wait, the launch would have been in time.
+    "a wait for the device was running": (
+        "host_sync",
+        [*FIRST, call("cudaStreamSynchronize", 96, 112), *LATE],
+    ),
+    # 2 µs in the gap and 2 before it: without the wait, the launch would have come late as well.
+    "a wait for the device was short": (
+        "host_bound",
+        [*FIRST, call("cudaStreamSynchronize", 108, 112), *LATE],
+    ),
+    "most of the gap is a wait": (
+        "host_sync",
+        [*FIRST, call("hipDeviceSynchronize", 111, 119), *LATE],
+    ),
+    "item() of a value on the device": (
+        "host_sync",
+        [*FIRST, span("aten::item", "cpu_op", 97, 112), *LATE],
+    ),
+    "a blocking copy was running": (
+        "host_sync",
+        [
+            call("cudaMemcpyAsync", 90, 112, 10),
+            kernel("Memcpy DtoH (Device -> Pageable)", 100, 110, 10),
+            *LATE,
+        ],
+    ),
+    "the copy stages its bytes first": (
+        "host_sync",
+        [
+            *FIRST,
+            call("cudaMemcpyAsync", 105, 129, 11),
+            kernel("Memcpy HtoD (Pageable -> Device)", 130, 140, 11),
+        ],
+    ),
+    "memory was taken": ("allocator", [*FIRST, call("cudaMalloc", 111, 119), *LATE]),
+    "memory was returned": ("allocator", [*FIRST, call("hipFree", 111, 119), *LATE]),
+    "memory was taken for less than half": (
+        "host_bound",
+        [*FIRST, call("cudaMalloc", 111, 118), *LATE],
+    ),
+    "two short calls add up": (
+        "allocator",
+        [*FIRST, call("cudaMalloc", 111, 115), call("cudaFree", 115, 119), *LATE],
+    ),
+    "the data loader, as a range": (
+        "data_loading",
+        [
+            *FIRST,
+            span(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                "user_annotation",
+                111,
+                119,
+            ),
+            *LATE,
+        ],
+    ),
+    "the data loader, as a Python function": (
+        "data_loading",
+        [
+            *FIRST,
+            span("torch/utils/data/dataloader.py(733): __next__", "python_function", 105, 119),
+            *LATE,
+        ],
+    ),
+    "the collectors' data phase": (
+        "data_loading",
+        [*FIRST, span("tk/phase/data", "user_annotation", 105, 119), *LATE],
+    ),
+    "the data loader of another thread": (
+        "host_bound",
+        [*FIRST, span("tk/phase/data", "user_annotation", 105, 119) | {"tid": 2}, *LATE],
+    ),
+    "the CPU waits for other ranks": (
+        "comm_wait",
+        [*FIRST, span("## wait_for_batch ##", "user_annotation", 105, 119), *LATE],
+    ),
+    "behind communication of another stream": (
+        "comm_wait",
+        [
+            call("cudaLaunchKernel", 90, 95, 10),
+            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 110, 10, stream=20),
+            *EARLY,
+        ],
+    ),
+    "behind communication of the same stream": (
+        "launch_latency",
+        [
+            call("cudaLaunchKernel", 90, 95, 10),
+            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 110, 10),
+            *EARLY,
+        ],
+    ),
+    "ready on a stream that was idle": (
+        "dependency",
+        [*FIRST, EARLY[0], kernel("second", 130, 140, 11, stream=8)],
+    ),
+    "its stream was told to wait": (
+        "dependency",
+        [*FIRST, call("cudaStreamWaitEvent", 95.2, 95.8), *EARLY],
+    ),
+    "another launch's wait": (
+        "launch_latency",
+        [*FIRST, call("cudaStreamWaitEvent", 80, 81), *EARLY],
+    ),
+    "between the kernels of a graph": (
+        "graph_gap",
+        [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 130, 140, 10)],
+    ),
+    "a graph that was launched in time": (
+        "graph_gap",
+        [*FIRST, call("hipGraphLaunch", 96, 99, 11), SECOND],
+    ),
+    "a graph that was launched late": (
+        "host_bound",
+        [*FIRST, call("cudaGraphLaunch", 120, 125, 11), SECOND],
+    ),
+    "the launch is missing": ("unknown", [*FIRST, SECOND]),
+    "queued before the window": (
+        "launch_latency",
+        [
+            call("cudaLaunchKernel", 150, 151, 12),
+            FIRST[1],
+            SECOND,
+            kernel("third", 140, 160, 12),
+        ],
+    ),
+    "queued before the window on another stream": (
+        "dependency",
+        [
+            call("cudaLaunchKernel", 150, 151, 12),
+            FIRST[1],
+            kernel("second", 130, 140, 11, stream=8),
+            kernel("third", 140, 160, 12),
+        ],
+    ),
+}
+
+
+def test_cause(tiny_trace: Callable[..., Path]) -> None:
+    # All in one store: gaps of one trace must not see the calls of another one.
+    for number, (_, events) in enumerate(CASES.values()):
+        path = tiny_trace(events, name=f"cases/{number:02}.json")
+    with tracekit.open(path.parent, cache=False) as trace:
+        gaps = trace.sql(
+            "SELECT trace_id, list(cause) FROM idle_gap GROUP BY trace_id ORDER BY trace_id"
+        )
+    found = dict(zip(CASES, gaps.column(gaps.column_names[1]), strict=True))
+    assert found == {name: [cause] for name, (cause, _) in CASES.items()}
+
+
+def test_a_gap_is_only_where_no_stream_works(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        call("cudaLaunchKernel", 1, 2, 1),
+        kernel("long", 10, 50, 1),
+        kernel("inside", 20, 30, 2, stream=8),
+        kernel("touches", 50, 60, 3, stream=8),
+        kernel("apart", 70, 80, 4),
+        kernel("empty", 75, 75, 5, stream=8),
+        kernel("also apart", 90, 95, 6),
+        kernel("other device", 65, 66, 7, device=1),
+        kernel("other device", 68, 69, 8, device=1),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        gaps = trace.sql(
+            "SELECT g.device, start_ns, end_ns, idle_ns, p.name, n.name FROM idle_gap AS g "
+            "JOIN event AS p ON g.previous_event_id = p.event_id "
+            "JOIN event AS n ON g.next_event_id = n.event_id ORDER BY gap_id"
+        )
+    assert gaps.rows == [
+        ("0", 60_000, 70_000, 10_000, "touches", "apart"),
+        ("1", 66_000, 68_000, 2_000, "other device", "other device"),
+        ("0", 80_000, 90_000, 10_000, "apart", "also apart"),
+    ]
+
+
+def test_the_op_is_the_one_at_work_else_the_one_that_launches(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    launching = span("aten::mul", "cpu_op", 119, 126)
+    # The middle of the host's part, 110 to 125, is 117.5.
+    cases = [
+        ([launching], (None, "aten::mul")),
+        ([span("aten::sort", "cpu_op", 105, 118), launching], ("aten::sort", "aten::sort")),
+        ([span("aten::sort", "cpu_op", 105, 117), launching], (None, "aten::mul")),
+        (
+            [span("outer", "cpu_op", 105, 128), span("inner", "cpu_op", 117, 118), launching],
+            ("inner", "inner"),
+        ),
+        (
+            [span("outer", "cpu_op", 105, 128), span("before", "cpu_op", 106, 117), launching],
+            ("outer", "outer"),
+        ),
+        ([span("elsewhere", "cpu_op", 105, 128) | {"tid": 2}, launching], (None, "aten::mul")),
+    ]
+    for number, (ops, expected) in enumerate(cases):
+        path = tiny_trace([*FIRST, *LATE, *ops], name=f"{number}.json")
+        with tracekit.open(path, cache=False) as trace:
+            found = trace.sql(
+                "SELECT busy.name, op.name FROM idle_gap "
+                "LEFT JOIN event AS busy ON busy_op_id = busy.event_id "
+                "LEFT JOIN event AS op ON op_id = op.event_id"
+            )
+        assert found.rows == [expected]
+
+
+def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        span("aten::mm", "cpu_op", 10, 20),
+        span("autograd::engine::evaluate_function: MmBackward0", "cpu_op", 25, 45),
+        span("aten::add", "cpu_op", 40, 45),
+        span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "cpu_op", 46, 58),
+        span("aten::mul", "cpu_op", 60, 70),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        gaps = trace.sql(
+            "SELECT idle_ns, cause, name FROM idle_gap "
+            "LEFT JOIN event ON op_id = event_id ORDER BY gap_id"
+        )
+    # 20 to 40: the middle, 30, is in the node; 45 to 60: the data loader has 12 of 15.
+    assert gaps.rows == [
+        (20_000, "host_bound", "autograd::engine::evaluate_function: MmBackward0"),
+        (
+            15_000,
+            "data_loading",
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        ),
+    ]

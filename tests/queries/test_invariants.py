@@ -1,0 +1,140 @@
+"""What the headers promise holds on every trace, and the analyses agree with each other."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.spec import Spec
+from tracekit.errors import QueryError
+
+REPO = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
+PATHS = [*sorted((REPO / "sample_traces").rglob("*.json.gz")), *sorted(FOLDER.rglob("*.json.gz"))]
+IDS = [path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz") for path in PATHS]
+Opened = Callable[[Path], tracekit.Trace]
+
+on_every_trace = pytest.mark.parametrize("path", PATHS, ids=IDS)
+
+
+def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[str]:
+    """The invariants that do not hold for every row of a relation, with a row that fails."""
+    if not spec.invariants:
+        return []
+    failing = ", ".join(
+        f"any_value(r) FILTER (({invariant}) IS DISTINCT FROM TRUE)" for invariant in spec.invariants
+    )
+    (rows,) = trace.sql(f"SELECT {failing} FROM {relation} AS r").rows
+    return [
+        f"{spec.name}: {invariant}: {row}"
+        for invariant, row in zip(spec.invariants, rows, strict=True)
+        if row is not None
+    ]
+
+
+def with_defaults(spec: Spec) -> str:
+    from tracekit.analysis.params import bind
+    from tracekit.analysis.run import _with_values
+
+    return _with_values(spec, bind(spec, {}))
+
+
+@on_every_trace
+def test_invariants_of_analyses(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    broken = []
+    for spec in load_catalog().analyses.values():
+        if not spec.invariants or any(param.is_required for param in spec.params):
+            continue
+        try:
+            broken += broken_invariants(trace, spec, f"({with_defaults(spec)})")
+        except QueryError:
+            continue  # The trace cannot support it, and it says so.
+    assert broken == []
+
+
+@on_every_trace
+def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    catalog = load_catalog()
+    broken = []
+    for spec in (catalog.tables | catalog.views).values():
+        broken += broken_invariants(trace, spec, spec.name)
+    assert broken == []
+
+
+def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> None:
+    trace = opened(PATHS[0])
+    catalog = load_catalog()
+    for spec in (catalog.tables | catalog.views).values():
+        declared = [(column.name, column.type) for column in spec.columns]
+        found = trace.sql(f"DESCRIBE {spec.name}").rows
+        assert [tuple(row[:2]) for row in found] == declared, spec.name
+
+
+def per_device(rows: list[dict[str, Any]], column: str) -> Counter[tuple[Any, str]]:
+    total: Counter[tuple[Any, str]] = Counter()
+    for row in rows:
+        total[row["rank"], row["device"]] += row[column]
+    return total
+
+
+@on_every_trace
+def test_analyses_agree(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    timeline = trace.query("timeline").to_dicts()
+    busy_ns = per_device(timeline, "busy_ns")
+    parts = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
+    for row in timeline:
+        assert sum(row[part] for part in parts) == row["window_ns"]
+        assert all(row[part] >= 0 for part in parts)
+
+    classes = trace.query("kernel_classes").to_dicts()
+    kernels = trace.query("kernels", limit=0).to_dicts()
+    assert per_device(classes, "wall_ns") == busy_ns
+    assert per_device(kernels, "wall_ns") == busy_ns
+    assert per_device(classes, "kernel_ns") == per_device(kernels, "kernel_ns")
+    assert per_device(classes, "kernel_count") == per_device(kernels, "kernel_count")
+    if "cpu" not in {row["device"] for row in timeline}:
+        assert per_device(classes, "kernel_count") == per_device(timeline, "event_count")
+
+    for row in timeline:
+        here = [kind for kind in classes if kind["device"] == row["device"]]
+        for kind, column in (("compute", "compute_ns"), ("comm", "exposed_comm_ns")):
+            assert sum(r["wall_ns"] for r in here if r["kind"] == kind) == row[column]
+        wall_pct = sum(r["wall_pct"] or 0 for r in here)
+        assert wall_pct == pytest.approx(100 * row["busy_ns"] / (row["window_ns"] or 1))
+
+    steps = trace.query("steps").to_dicts()
+    if steps:
+        assert per_device(steps, "wall_ns") == busy_ns
+        assert per_device(steps, "kernel_ns") == per_device(classes, "kernel_ns")
+
+    memcpy = trace.query("memcpy").to_dicts()
+    copies = [r for r in classes if r["kind"] == "memcpy" or r["class"] == "memset"]
+    assert sum(r["kernel_ns"] for r in memcpy) == sum(r["kernel_ns"] for r in copies)
+    assert sum(r["copy_count"] for r in memcpy) == sum(r["kernel_count"] for r in copies)
+
+    (about,) = trace.query("trace").to_dicts()
+    assert about["device_event_count"] == sum(row["event_count"] for row in timeline)
+    health = {row["metric"]: row["value"] for row in trace.query("health").to_dicts()}
+    assert health["device_events"] == about["device_event_count"]
+    assert health["rejected"] == about["rejected_count"]
+
+
+@on_every_trace
+def test_an_answer_is_the_same_every_time(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    for name in ("kernel_classes", "kernels", "memcpy", "health"):
+        assert trace.query(name) == trace.query(name)
+
+
+def test_the_sample_is_there() -> None:
+    assert any(path.is_relative_to(REPO / "sample_traces") for path in PATHS)

@@ -1,0 +1,114 @@
+"""Analysis phases: busy and idle time of every phase; together the window."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Event = dict[str, Any]
+Opened = Callable[[Path], tracekit.Trace]
+
+REPO = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
+PATHS = [*sorted((REPO / "sample_traces").rglob("*.json.gz")), *sorted(FOLDER.rglob("*.json.gz"))]
+TRAINING = (
+    *("cpu_llama_ckpt_module_ranges", "cpu_llama_lora", "cpu_llama_z3_rank0", "cpu_llama_z3_rank1"),
+    *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "hta_mi250_toy_train"),
+    *("hta_resnet_v100_ns", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
+    *("kineto_v100_resnet_2021", "tl_mi300_resnet_ddp_recompute"),
+)
+
+
+def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def work(start: float, at: float, end: float, correlation: int, name: str = "k") -> list[Event]:
+    """A launch, and a device event that it puts on stream 7, or 20 for communication."""
+    stream = 20 if name.startswith("nccl") else 7
+    args = {"correlation": correlation, "device": 0, "stream": stream}
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, correlation=correlation),
+        span("kernel", name, at, end, stream, **args) | {"pid": 0},
+    ]
+
+
+def test_busy_and_idle_time_on_paper(tiny_trace: Callable[..., Path]) -> None:
+    """Forward 10–30, idle, backward 50–70 with an all-reduce 60–100, idle, optimizer 130–140."""
+    events = [
+        span("user_annotation", "tk/phase/forward", 0, 20),
+        *work(1, 10, 30, 1),
+        span("user_annotation", "tk/phase/backward", 30, 60),
+        *work(40, 50, 70, 2),
+        *work(45, 60, 100, 3, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"),
+        span("user_annotation", "tk/phase/optimizer", 100, 130),
+        *work(110, 130, 140, 4),
+    ]
+    rows = tracekit.open(tiny_trace(events), cache=False).query("phases").to_dicts()
+    core = ("phase", "kernel_ns", "wall_ns", "idle_ns", "exposed_comm_ns", "compute_kernel_ns")
+    assert [tuple(row[column] for column in core) for row in rows] == [
+        ("forward", 20_000, 20_000, 0, 0, 20_000),
+        ("backward", 60_000, 50_000, 20_000, 30_000, 20_000),
+        ("optimizer", 10_000, 10_000, 30_000, 0, 10_000),
+    ]
+    assert [round(row["span_pct"], 4) for row in rows] == [15.3846, 53.8462, 30.7692]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_phases_and_modules_and_roles_add_up(opened: Opened, path: Path) -> None:
+    """Busy time is the same whichever way it is parted; with idle time it is the window."""
+    trace = opened(path)
+    window = {row["device"]: row for row in trace.query("timeline").to_dicts()}
+    for name, column in (("modules", "self_wall_ns"), ("roles", "wall_ns"), ("phases", "wall_ns")):
+        sums: dict[str, int] = dict.fromkeys(window, 0)
+        for row in trace.query(name).to_dicts():
+            sums[row["device"]] += row[column]
+        assert sums == {device: row["busy_ns"] for device, row in window.items()}, name
+    idle: dict[str, int] = dict.fromkeys(window, 0)
+    for row in trace.query("phases").to_dicts():
+        idle[row["device"]] += row["idle_ns"]
+    assert idle == {device: row["idle_ns"] for device, row in window.items()}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_every_device_event_has_one_context(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    keys = "trace_id, event_id, piece"
+    for one, other in (("device_events", "device_context"), ("device_context", "device_events")):
+        missing = trace.sql(f"SELECT {keys} FROM {one} EXCEPT ALL SELECT {keys} FROM {other}")
+        assert missing.rows == []
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_device_time_of_training_is_in_a_phase(
+    opened: Opened, public_traces: Path, name: str
+) -> None:
+    trace = opened(public_traces / f"{name}.json.gz")
+    metrics = {row["metric"]: row["value"] for row in trace.health().to_dicts()}
+    assert metrics["device_time_in_phase"] >= 99.0
+
+
+def test_serving_phases(opened: Opened, public_traces: Path) -> None:
+    for name, phases in {
+        "tl_mi300_sglang_prefill": {"prefill"},
+        "tl_mi300_sglang_decode_graph": {"decode"},
+        "tl_mi300_vllm_piecewise": {"mixed"},
+    }.items():
+        trace = opened(public_traces / f"{name}.json.gz")
+        rows = {row["phase"]: row["span_pct"] for row in trace.query("phases").to_dicts()}
+        assert sum(rows.get(phase, 0) for phase in phases) > 99, (name, rows)

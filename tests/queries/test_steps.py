@@ -1,0 +1,71 @@
+"""Analysis steps: device events belong to the step that launched them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tracekit
+
+Event = dict[str, Any]
+Opened = Callable[[Path], tracekit.Trace]
+
+
+def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def work(start: float, at: float, end: float, correlation: int, tid: int = 1) -> list[Event]:
+    args = {"correlation": correlation, "device": 0, "stream": 7}
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, tid, correlation=correlation),
+        span("kernel", "k", at, end, 7, **args) | {"pid": 0},
+    ]
+
+
+def test_step_by_the_time_of_the_launch_on_whichever_thread(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    events = [
+        span("user_annotation", "ProfilerStep#7", 0, 100),
+        span("user_annotation", "ProfilerStep#8", 100, 200),
+        # Launched in step 7 by another thread, and run when step 8 had begun.
+        *work(90, 110, 130, 1, tid=2),
+        *work(150, 160, 170, 2),
+        *work(210, 220, 250, 3),
+    ]
+    rows = tracekit.open(tiny_trace(events), cache=False).query("steps").to_dicts()
+    core = ("step", "start_ns", "dur_ns", "kernel_count", "wall_ns")
+    assert [tuple(row[column] for column in core) for row in rows] == [
+        (7, 0, 100_000, 1, 20_000),
+        (8, 100_000, 100_000, 1, 10_000),
+        (None, None, None, 1, 30_000),
+    ]
+
+
+def test_own_steps_come_before_those_of_the_profiler(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        span("user_annotation", "ProfilerStep#7", 0, 100),
+        span("user_annotation", "tk/step/3", 0, 100),
+        *work(10, 20, 30, 1),
+    ]
+    assert tracekit.open(tiny_trace(events), cache=False).query("steps").column("step") == [3]
+
+
+def test_steps_of_2021_are_ops(opened: Opened, public_traces: Path) -> None:
+    steps = opened(public_traces / "kineto_v100_resnet_2021.json.gz").query("steps")
+    assert [step for step in steps.column("step") if step is not None] == [5, 6, 7, 8, 9, 10]
+
+
+def test_a_trace_without_steps_has_no_rows(tiny_trace: Callable[..., Path]) -> None:
+    assert len(tracekit.open(tiny_trace(work(10, 20, 30, 1)), cache=False).query("steps")) == 0

@@ -1,0 +1,233 @@
+"""The breakdown screen, to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import UsageError
+from tracekit.render import formats, renderer
+from tracekit.render._text import cell_width
+from tracekit.render.sections import sections
+
+Rendered = Callable[..., str]
+
+SCREEN = """\
+rank0.json.gz  rank 0 of 8  ·  NVIDIA H800
+14,240 events  ·  983 device events  ·  129.749 ms recorded  ·  1.25 MB
+
+Timeline   █ compute   ▓ exposed comm   ▒ exposed memcpy   ░ idle
+  rank 0 · device 0  █████████████████████████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒░░░░░░░  200.000 ms
+    50.0 % █ 100.000 ms   30.0 % ▓ 60.000 ms   10.0 % ▒ 20.000 ms   10.0 % ░ 20.000 ms
+
+Kernel classes  wall time, share of the window
+  comm_allreduce  ██████████████▍                                   30.0 %  60.000 ms   36 ×
+  gemm            ██████████████▍                                   30.0 %  60.000 ms  219 ×
+  attention       ████▊                                             10.0 %  20.000 ms   24 ×
+  memcpy_h2d      ████▊                                             10.0 %  20.000 ms    8 ×
+  norm            ██▍                                                5.0 %  10.000 ms   16 ×
+  elementwise     █▌                                                 3.0 %   6.000 ms  400 ×
+  optimizer       ▌                                                  1.0 %   2.000 ms   12 ×
+  layout          ▎                                                  0.5 %   1.000 ms   30 ×
+  … 2 more classes (--full)
+
+Top kernels  sum of durations, wall time's share of the window, count, mean
+  60.000 ms  30.0 %  8 ×  7.500 ms  void cutlass::device_kernel<GemmUniversal<cute::tuple<int, int,…
+  60.000 ms  30.0 %  8 ×  7.500 ms  ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStora…
+  20.000 ms  10.0 %  8 ×  2.500 ms  flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flas…
+  20.000 ms  10.0 %  8 ×  2.500 ms  Memcpy HtoD (Pageable -> Device)
+  10.000 ms   5.0 %  8 ×  1.250 ms  rms_norm_kernel
+
+Steps  2 · mean 99.500 ms · min 98.000 ms · max 101.000 ms · 5.0 % of busy time outside
+
+Copies  sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)
+  h2d      24.000 ms  8 ×  600.00 MB  25.00 GB/s
+  d2h       1.000 ms  4 ×          –           –
+  memset  100.000 µs  4 ×    4.10 kB  81.92 MB/s  (bytes known of 2)
+
+Health  warn  truncated 1 · device time linked 69.9 % · profiler overhead 4.186 ms
+"""
+
+MANY_RANKS = """\
+20 traces in llama/  ranks 0–19 of 20  ·  20 × NVIDIA H800
+284,800 events  ·  19,660 device events  ·  129.749 ms recorded  ·  25.00 MB
+
+Timeline   █ compute   ▓ exposed comm   ▒ exposed memcpy   ░ idle
+                                                             window  compute    comm  memcpy    idle
+  rank 0 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 1 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 2 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 3 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 4 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 5 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 6 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 7 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 8 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 9 · device 0   █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 10 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 11 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 12 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 13 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 14 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  rank 15 · device 0  █████████████████▓▓▓▓▓▓▓▓▓▓▒▒▒░░░  200.000 ms   50.0 %  30.0 %  10.0 %  10.0 %
+  … 4 more devices (--full)
+
+Kernel classes  wall time, share of the window
+  gemm  ████████████                                      25.0 %  1,000.000 ms  200 ×
+
+Top kernels  sum of durations on its busiest device, wall time's share of the window, count, mean
+  69.000 ms  25.0 %  10 ×  6.900 ms  rank 19  gemm_kernel
+
+Steps  40 on 20 ranks · mean 109.500 ms · min 100.000 ms · max 119.000 ms
+
+Health  note  rank unknown 1 (on 20 ranks)
+"""
+
+
+def test_the_screen_of_one_rank(breakdown: dict[str, Result], rendered: Rendered) -> None:
+    assert rendered(breakdown, "table") == SCREEN
+
+
+def test_many_ranks_have_one_line_each(
+    run_of: Callable[[int], dict[str, Result]], rendered: Rendered
+) -> None:
+    assert rendered(run_of(20), "table") == MANY_RANKS
+
+
+def test_full_shows_every_row(
+    breakdown: dict[str, Result],
+    run_of: Callable[[int], dict[str, Result]],
+    rendered: Rendered,
+) -> None:
+    full = rendered(breakdown, "table", full=True)
+    assert "more" not in full
+    for text in ("memset", "vectorized_elementwise_kernel", "pinned", "severity", "pieces that"):
+        assert text in full
+    assert "rank 19 · device 0" in rendered(run_of(20), "table", full=True)
+
+
+def test_every_line_fits(
+    breakdown: dict[str, Result],
+    run_of: Callable[[int], dict[str, Result]],
+    rendered: Rendered,
+) -> None:
+    for data in (breakdown, run_of(2), run_of(20)):
+        for width in (86, 100, 137, 240):
+            for line in rendered(data, "table", width=width).splitlines():
+                assert cell_width(line) <= width, line
+
+
+def test_a_narrow_terminal_gets_shares_without_ms(
+    breakdown: dict[str, Result], rendered: Rendered
+) -> None:
+    narrow = rendered(breakdown, "table", width=72)
+    assert "window  compute    comm  memcpy    idle" in narrow
+    assert "60.000 ms   10.0 %" not in narrow
+
+
+def test_sections_without_data_are_left_out(
+    breakdown: dict[str, Result], rendered: Rendered
+) -> None:
+    only = {"timeline": breakdown["timeline"]}
+    assert rendered(only, "table").startswith("Timeline")
+    assert len(rendered(only, "table").splitlines()) == 3
+    empty = {name: Result(name, result.columns, []) for name, result in breakdown.items()}
+    assert rendered(empty, "table") == ""
+    assert rendered(empty, "table", full=True) == ""
+
+
+def test_classes_without_a_timeline_have_no_share(
+    breakdown: dict[str, Result], rendered: Rendered
+) -> None:
+    text = rendered({"kernel_classes": breakdown["kernel_classes"]}, "table")
+    assert "–  60.000 ms" in text
+
+
+def test_what_is_unknown_is_said(breakdown: dict[str, Result], rendered: Rendered) -> None:
+    def changed(name: str, **changes: object) -> Result:
+        result = breakdown[name]
+        rows = [tuple((row | changes).values()) for row in result.to_dicts()]
+        return Result(name, result.columns, rows)
+
+    text = rendered(
+        {
+            "trace": changed(
+                "trace",
+                rank=None,
+                world_size=None,
+                devices=["0"],
+                rejected_count=3,
+                repaired_count=1,
+                is_truncated=True,
+            ),
+            "timeline": changed("timeline", rank=None, window_ns=0),
+            "health": changed("health", value=None),
+        },
+        "table",
+    )
+    assert "rank unknown  ·  cuda" in text
+    assert "1 repaired  ·  3 rejected  ·  cut off" in text
+    assert "rank ? · device 0" in text
+    assert "– █" in text
+    assert "truncated unknown" in text
+
+
+def test_a_healthy_trace_says_so(breakdown: dict[str, Result], rendered: Rendered) -> None:
+    health = breakdown["health"]
+    ok = Result("health", health.columns, [row for row in health.rows if row[4] == "ok"])
+    assert rendered({"health": ok}, "table") == "Health  ok  1 checks passed\n"
+
+
+HOSTILE = "\x1b[31m[red]\u202e\nx|y" + "模" * 200
+
+
+def test_nothing_hostile_gets_through(breakdown: dict[str, Result], rendered: Rendered) -> None:
+    def poisoned(result: Result) -> Result:
+        rows = [
+            tuple(
+                HOSTILE
+                if isinstance(value, str) and column.name not in ("kind", "severity", "unit")
+                else [HOSTILE]
+                if isinstance(value, list)
+                else value
+                for value, column in zip(row, result.columns, strict=True)
+            )
+            for row in result.rows
+        ]
+        return Result(result.name, result.columns, rows)
+
+    data = {name: poisoned(result) for name, result in breakdown.items()}
+    for full in (False, True):
+        text = rendered(data, "table", full=full)
+        assert not set("\x1b\u202e\r") & set(text)
+        assert "[red]" in text
+        if not full:
+            assert all(cell_width(line) <= 100 for line in text.splitlines())
+    for name in formats():
+        assert not set("\x1b\u202e\r") & set(rendered(data, name))
+
+
+def test_sections_are_ordered_and_complete() -> None:
+    found = sections()
+    orders = [section.ORDER for section in found]
+    assert orders == sorted(set(orders))
+    assert len(found) >= 7
+
+
+def test_formats_are_found_by_being_there() -> None:
+    assert formats() == ("csv", "json", "markdown", "table")
+    with pytest.raises(UsageError, match="unknown format 'xml'") as caught:
+        renderer("xml")
+    assert caught.value.hint == "formats: csv, json, markdown, table"
+
+
+def test_no_rows_in_any_format(rendered: Rendered) -> None:
+    result = Result("x", (Column("a_ns", "BIGINT"),), [])
+    assert {name: rendered(result, name) for name in formats()} == {
+        "csv": "a_ns\n",
+        "json": "[]\n",
+        "markdown": "| a ms |\n| ---: |\n",
+        "table": "a ms\n────\nno rows\n",
+    }

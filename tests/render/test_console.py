@@ -1,0 +1,82 @@
+"""Colour only on a terminal, NO_COLOR honoured, any encoding."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import pytest
+
+from tracekit.analysis.result import Result
+from tracekit.render import renderer
+from tracekit.render._console import make_console
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def drawn(stream: Any, data: dict[str, Result]) -> str:
+    renderer("table")(data, stream)
+    text: str = stream.getvalue()
+    return text
+
+
+def test_a_terminal_gets_colour(breakdown: dict[str, Result]) -> None:
+    assert "\x1b[32m" in drawn(Terminal(), breakdown)
+
+
+def test_no_color_takes_it_away(
+    breakdown: dict[str, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = drawn(Terminal(), breakdown)
+    assert "\x1b[32m" not in text
+    assert "\x1b[3" not in text
+
+
+def test_a_pipe_gets_no_escape_even_when_colour_is_forced(
+    breakdown: dict[str, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in drawn(io.StringIO(), breakdown)
+
+
+def test_the_width_of_a_pipe_is_100_or_what_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make_console(io.StringIO()).width == 100
+    monkeypatch.setenv("COLUMNS", "140")
+    assert make_console(io.StringIO()).width == 140
+    monkeypatch.setenv("COLUMNS", "5")
+    assert make_console(io.StringIO()).width == 72
+    monkeypatch.setenv("COLUMNS", "wide")
+    assert make_console(io.StringIO()).width == 100
+
+
+def test_a_terminal_without_a_size_is_100_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make_console(Terminal()).width == 100
+    size = os.terminal_size((0, 0))
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: size)
+    monkeypatch.setattr(Terminal, "fileno", lambda _: 1)
+    assert make_console(Terminal()).width == 100
+
+
+def test_an_encoding_without_blocks_gets_plain_characters(breakdown: dict[str, Result]) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
+    renderer("table")(breakdown, stream)
+    stream.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "# compute   = exposed comm   ~ exposed memcpy   . idle" in text

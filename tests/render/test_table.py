@@ -1,0 +1,119 @@
+"""The terminal table: aligned, safe, and no digit ever cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tracekit.render._text import cell_width
+
+Rendered = Callable[..., str]
+
+
+def test_units_are_in_the_header(make_result: Any, rendered: Rendered) -> None:
+    result = make_result(
+        "x",
+        {
+            "rank": "INTEGER",
+            "device": "VARCHAR",
+            "idle_ns": "BIGINT",
+            "total_bytes": "BIGINT",
+            "bus_bytes_per_s": "DOUBLE",
+            "wall_pct": "DOUBLE",
+            "event_count": "BIGINT",
+            "is_truncated": "BOOLEAN",
+        },
+        (0, "0", 113_440_000, 1_250_000_000, 2.4e10, 12.345, 12_345, True),
+        (None, "cpu", 12_000, None, math.nan, 0.001, 0, False),
+    )
+    assert rendered(result, "table").splitlines() == [
+        "rank  device  idle ms  total GB  bus GB/s  wall %  event_count  is_truncated",
+        "────  ──────  ───────  ────────  ────────  ──────  ───────────  ────────────",
+        "   0  0       113.440     1.250    24.000    12.3       12,345  true",
+        "   –  cpu       0.012         –         –    <0.1            0  false",
+    ]
+
+
+def test_base_units_are_shown_as_they_are(make_result: Any, rendered: Rendered) -> None:
+    result = make_result(
+        "sql",
+        {"ts_ns": "BIGINT", "x": "DOUBLE", "l": "INTEGER[]"},
+        (2**63 - 1, 0.1, [1, 2]),
+        (None, math.inf, None),
+    )
+    assert rendered(result, "table", units=False).splitlines() == [
+        "              ts_ns    x  l",
+        "───────────────────  ───  ──────",
+        "9223372036854775807  0.1  [1, 2]",
+        "                  –  inf  –",
+    ]
+
+
+def test_hostile_names_are_shown_as_text(make_result: Any, rendered: Rendered) -> None:
+    names = ["\x1b[31mred", "[bold]k[/bold]", "a\nb", "\u202eabc", ":rocket:", "模型", "🚀"]
+    result = make_result("x", {"name": "VARCHAR", "n": "INTEGER"}, *((n, 1) for n in names))
+    assert rendered(result, "table").splitlines()[2:] == [
+        "\\x1b[31mred     1",
+        "[bold]k[/bold]  1",
+        "a\\nb            1",
+        "\\u202eabc       1",
+        ":rocket:        1",
+        "模型            1",
+        "🚀              1",
+    ]
+
+
+def test_long_names_give_way_to_numbers(make_result: Any, rendered: Rendered) -> None:
+    result = make_result(
+        "x",
+        {"name": "VARCHAR", "class": "VARCHAR", "kernel_ns": "BIGINT"},
+        ("k" * 1_000_000, "gemm", 12_854_103_000),
+        ("模" * 100, "norm", 1),
+    )
+    lines = rendered(result, "table", width=72).splitlines()
+    assert all(cell_width(line) <= 72 for line in lines)
+    assert lines[2].startswith("kkkk")
+    assert lines[2].endswith("k…  gemm   12,854.103")
+    assert "…" in lines[3]
+    assert lines[3].endswith("  norm        0.000")
+
+
+def test_headers_break_before_names_are_cut(make_result: Any, rendered: Rendered) -> None:
+    columns = {f"exposed_comm_{i}_ns": "BIGINT" for i in range(4)}
+    name = "a_kernel_with_a_long_name"
+    result = make_result("x", {"name": "VARCHAR", **columns}, (name, *([5_000_000] * 4)))
+    assert rendered(result, "table", width=72).splitlines() == [
+        "                           exposed_  exposed_  exposed_  exposed_",
+        "                             comm_0    comm_1    comm_2    comm_3",
+        "name                             ms        ms        ms        ms",
+        "─────────────────────────  ────────  ────────  ────────  ────────",
+        "a_kernel_with_a_long_name     5.000     5.000     5.000     5.000",
+    ]
+
+
+def test_rows_become_records_where_no_table_fits(make_result: Any, rendered: Rendered) -> None:
+    columns = {f"a{i}_ns": "BIGINT" for i in range(12)}
+    result = make_result("x", columns, tuple([123_456_789_000_000] * 12))
+    lines = rendered(result, "table", width=72).splitlines()
+    assert lines[0].startswith("─ row 1 ─")
+    assert lines[1:3] == ["a0 ms   123,456,789.0", "a1 ms   123,456,789.0"]
+    assert len(lines) == 13
+
+
+def test_sentences_are_wrapped(make_result: Any, rendered: Rendered) -> None:
+    result = make_result(
+        "health",
+        {"metric": "VARCHAR", "meaning": "VARCHAR"},
+        ("device_time_linked", "device time whose launch is in the trace, as a share of all of it"),
+    )
+    assert rendered(result, "table", width=72).splitlines()[2:] == [
+        "device_time_linked  device time whose launch is in the trace, as a share",
+        "                    of all of it",
+    ]
+
+
+def test_no_rows_are_said(make_result: Any, rendered: Rendered) -> None:
+    lines = rendered(make_result("x", {"a_ns": "BIGINT"}), "table").splitlines()
+    assert lines == ["a ms", "────", "no rows"]
+    assert rendered(make_result("x", {}), "table") == ""

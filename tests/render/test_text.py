@@ -1,0 +1,84 @@
+"""Untrusted text becomes safe to show, and nothing of it is dropped."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.render._text import cell_width, fit, printable, shorten
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("void gemm<4, [8]>(float*)", "void gemm<4, [8]>(float*)"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\nb\rc\td", "a\\nb\\rc\\td"),
+        ("a\u202egnp.exe", "a\\u202egnp.exe"),
+        ("\u2066x\u2069", "\\u2066x\\u2069"),
+        ("a\u2028b", "a\\u2028b"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+        ("C:\\temp", "C:\\temp"),
+        ("grün 模型 🚀", "grün 模型 🚀"),
+        ("\x00\x7f", "\\x00\\x7f"),
+    ],
+)
+def test_what_could_change_the_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_what_is_kept_is_kept() -> None:
+    assert printable("a\nb\rc", keep="\n") == "a\nb\\rc"
+
+
+def test_stacked_accents_are_limited() -> None:
+    shown = printable("e" + "\u0301" * 1000)
+    assert sum(map(bool, map(unicodedata.combining, shown))) == 4
+    assert shown.count("\\u0301") == 996
+
+
+@given(st.text())
+def test_printable_text_is_printable(text: str) -> None:
+    shown = printable(text)
+    assert not {unicodedata.category(character) for character in shown} & {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("gemm", 4, "gemm"),
+        ("gemm_kernel", 5, "gemm…"),
+        ("模型模型", 8, "模型模型"),
+        ("模型模型", 7, "模型模…"),
+        ("模型模型", 6, "模型…"),
+        ("🚀🚀", 3, "🚀…"),
+        ("gemm", 1, "…"),
+        ("gemm", 0, ""),
+    ],
+)
+def test_names_lose_their_right_end(text: str, width: int, short: str) -> None:
+    assert shorten(text, width) == short
+
+
+@given(st.text(), st.integers(0, 40))
+def test_a_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
+    shown = printable(text)
+    assert cell_width(shorten(shown, width)) <= width
+    assert cell_width(fit(shown, width)) == width
+    assert cell_width(fit(shown, width, right=True)) == width
+
+
+def test_a_million_characters_are_no_trouble() -> None:
+    assert len(shorten(printable("k" * 1_000_000), 80)) == 80

@@ -1,0 +1,161 @@
+"""The README tells only what works today: every command in it is run, every reference is current.
+
+`python tests/test_readme.py` writes the reference sections and the outputs anew; look at the
+difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.spec import Spec
+from tracekit.schema import TABLES
+
+REPO = Path(__file__).resolve().parent.parent
+README = REPO / "README.md"
+
+_CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
+_PYCON = re.compile(r"(?<=```pycon\n).*?(?=```)", re.DOTALL)
+_REFERENCE = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# The one command whose output is not run as written: it would build an environment in the middle
+# of a test. What it runs is read from the Makefile instead; .ci/run runs it for real.
+_MAKE_DEMO = "make demo"
+
+
+def _sessions(text: str) -> list[tuple[str, str]]:
+    """Return every command of the console blocks with the output that is shown below it."""
+    found: list[tuple[str, str]] = []
+    for block in _CONSOLE.findall(text):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            while command.endswith("\\"):
+                line, _, output = output.partition("\n")
+                command = command[:-1] + line.strip()
+            found.append((command, output))
+    return found
+
+
+def _run(command: str, folder: Path) -> str:
+    if command == _MAKE_DEMO:
+        planned = subprocess.run(
+            ["make", "--silent", "--dry-run", "demo"],
+            cwd=REPO,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        command = planned.strip().splitlines()[-1].replace(".venv/bin/", "")
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("TRACEKIT_")
+    }
+    environment |= {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "100",
+        "TRACEKIT_CACHE_DIR": str(folder / "cache"),
+        "OUT": str(folder),
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=REPO,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def _relation(name: str, about: str, columns: list[tuple[str, str, str]]) -> str:
+    lines = [f"**`{name}`**: {about}", "", "| column | type | meaning |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{column}` | {kind} | {meaning.replace('|', chr(92) + '|')} |"
+        for column, kind, meaning in columns
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of(spec: Spec) -> str:
+    columns = [(column.name, column.type, column.meaning) for column in spec.columns]
+    about = " ".join(filter(None, [spec.question, spec.description]))
+    text = _relation(spec.name, about, columns)
+    if spec.params:
+        params = "; ".join(
+            f"`--{param.name.replace('_', '-')}` {param.meaning}"
+            + ("" if param.default in (None, "NULL") else f" (default {param.default})")
+            for param in spec.params
+        )
+        text += f"\nOptions: {params}\n"
+    for invariant in spec.invariants:
+        text += f"\nAlways: `{invariant}`\n"
+    return text
+
+
+def _reference(kind: str) -> str:
+    catalog = load_catalog()
+    if kind == "tables":
+        parts = [
+            _relation(t.name, t.row, [(c.name, c.type, c.meaning) for c in t.columns])
+            for t in TABLES
+        ]
+    elif kind == "derived":
+        parts = [_of(spec) for _, spec in sorted({**catalog.tables, **catalog.views}.items())]
+    else:
+        parts = [_of(spec) for spec in catalog.analyses.values()]
+    return "\n".join(parts)
+
+
+def _with_references(text: str) -> str:
+    return _REFERENCE.sub(lambda found: found[1] + _reference(found[2]) + found[3], text)
+
+
+def test_the_reference_is_that_of_the_code() -> None:
+    text = README.read_text("utf-8")
+    assert {found[1] for found in _REFERENCE.findall(text)} == {"tables", "derived", "analyses"}
+    assert _with_references(text) == text, "run: python tests/test_readme.py"
+
+
+def test_every_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    sessions = _sessions(README.read_text("utf-8"))
+    assert any(command == _MAKE_DEMO for command, _ in sessions)
+    for command, shown in sessions:
+        assert _run(command, tmp_path) == shown, command
+
+
+def test_the_python_examples_run(tmp_path: Path) -> None:
+    blocks = _PYCON.findall(README.read_text("utf-8"))
+    assert blocks
+    test = doctest.DocTestParser().get_doctest(
+        "\n".join(blocks), {}, "README", str(README), 0
+    )
+    before = Path.cwd()
+    os.environ["TRACEKIT_CACHE_DIR"] = str(tmp_path)
+    os.chdir(REPO)
+    try:
+        results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
+    finally:
+        os.chdir(before)
+        del os.environ["TRACEKIT_CACHE_DIR"]
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def _rewrite() -> None:
+    text = _with_references(README.read_text("utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        for command, shown in _sessions(text):
+            now = _run(command, Path(folder))
+            text = text.replace(f"$ {command}\n{shown}```", f"$ {command}\n{now}```")
+            text = text.replace(f"$ {command}\n{shown}$", f"$ {command}\n{now}$")
+    README.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    _rewrite()

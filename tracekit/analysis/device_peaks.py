@@ -1,0 +1,96 @@
+"""What devices can do at most: from the data in ``queries/rules/devices.toml`` to a table.
+
+The file says how an entry is found and what its figures are.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from tracekit import sql_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePeak:
+    """The peak rates of one product.
+
+    Attributes:
+        product: its name.
+        pattern: found in the names that traces give it.
+        memory_bytes_per_s: bandwidth of its memory, bytes/s.
+        flop_per_s: dense FLOP/s (integer types: operations/s) by type, as ``bf16``.
+        source: where the vendor says so.
+    """
+
+    product: str
+    pattern: str
+    memory_bytes_per_s: float
+    flop_per_s: dict[str, float]
+    source: str
+
+
+def device_peaks_text() -> str:
+    """Return the text of the file with the peak rates."""
+    return (files("tracekit.queries") / "rules" / "devices.toml").read_text("utf-8")
+
+
+@cache
+def load_device_peaks() -> tuple[DevicePeak, ...]:
+    """Read the peak rates, in the order in which the entries are tried."""
+    return tuple(
+        DevicePeak(
+            entry["product"],
+            entry["pattern"],
+            float(entry["memory_bytes_per_s"]),
+            {dtype: float(rate) for dtype, rate in entry["peak"].items()},
+            entry["source"],
+        )
+        for entry in tomllib.loads(device_peaks_text())["device"]
+    )
+
+
+def peak_of(device_name: str) -> DevicePeak | None:
+    """Return the peak rates of the device with this name in a trace, or None if it is unknown."""
+    for peak in load_device_peaks():
+        if re.search(peak.pattern, device_name, re.IGNORECASE):
+            return peak
+    return None
+
+
+def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create table ``device_peak``: a row per known device of each trace and type of number.
+
+    Args:
+        connection: the store that is being built; its table ``device`` is filled.
+    """
+    connection.execute(
+        "CREATE TABLE device_peak (trace_id INTEGER, device VARCHAR, product VARCHAR, "
+        "dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, source VARCHAR)"
+    )
+    named = connection.execute(
+        "SELECT DISTINCT trace_id, device_id::VARCHAR, name FROM device WHERE name <> '' ORDER BY ALL"
+    ).fetchall()
+    found = [
+        (
+            trace_id,
+            device,
+            peak.product,
+            dtype,
+            rate,
+            peak.memory_bytes_per_s,
+            peak.source,
+        )
+        for trace_id, device, name in named
+        if (peak := peak_of(name)) is not None
+        for dtype, rate in peak.flop_per_s.items()
+    ]
+    if found:
+        connection.execute(f"INSERT INTO device_peak VALUES {sql_text.rows(found)}")

@@ -1,0 +1,54 @@
+"""Macros where they are needed, and only there: creating one costs milliseconds.
+
+A store has the macros of its tables and views. Those that only an analysis uses are made on the
+connection that runs it, and are gone with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.spec import Spec
+
+if TYPE_CHECKING:
+    import duckdb
+
+ONLY_IF = {"collectives": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1"}
+"""Tables whose statement is long to plan, and what must return a row for them to have one."""
+
+_CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
+
+
+def macros_of(specs: Iterable[Spec]) -> list[Spec]:
+    """Return the macros that these require, each behind those that it requires itself."""
+    macros = load_catalog().macros
+    found: dict[str, Spec] = {}
+
+    def add(names: Iterable[str]) -> None:
+        for name in names:
+            if name in macros and name not in found:
+                add(macros[name].requires)
+                found[name] = macros[name]
+
+    for spec in specs:
+        add(spec.requires)
+    return list(found.values())
+
+
+@cache
+def macros_of_stores() -> frozenset[str]:
+    """Return the names of the macros that every store has."""
+    catalog = load_catalog()
+    made = [spec for name, spec in catalog.tables.items() if name not in ONLY_IF]
+    return frozenset(spec.name for spec in macros_of([*made, *catalog.views.values()]))
+
+
+def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+    """Create the macros that an analysis requires and that not every store has."""
+    for macro in macros_of([spec]):
+        if macro.name not in macros_of_stores():
+            connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))

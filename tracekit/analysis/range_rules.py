@@ -1,0 +1,220 @@
+"""The rules that say what the names of CPU-side ranges, calls and ops mean, from data to SQL.
+
+``queries/rules/ranges.toml`` describes the form of a rule. Rules of a user's file come before the
+built-in ones.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import UsageError
+from tracekit.sql_text import quote, select_rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+APPLIES_TO = ("range", "call", "op")
+MEANS = (*("module", "backward", "frame", "part", "step", "recompute", "node", "range", "span"),)
+PHASES = (*("forward", "backward", "recompute", "optimizer", "data", "prefill", "decode", "mixed"),)
+STRENGTHS = ("strong", "weak")
+LAYERS = ("begin", "next")
+
+_BUILTIN = Path("ranges.toml")
+_COLUMNS = {
+    "rule_id": "INTEGER",
+    "applies_to": "VARCHAR",
+    "means": "VARCHAR",
+    "pattern": "VARCHAR",
+    "phase": "VARCHAR",
+    "row_name": "VARCHAR",
+    "is_weak": "BOOLEAN",
+    "layer": "VARCHAR",
+    "label": "VARCHAR",
+    "class": "VARCHAR",
+}
+# A pattern that is a plain text from the beginning, and perhaps to the end.
+_PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
+_ESCAPED = re.compile(r"\\([^\w\s])")
+_GROUP = re.compile(r"\\(\d)")
+_CHOICES = {
+    "applies_to": APPLIES_TO,
+    "means": MEANS,
+    "phase": PHASES,
+    "strength": STRENGTHS,
+    "layer": LAYERS,
+}
+_TEXTS = ("pattern", "row", "label", "class", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRule:
+    """One rule; the members are those of ``ranges.toml``."""
+
+    applies_to: str
+    means: str
+    pattern: str
+    phase: str | None
+    row_name: str | None
+    is_weak: bool
+    label: str
+    module_class: str | None
+    layer: str | None
+    source: str
+
+
+def builtin_range_rules_text() -> str:
+    """Return the text of the built-in rules file."""
+    return (files("tracekit.queries") / "rules" / "ranges.toml").read_text("utf-8")
+
+
+def load_range_rules(user_file: Path | None = None) -> list[RangeRule]:
+    """Read the rules in the order in which they are tried.
+
+    Args:
+        user_file: a rules file whose ``[[range]]`` rules come before the built-in ones.
+
+    Raises:
+        UsageError: the user's file cannot be read, or a rule of it is not valid.
+    """
+    rules = []
+    if user_file is not None:
+        try:
+            user = tomllib.loads(user_file.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"{user_file}: the rules file cannot be read: {error}") from error
+        rules += _rules(user_file, user)
+    return rules + _rules(_BUILTIN, tomllib.loads(builtin_range_rules_text()))
+
+
+def _rules(path: Path, content: dict[str, Any]) -> list[RangeRule]:
+    rules = []
+    for number, rule in enumerate(content.get("range", []), start=1):
+        where = f"{path}: range rule {number}"
+        _check(where, rule, is_builtin=path == _BUILTIN)
+        rules.append(
+            RangeRule(
+                rule["applies_to"],
+                rule["means"],
+                rule["pattern"],
+                rule.get("phase"),
+                rule.get("row"),
+                rule.get("strength") == "weak",
+                rule.get("label", ""),
+                rule.get("class"),
+                rule.get("layer"),
+                rule.get("source", ""),
+            )
+        )
+    return rules
+
+
+def _check(where: str, rule: dict[str, Any], *, is_builtin: bool) -> None:
+    for key, value in rule.items():
+        if key not in _CHOICES and key not in _TEXTS:
+            raise UsageError(
+                f"{where} has an unknown key {key!r}",
+                hint="keys are: " + ", ".join(sorted((*_CHOICES, *_TEXTS))),
+            )
+        if not isinstance(value, str):
+            raise UsageError(f"{where}: {key} is no text")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise UsageError(
+                f"{where}: {key} is {value!r}", hint="one of: " + ", ".join(_CHOICES[key])
+            )
+    for key in ("applies_to", "means", "pattern"):
+        if key not in rule:
+            raise UsageError(f"{where} has no {key}")
+    if not is_builtin:
+        # The built-in patterns are checked by a test, not again in every run.
+        _check_pattern(where, rule["pattern"])
+
+
+def _check_pattern(where: str, pattern: str) -> None:
+    import duckdb
+
+    try:
+        duckdb.execute(f"SELECT regexp_matches('', {quote(pattern)})")
+    except duckdb.Error as error:
+        raise UsageError(
+            f"{where}: the pattern {pattern!r} is no regular expression: {error}",
+            hint="patterns are RE2: no look-around, no back-references",
+        ) from error
+
+
+def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeRule]) -> None:
+    """Create table ``range_rule`` and the macros that apply the rules.
+
+    ``range_rule_of(applies_to, name)`` gives the rule of a name, ``is_marked_call(name)`` tells
+    quickly whether any rule for calls matches, ``range_label_of(rule_id, name)`` and
+    ``range_class_of(rule_id, name)`` give what the groups of a pattern say of the module's name and
+    class. Each is made of constant patterns, which DuckDB compiles once.
+    """
+    table, decide, labels, classes = [], dict[str, list[str]](), [], []
+    for rule_id, rule in enumerate(rules, start=1):
+        table.append(
+            (
+                rule_id,
+                rule.applies_to,
+                rule.means,
+                rule.pattern,
+                rule.phase,
+                rule.row_name,
+                rule.is_weak,
+                rule.layer,
+                None if _GROUP.search(rule.label) else rule.label or None,
+                None if _GROUP.search(rule.module_class or "") else rule.module_class,
+            )
+        )
+        decide.setdefault(rule.applies_to, []).append(
+            f"WHEN {condition(rule.pattern)} THEN {rule_id}"
+        )
+        if _GROUP.search(rule.label):
+            labels.append(f"WHEN {rule_id} THEN {_filled(rule.label, rule.pattern)}")
+        if rule.module_class and _GROUP.search(rule.module_class):
+            classes.append(f"WHEN {rule_id} THEN {_filled(rule.module_class, rule.pattern)}")
+    connection.execute(f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
+    by_kind = " ".join(
+        f"WHEN {quote(kind)} THEN CASE {' '.join(branches)} END"
+        for kind, branches in decide.items()
+    )
+    connection.execute(
+        f"CREATE OR REPLACE MACRO range_rule_of(applies_to, name) AS CASE applies_to {by_kind} END"
+    )
+    calls = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.applies_to == "call")
+    connection.execute(
+        f"CREATE OR REPLACE MACRO is_marked_call(name) AS regexp_matches(name, {quote(calls)})"
+    )
+    connection.execute(
+        "CREATE OR REPLACE MACRO range_label_of(rule_id, name) AS "
+        f"CASE rule_id {' '.join(labels)} END"
+    )
+    connection.execute(
+        "CREATE OR REPLACE MACRO range_class_of(rule_id, name) AS "
+        f"CASE rule_id {' '.join(classes)} END"
+    )
+
+
+def condition(pattern: str) -> str:
+    """Return the SQL for «the pattern matches name»; a plain text needs no regular expression."""
+    plain = _PLAIN.fullmatch(pattern)
+    if plain is None:
+        return f"regexp_matches(name, {quote(pattern)})"
+    text = quote(_ESCAPED.sub(r"\1", plain[1]))
+    return f"name = {text}" if plain[2] else f"starts_with(name, {text})"
+
+
+def _filled(template: str, pattern: str) -> str:
+    """Return the SQL for a template whose groups are those of a pattern that matched ``name``."""
+    parts = []
+    for position, text in enumerate(_GROUP.split(template)):
+        if position % 2:
+            parts.append(f"regexp_extract(name, {quote(pattern)}, {text})")
+        elif text:
+            parts.append(quote(text))
+    return " || ".join(parts)
