@@ -24,14 +24,14 @@ if TYPE_CHECKING:
         UsageError,
         WorkloadError,
     )
-    from tracekit.ingest.load import Progress
+    from tracekit.ingest.progress import Progress
     from tracekit.trace import Trace, open
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
     "Column": "tracekit.analysis.result",
-    "Progress": "tracekit.ingest.load",
+    "Progress": "tracekit.ingest.progress",
     "QueryError": "tracekit.errors",
     "Result": "tracekit.analysis.result",
     "StoreError": "tracekit.errors",

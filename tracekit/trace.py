@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tracekit import __version__
 from tracekit.errors import StoreError, TraceError
-from tracekit.ingest.load import Progress, load_trace
+from tracekit.ingest.progress import Progress
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import rows
 
@@ -278,6 +278,7 @@ def _fill(
     progress: Callable[[Progress], None] | None,
 ) -> None:
     from tracekit.analysis.derive import derive, queries_digest
+    from tracekit.ingest.load import load_trace
 
     connection = build.connection
     # DuckDB reads a block on one thread while the next one is split on another: more threads would

@@ -6,16 +6,18 @@
 --                times that; causal attention counts the pairs that it keeps, aligned at the last query
 --   conv         2 for each element of the output, input channel of its group and element of the kernel
 --   others       the factor of the list for each element: of the output, for reductions of the input
+-- An op that is made of other ops of the list (aten::linear of aten::addmm) is not counted: they are. Copies do not
+-- count as such; the copy of a bias does not make an addmm.
 --
 -- Kind:     macro
 -- Requires: tensor
 -- Params:
---   relation  VARCHAR  name of a relation with trace_id, op_id, name, args: ops and the args of their events
+--   relation  VARCHAR  name of a relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   op_id        BIGINT   the op
 --   op_class     VARCHAR  gemm, attention, conv, softmax, norm, embedding, optimizer, elementwise, reduction, layout;
---                         NULL for an op that is not listed
+--                         NULL for an op that is not counted
 --   m            BIGINT   rows of the product
 --   n            BIGINT   its columns
 --   k            BIGINT   length of the sums
@@ -144,6 +146,10 @@ layout      fill               1  -  -  -     -       -     0      fill_ zero_
             trace_id,
             op_id,
             name,
+            pid,
+            tid,
+            ts_ns,
+            end_ns,
             json_extract_string(
                 args,
                 [
@@ -325,48 +331,73 @@ layout      fill               1  -  -  -     -       -     0      fill_ zero_
                 END
             )::BIGINT AS bytes
         FROM measured
+    ),
+
+    layed AS (
+        SELECT
+            *,
+            if(
+                op_class = 'gemm' AND strides IS NOT NULL,
+                array_to_string(
+                    list_transform(
+                        [
+                            try_cast(strides[a] AS BIGINT []),
+                            if(
+                                form = 'linear',
+                                list_reverse(try_cast(strides[b] AS BIGINT [])),
+                                try_cast(strides[b] AS BIGINT [])
+                            )
+                        ],
+                        lambda stride: CASE
+                            WHEN stride[-1] = 1 THEN 'N'
+                            WHEN stride[-2] = 1 THEN 'T'
+                            ELSE '-'
+                        END
+                    ),
+                    ''
+                ),
+                NULL
+            ) AS layout
+        FROM counted
+    ),
+
+    nested AS (
+        SELECT
+            asked.* EXCLUDE (said),
+            c.* EXCLUDE (name, said),
+            c.said[1] IS NOT NULL AS has_shapes,
+            coalesce(
+                c.op_class <> 'layout'
+                AND lead(asked.ts_ns) OVER (
+                    PARTITION BY
+                        asked.trace_id, asked.pid, asked.tid, coalesce(c.op_class <> 'layout', FALSE)
+                    ORDER BY asked.ts_ns, asked.end_ns DESC, asked.op_id
+                ) < asked.end_ns,
+                FALSE
+            ) AS is_made_of_others
+        FROM asked
+        INNER JOIN layed AS c ON asked.name = c.name AND asked.said = c.said
     )
 
     SELECT
-        asked.trace_id,
-        asked.op_id,
-        c.op_class,
-        c.m,
-        c.n,
-        c.k,
-        c.batch,
-        if(
-            c.op_class = 'gemm' AND c.strides IS NOT NULL,
-            array_to_string(
-                list_transform(
-                    [
-                        try_cast(c.strides[c.a] AS BIGINT []),
-                        if(
-                            c.form = 'linear',
-                            list_reverse(try_cast(c.strides[c.b] AS BIGINT [])),
-                            try_cast(c.strides[c.b] AS BIGINT [])
-                        )
-                    ],
-                    lambda stride: CASE
-                        WHEN stride[-1] = 1 THEN 'N'
-                        WHEN stride[-2] = 1 THEN 'T'
-                        ELSE '-'
-                    END
-                ),
-                ''
-            ),
-            NULL
-        ) AS layout,
-        c.dtype,
-        c.flops,
-        c.bytes,
+        trace_id,
+        op_id,
+        if(is_made_of_others, NULL, op_class) AS op_class,
+        m,
+        n,
+        k,
+        batch,
+        layout,
+        dtype,
+        if(is_made_of_others, NULL, flops) AS flops,
+        if(is_made_of_others, NULL, bytes) AS bytes,
         CASE
-            WHEN c.op_class IS NULL THEN 'its operations are not known'
-            WHEN c.said[1] IS NULL THEN 'its shapes were not recorded'
-            WHEN c.is_packed THEN 'its sequences are packed, and their lengths not in the shapes'
-            WHEN c.flops IS NULL THEN 'its shapes do not tell its operations'
-            WHEN c.bytes IS NULL THEN 'its shapes and types do not tell its bytes'
+            WHEN op_class IS NULL THEN 'its operations are not known'
+            WHEN is_made_of_others THEN 'it is made of other ops'
+            WHEN NOT has_shapes THEN 'its shapes were not recorded'
+            WHEN is_packed THEN 'its sequences are packed, and their lengths not in the shapes'
+            WHEN flops IS NULL THEN 'its shapes do not tell its operations'
+            WHEN bytes IS NULL THEN 'its shapes and types do not tell its bytes'
         END AS reason
-    FROM asked
-    INNER JOIN counted AS c ON asked.name = c.name AND asked.said = c.said
+    FROM nested
 );

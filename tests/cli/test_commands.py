@@ -88,7 +88,6 @@ def test_cache_lists_clears_and_tells_its_place(
     listed = json.loads(tracekit_command("cache", "list", "--format", "json").stdout)
     assert listed[0]["source_path"] == "/x/rank0.json"
     assert listed[0]["size_bytes"] == 2_500_000
-    assert listed[0]["path"] == str(tmp_path / "a.duckdb")
     assert "2.500" in tracekit_command("cache", "list").stdout
 
     outcome = tracekit_command("cache", "clear")

@@ -1,4 +1,6 @@
-"""Asks HTA the questions that tests compare; its own process: HTA reads settings at import and warns.
+"""Asks HTA the questions that tests compare.
+
+It runs in a process of its own: HTA warns, and reads settings when it is imported.
 
 python _hta_figures.py TRACE…  prints one JSON object: file name to figures. Times are microseconds.
 """

@@ -56,6 +56,10 @@ def hta(public_traces: Path) -> Hta:
     return figures
 
 
+def has_events_before_the_window(trace: tracekit.Trace) -> bool:
+    return bool(trace.sql("SELECT 1 FROM device_context WHERE link = 'before_window'").rows)
+
+
 def us(amount_ns: int) -> Any:
     """Return microseconds that equal HTA's to the precision of its doubles."""
     return pytest.approx(amount_ns / 1000, rel=1e-9, abs=0.5)
@@ -96,8 +100,10 @@ def test_overlap_and_kernel_breakdown(public_traces: Path, opened: Opened, hta: 
             for row in trace.query("kernel_classes").to_dicts()
             if row["class"] == "memset"
         )
+        # HTA names every combination of kinds.
+        comm = sum(time for kind, time in types.items() if "COMMUNICATION" in kind)
+        assert comm == us(ours["comm_ns"])
         # Equal but for memsets under communication, which HTA does not take for compute.
-        assert types["COMMUNICATION"] + overlap == us(ours["comm_ns"])
         hidden_ns = ours["comm_ns"] - ours["exposed_comm_ns"]
         assert 0 <= hidden_ns / 1000 - overlap <= memset_ns / 1000
         assert theirs["overlap"]["comp_comm_overlap_pctg"] == pytest.approx(
@@ -109,7 +115,7 @@ def test_kernels(public_traces: Path, opened: Opened, hta: Hta) -> None:
     for path in whole(public_traces):
         kernels = opened(path).query("kernels", limit=0).to_dicts()
         theirs = hta[path.name]["kernels"]
-        ours = {row["name"]: row for row in kernels if not row["name"].startswith("Mem")}
+        ours = {row["name"]: row for row in kernels}
         assert set(theirs) == set(ours), path.name
         for name, row in ours.items():
             # HTA says whole microseconds.
@@ -118,6 +124,10 @@ def test_kernels(public_traces: Path, opened: Opened, hta: Hta) -> None:
 
 def test_idle_time_of_streams(public_traces: Path, opened: Opened, hta: Hta) -> None:
     for path in [*whole(public_traces), public_traces / "deepseek_train_h800.json.gz"]:
+        if has_events_before_the_window(opened(path)):
+            # HTA takes the first event of the file for the launch of those whose launch it does not
+            # have, and so sorts their gaps by the time of that event.
+            continue
         rows = opened(path).query("hta_idle").to_dicts()
         ours = {(row["stream"], row["category"]): row["idle_ns"] for row in rows}
         # HTA has a row `other` for the first event of a stream, before which there is no gap.

@@ -68,6 +68,9 @@ def peak_of(device_name: str) -> DevicePeak | None:
 def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create table ``device_peak``: a row per known device of each trace and type of number.
 
+    Where all devices that a file lists are the same product, the rows hold for every device (``*``):
+    the numbers of the devices that ran are not always among those listed.
+
     Args:
         connection: the store that is being built; its table ``device`` is filled.
     """
@@ -75,9 +78,18 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         "CREATE TABLE device_peak (trace_id INTEGER, device VARCHAR, product VARCHAR, "
         "dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, source VARCHAR)"
     )
-    named = connection.execute(
-        "SELECT DISTINCT trace_id, device_id::VARCHAR, name FROM device WHERE name <> '' ORDER BY ALL"
+    listed = connection.execute(
+        "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, '') FROM device ORDER BY ALL"
     ).fetchall()
+    names: dict[int, set[str]] = {}
+    for trace_id, _, name in listed:
+        names.setdefault(trace_id, set()).add(name)
+    devices = sorted(
+        {
+            (trace_id, "*" if len(names[trace_id]) == 1 else device, name)
+            for trace_id, device, name in listed
+        }
+    )
     found = [
         (
             trace_id,
@@ -88,7 +100,7 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
             peak.memory_bytes_per_s,
             peak.source,
         )
-        for trace_id, device, name in named
+        for trace_id, device, name in devices
         if (peak := peak_of(name)) is not None
         for dtype, rate in peak.flop_per_s.items()
     ]

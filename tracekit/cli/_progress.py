@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from tracekit.ingest.load import Progress
+    from tracekit.ingest.progress import Progress
 
 PATIENCE_S = 2.0
 _NAME_WIDTH = 32

@@ -27,7 +27,6 @@ def list_command(format_name: str) -> None:
             str(store.source_path),
             store.size_bytes,
             datetime.fromtimestamp(store.modified_s).astimezone().isoformat(timespec="seconds"),
-            str(store.path),
         )
         for store in list_cached()
     ]
@@ -35,7 +34,6 @@ def list_command(format_name: str) -> None:
         Column("source_path", "VARCHAR"),
         Column("size_bytes", "BIGINT"),
         Column("modified", "VARCHAR"),
-        Column("path", "VARCHAR"),
     )
     emit(Result("cache", columns, rows), format_name)
 

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,7 @@ from tracekit.ingest.normalize import (
     fault_sql,
     insert_sql,
 )
+from tracekit.ingest.progress import Progress
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.repair import has_duplicate_keys
 from tracekit.sql_text import literal, rows
@@ -52,23 +52,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 SCRATCH = "scratch"
 """The database in memory that holds the blocks under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the reading of a file is.
-
-    Attributes:
-        path: the file.
-        bytes_read: bytes of the file as it lies on disk that have been read.
-        bytes_total: size of the file on disk, bytes.
-        event_count: events read so far.
-    """
-
-    path: str
-    bytes_read: int
-    bytes_total: int
-    event_count: int
 
 
 class _BlockLoader:
@@ -154,7 +137,7 @@ class _BlockLoader:
             self.rejected.append(Rejected(offset, reason, shown, event_id))
 
     def _isolate(self, table: str, path: Path, block: Block, message: str) -> None:
-        """Mend the events that DuckDB does not read; what it still stumbles over, find by halving."""
+        """Mend the events that DuckDB does not read; find by halving what it still refuses."""
         events, repaired = _without_duplicate_keys(block)
         if repaired:
             self.repaired.extend(repaired)

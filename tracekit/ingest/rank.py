@@ -36,10 +36,10 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
 
 def as_int(value: object, bits: int = 64) -> int | None:
     """Return a whole number given as a number or as text; None if it is none or needs more bits."""
-    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII):
-        number = int(value)
-    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        number = int(value)
+    is_whole_text = isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,20}\s*", value, re.ASCII)
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if is_whole_text or is_whole:
+        number = int(value)  # type: ignore[call-overload]
     else:
         return None
     return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None

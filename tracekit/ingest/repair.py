@@ -98,9 +98,9 @@ def _mend_outside(text: str, reasons: list[str]) -> str:
 def _mend_string(
     text: str, start: int, out: list[str], reasons: list[str], *, is_unescaped: bool = False
 ) -> int:
-    """Copy the string that opens at ``start`` to ``out``, escaped; return where it ends.
+    r"""Copy the string that opens at ``start`` to ``out``, escaped; return where it ends.
 
-    With ``is_unescaped``, the writer did not escape backslashes: C:\\Users\\new has no newline.
+    With ``is_unescaped``, the writer did not escape backslashes: C:\Users\new has no newline.
     """
     out_before, reasons_before = len(out), len(reasons)
     out.append('"')

@@ -1,0 +1,151 @@
+-- Is the compute of each phase bound by arithmetic or by memory?
+-- Operations and ideal bytes of ops by their shapes (macro op_costs says how they are counted), against the time of all
+-- compute that the ops launched. Intensity is operations per byte; where it is below the ridge of the device (its peak
+-- rate over its memory bandwidth) memory is the bound. What could not be counted has rows without a class, one for
+-- each reason; so kernel_ns adds up to all compute of the phase.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, op_costs
+-- Columns:
+--   rank                      INTEGER  global rank
+--   device                    VARCHAR  number of the device, or cpu
+--   phase                     VARCHAR  phase
+--   op_class                  VARCHAR  class of the ops; NULL for what is not counted
+--   dtype                     VARCHAR  type of the operands; NULL for what is not counted
+--   op_count                  BIGINT   ops; kernels where no op is known
+--   kernel_ns                 BIGINT   sum of the durations of their kernels, ns
+--   kernel_pct                DOUBLE   kernel_ns of all compute of the device, 0 to 100
+--   flops                     BIGINT   operations
+--   bytes                     BIGINT   ideal bytes; NULL if not known of all
+--   flop_per_s                DOUBLE   flops / kernel_ns, operations/s
+--   memory_bytes_per_s        DOUBLE   bytes / kernel_ns, bytes/s
+--   intensity_flop_per_byte   DOUBLE   flops / bytes
+--   ridge_flop_per_byte       DOUBLE   peak rate of the type / memory bandwidth of the device
+--   bound                     VARCHAR  compute or memory
+--   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100
+--   top_op                    VARCHAR  the op of the row that took longest
+--   reason                    VARCHAR  why something is missing; NULL if nothing is
+-- Invariant: (op_class IS NULL) = (flops IS NULL)
+-- Invariant: reason IS NOT NULL OR bound IS NOT NULL
+
+WITH op AS (
+    SELECT
+        e.trace_id,
+        e.event_id AS op_id,
+        e.name,
+        e.args,
+        e.pid,
+        e.tid,
+        e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+),
+
+work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        c.phase,
+        c.op_id,
+        c.op_name,
+        any_value(d.name) AS name,
+        count(*) FILTER (d.piece = 0) AS kernel_count,
+        sum(d.dur_ns)::BIGINT AS kernel_ns,
+        bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
+        CASE
+            WHEN c.op_id IS NOT NULL THEN NULL
+            WHEN c.launch_id IS NULL THEN 'its launch was not recorded'
+            ELSE 'its launch is in no op'
+        END AS why
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    WHERE d.kind = 'compute'
+    GROUP BY d.trace_id, d.device, c.phase, c.op_id, c.op_name, why
+),
+
+costed AS (
+    SELECT
+        w.*,
+        o.op_class,
+        if(w.is_tf32 AND o.dtype = 'fp32', 'tf32', o.dtype) AS dtype,
+        o.flops,
+        o.bytes,
+        coalesce(w.why, o.reason) AS why_not
+    FROM work AS w
+    LEFT JOIN op_costs('op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+),
+
+-- The named ops and their time first, for the longest of a row.
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        if(flops IS NULL, NULL, op_class) AS op_class,
+        if(flops IS NULL, NULL, dtype) AS dtype,
+        if(flops IS NULL, why_not, NULL) AS uncounted,
+        sum(if(op_id IS NULL, kernel_count, 1))::BIGINT AS op_count,
+        sum(kernel_ns)::BIGINT AS kernel_ns,
+        sum(flops)::BIGINT AS flops,
+        if(count(bytes) = count(*), sum(bytes), NULL)::BIGINT AS bytes,
+        max(why_not) AS why_not,
+        arg_max(coalesce(op_name, name), (kernel_ns, coalesce(op_name, name))) AS top_op
+    FROM costed
+    GROUP BY trace_id, device, phase, if(flops IS NULL, NULL, op_class), if(flops IS NULL, NULL, dtype), uncounted
+),
+
+placed AS (
+    SELECT
+        w.rank,
+        s.*,
+        w.device = 'cpu' AS is_cpu,
+        EXISTS (
+            SELECT 1 FROM device_peak AS d
+            WHERE d.trace_id = s.trace_id AND d.device IN (s.device, '*')
+        ) AS is_known_device,
+        100.0 * s.kernel_ns
+        / nullif(sum(s.kernel_ns) OVER (PARTITION BY s.trace_id, s.device), 0)::BIGINT AS kernel_pct,
+        1.0 * s.flops / nullif(s.bytes, 0) AS intensity,
+        p.flop_per_s AS peak_flop_per_s,
+        p.memory_bytes_per_s AS peak_bytes_per_s,
+        p.flop_per_s / p.memory_bytes_per_s AS ridge
+    FROM summed AS s
+    INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+    LEFT JOIN device_peak AS p
+        ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.dtype = p.dtype
+)
+
+SELECT
+    rank,
+    device,
+    phase,
+    op_class,
+    dtype,
+    op_count,
+    kernel_ns,
+    kernel_pct,
+    flops,
+    bytes,
+    1e9 * flops / nullif(kernel_ns, 0) AS flop_per_s,
+    1e9 * bytes / nullif(kernel_ns, 0) AS memory_bytes_per_s,
+    intensity AS intensity_flop_per_byte,
+    ridge AS ridge_flop_per_byte,
+    CASE WHEN intensity < ridge THEN 'memory' WHEN intensity >= ridge THEN 'compute' END AS bound,
+    100.0 * greatest(
+        1e9 * flops / nullif(kernel_ns, 0) / peak_flop_per_s,
+        1e9 * bytes / nullif(kernel_ns, 0) / peak_bytes_per_s
+    ) AS attainable_pct,
+    top_op,
+    CASE
+        WHEN uncounted IS NOT NULL THEN uncounted
+        WHEN bytes IS NULL THEN why_not
+        WHEN is_cpu THEN 'the peak of a CPU is not known'
+        WHEN NOT is_known_device THEN 'the peak of this device is not known'
+        WHEN ridge IS NULL THEN 'the device has no peak for this type'
+        WHEN bytes = 0 THEN 'there is nothing to read or write'
+    END AS reason
+FROM placed
+ORDER BY rank NULLS LAST, trace_id, device, phase, kernel_ns DESC, op_class, dtype, reason

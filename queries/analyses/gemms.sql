@@ -1,0 +1,173 @@
+-- Which matrix products ran, of which size, and how close to the device's peak?
+-- Products are ops with shapes (aten::mm, addmm, bmm, linear, grouped and scaled products, …); their time is that of
+-- all compute that the op launched. Kernels of class gemm that belong to no such op have no size, and a reason.
+-- Operations are 2 M N K, times the batch. The peak is the dense rate of the operands' type (queries/rules/devices.toml);
+-- a product of fp32 that ran on a kernel for tf32 is measured against tf32.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, op_costs
+-- Params:
+--   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   op_name          VARCHAR  the op; NULL where the launch is in none
+--   m                BIGINT   rows of the product
+--   n                BIGINT   its columns
+--   k                BIGINT   length of the sums
+--   batch            BIGINT   products in one call
+--   dtype            VARCHAR  type of the operands
+--   layout           VARCHAR  of A and B: N row by row, T column by column in memory, - neither; where known
+--   call_count       BIGINT   calls; without an op, kernels
+--   kernel_ns        BIGINT   sum of the durations of its kernels, ns
+--   mean_ns          DOUBLE   kernel_ns per call, ns
+--   kernel_pct       DOUBLE   kernel_ns of the device's window, 0 to 100 and more if kernels overlap
+--   flops            BIGINT   operations of all calls
+--   flop_per_s       DOUBLE   flops / kernel_ns, operations/s
+--   peak_type        VARCHAR  type whose peak it is measured against
+--   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s
+--   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
+--   reason           VARCHAR  why size or peak is missing; NULL if neither is
+-- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count
+-- Invariant: reason IS NOT NULL OR peak_pct IS NOT NULL
+
+WITH op AS (
+    SELECT
+        e.trace_id,
+        e.event_id AS op_id,
+        e.name,
+        e.args,
+        e.pid,
+        e.tid,
+        e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+),
+
+work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.event_id,
+        d.piece,
+        d.class,
+        d.dur_ns,
+        regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm') AS is_tf32,
+        c.op_id,
+        c.op_name,
+        CASE
+            WHEN c.launch_id IS NULL THEN 'its launch was not recorded'
+            WHEN c.op_id IS NULL THEN 'its launch is in no op'
+        END AS why
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    WHERE d.kind = 'compute'
+),
+
+costed AS (
+    SELECT
+        w.*,
+        if(o.op_class = 'gemm', o.op_id, NULL) AS gemm_id,
+        o.m,
+        o.n,
+        o.k,
+        o.batch,
+        o.layout,
+        o.dtype,
+        o.flops,
+        CASE
+            WHEN w.why IS NOT NULL THEN w.why
+            WHEN o.op_class IN ('conv', 'attention') THEN 'it is part of another operation'
+            WHEN o.flops IS NULL OR o.op_class <> 'gemm' THEN coalesce(o.reason, 'it is part of another operation')
+        END AS no_size
+    FROM work AS w
+    LEFT JOIN op_costs('op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+    WHERE o.op_class = 'gemm' OR w.class = 'gemm'
+),
+
+call AS (
+    SELECT
+        trace_id,
+        device,
+        op_name,
+        gemm_id,
+        any_value(m) FILTER (no_size IS NULL) AS m,
+        any_value(n) FILTER (no_size IS NULL) AS n,
+        any_value(k) FILTER (no_size IS NULL) AS k,
+        any_value(batch) FILTER (no_size IS NULL) AS batch,
+        any_value(layout) FILTER (no_size IS NULL) AS layout,
+        any_value(dtype) AS dtype,
+        any_value(flops) FILTER (no_size IS NULL) AS flops,
+        no_size,
+        bool_or(is_tf32) AS is_tf32,
+        if(gemm_id IS NULL, count(*) FILTER (piece = 0), 1) AS call_count,
+        sum(dur_ns)::BIGINT AS kernel_ns
+    FROM costed
+    GROUP BY trace_id, device, op_name, gemm_id, no_size
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        op_name,
+        m,
+        n,
+        k,
+        batch,
+        if(no_size IS NULL, dtype, NULL) AS dtype,
+        if(no_size IS NULL, if(dtype = 'fp32' AND is_tf32, 'tf32', dtype), NULL) AS peak_type,
+        layout,
+        no_size,
+        sum(call_count)::BIGINT AS call_count,
+        sum(kernel_ns)::BIGINT AS kernel_ns,
+        sum(flops)::BIGINT AS flops
+    FROM call
+    GROUP BY ALL
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.op_name,
+    s.m,
+    s.n,
+    s.k,
+    s.batch,
+    s.dtype,
+    s.layout,
+    s.call_count,
+    s.kernel_ns,
+    s.kernel_ns / nullif(s.call_count, 0) AS mean_ns,
+    100.0 * s.kernel_ns / nullif(w.window_ns, 0) AS kernel_pct,
+    s.flops,
+    1e9 * s.flops / nullif(s.kernel_ns, 0) AS flop_per_s,
+    s.peak_type,
+    p.flop_per_s AS peak_flop_per_s,
+    100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s AS peak_pct,
+    CASE
+        WHEN s.no_size IS NOT NULL THEN s.no_size
+        WHEN w.device = 'cpu' THEN 'the peak of a CPU is not known'
+        WHEN NOT EXISTS (
+            SELECT 1 FROM device_peak AS d
+            WHERE d.trace_id = w.trace_id AND d.device IN (w.device, '*')
+        ) THEN 'the peak of this device is not known'
+        WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
+        WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
+    END AS reason
+FROM summed AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+LEFT JOIN device_peak AS p
+    ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.peak_type = p.dtype
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY w.trace_id, w.device
+        ORDER BY s.kernel_ns DESC, s.op_name, s.m, s.n, s.k, s.batch, s.dtype, s.layout, s.no_size
+    ) <= $limit
+ORDER BY
+    w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.op_name, s.m, s.n, s.k, s.batch,
+    s.dtype, s.layout, s.no_size

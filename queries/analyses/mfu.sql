@@ -1,0 +1,168 @@
+-- Which share of what the device could do did each step use?
+-- Model FLOPs utilisation: the operations of products, attention and convolutions by their shapes (macro op_costs),
+-- each at the dense peak of its type, against the duration of the step. mfu_pct leaves out what is computed again in
+-- the backward pass, hfu_pct counts it. Both are refused unless the shapes are known for nearly all of the time that
+-- such kernels take. A trace without steps is one step: the window of the device.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, steps, op_costs
+-- Params:
+--   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   step             BIGINT   number of the step; NULL for the window of a trace without steps
+--   step_ns          BIGINT   duration of the step on the CPU, or of the window, ns
+--   flops            BIGINT   known operations
+--   recompute_flops  BIGINT   of these, computed again in the backward pass
+--   dtype            VARCHAR  type of most of them
+--   peak_flop_per_s  DOUBLE   dense peak of the device for that type, operations/s
+--   flop_per_s       DOUBLE   flops / step_ns, operations/s
+--   covered_pct      DOUBLE   share of the time of products, attention and convolutions whose operations are known
+--   mfu_pct          DOUBLE   model FLOPs utilisation, 0 to 100
+--   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100
+--   reason           VARCHAR  why it is refused; NULL if it is not
+-- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
+-- Invariant: reason IS NOT NULL OR mfu_pct <= hfu_pct
+
+WITH op AS (
+    SELECT
+        e.trace_id,
+        e.event_id AS op_id,
+        e.name,
+        e.args,
+        e.pid,
+        e.tid,
+        e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+),
+
+marked AS (
+    SELECT DISTINCT trace_id
+    FROM steps
+),
+
+work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        c.step,
+        c.phase,
+        c.op_id,
+        bool_or(d.class IN ('gemm', 'attention', 'conv')) AS is_heavy,
+        bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
+        sum(d.dur_ns)::BIGINT AS kernel_ns,
+        coalesce(sum(d.dur_ns) FILTER (d.class IN ('gemm', 'attention', 'conv')), 0)::BIGINT
+            AS heavy_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN marked AS m ON d.trace_id = m.trace_id
+    WHERE d.kind = 'compute' AND (c.step IS NOT NULL OR m.trace_id IS NULL)
+    GROUP BY d.trace_id, d.device, c.step, c.phase, c.op_id
+),
+
+costed AS (
+    SELECT
+        w.*,
+        o.flops IS NOT NULL AS is_known,
+        o.flops,
+        if(w.is_tf32 AND o.dtype = 'fp32', 'tf32', o.dtype) AS dtype
+    FROM work AS w
+    LEFT JOIN op_costs('op') AS o
+        ON
+            w.trace_id = o.trace_id AND w.op_id = o.op_id
+            AND o.op_class IN ('gemm', 'attention', 'conv') AND o.flops IS NOT NULL
+    WHERE w.is_heavy OR o.op_id IS NOT NULL
+),
+
+typed AS (
+    SELECT
+        c.trace_id,
+        c.device,
+        c.step,
+        c.dtype,
+        any_value(p.flop_per_s) AS peak_flop_per_s,
+        sum(c.flops)::BIGINT AS flops,
+        coalesce(sum(c.flops) FILTER (c.phase = 'recompute'), 0)::BIGINT AS recompute_flops,
+        sum(if(c.is_known, c.kernel_ns, c.heavy_ns))::BIGINT AS heavy_ns,
+        coalesce(sum(c.kernel_ns) FILTER (c.is_known), 0)::BIGINT AS known_ns
+    FROM costed AS c
+    LEFT JOIN device_peak AS p
+        ON c.trace_id = p.trace_id AND p.device IN (c.device, '*') AND c.dtype = p.dtype
+    GROUP BY c.trace_id, c.device, c.step, c.dtype
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        step,
+        sum(flops)::BIGINT AS flops,
+        sum(recompute_flops)::BIGINT AS recompute_flops,
+        arg_max(dtype, (flops, dtype)) AS dtype,
+        arg_max(peak_flop_per_s, (flops, dtype)) AS peak_flop_per_s,
+        100.0 * sum(known_ns)::BIGINT / nullif(sum(heavy_ns), 0)::BIGINT AS covered_pct,
+        count(*) FILTER (dtype IS NOT NULL AND peak_flop_per_s IS NULL) AS unknown_peak_count,
+        -- How long the device would need at its peak.
+        1e9 * sum(flops / peak_flop_per_s) AS ideal_ns,
+        1e9 * sum((flops - recompute_flops) / peak_flop_per_s) AS model_ideal_ns
+    FROM typed
+    GROUP BY trace_id, device, step
+),
+
+span AS (
+    SELECT
+        w.trace_id,
+        w.rank,
+        w.device,
+        s.step,
+        coalesce(s.dur_ns, w.window_ns) AS step_ns
+    FROM device_windows AS w
+    LEFT JOIN steps AS s ON w.trace_id = s.trace_id
+),
+
+judged AS (
+    SELECT
+        span.*,
+        s.* EXCLUDE (trace_id, device, step),
+        CASE
+            WHEN span.device = 'cpu' THEN 'the peak of a CPU is not known'
+            WHEN NOT EXISTS (
+                SELECT 1 FROM device_peak AS d
+                WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
+            ) THEN 'the peak of this device is not known'
+            WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
+            WHEN s.flops IS NULL THEN 'the operations of its ops are not known: no shapes, or no ops'
+            WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
+            WHEN s.covered_pct < $min_covered_pct
+                THEN 'the operations are known for too little of the time of such kernels'
+            WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
+        END AS reason
+    FROM span
+    LEFT JOIN summed AS s
+        ON
+            span.trace_id = s.trace_id
+            AND span.device = s.device
+            AND span.step IS NOT DISTINCT FROM s.step
+)
+
+SELECT
+    rank,
+    device,
+    step,
+    step_ns,
+    flops,
+    recompute_flops,
+    dtype,
+    peak_flop_per_s,
+    1e9 * flops / nullif(step_ns, 0) AS flop_per_s,
+    covered_pct,
+    if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
+    if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
+    reason
+FROM judged
+ORDER BY rank NULLS LAST, trace_id, device, step

@@ -1,0 +1,172 @@
+"""The walk over the CPU's threads: what a launch is inside of, also where spans do not nest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis import context_walk
+
+Event = dict[str, Any]
+Write = Callable[..., Path]
+
+
+def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def work(at: float, correlation: int = 1, tid: int = 1) -> list[Event]:
+    """A launch that takes no time, and the kernel that it put on the device."""
+    args = {"correlation": correlation, "device": 0, "stream": 7}
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", at, at, tid, correlation=correlation),
+        span("kernel", "k", at + 1e6, at + 1e6 + 1, 7, **args) | {"pid": 0},
+    ]
+
+
+def module(name: str, start: float, end: float) -> Event:
+    return span("python_function", f"nn.Module: {name}", start, end)
+
+
+def contexts(path: Path) -> dict[int, tuple[Any, ...]]:
+    """Op, module path and phase of every launch, by correlation."""
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.sql(
+            "SELECT l.correlation, c.op_id, m.path, c.phase"
+            " FROM launch AS l JOIN context AS c"
+            " ON l.trace_id = c.trace_id AND l.launch_id = c.event_id"
+            " LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id"
+        ).rows
+    return {correlation: rest for correlation, *rest in rows}
+
+
+def test_a_child_that_ends_late_by_rounding_stays_inside(tiny_trace: Write) -> None:
+    events = [module("Outer_0", 0, 100), module("Inner_0", 50, 100.4), *work(60)]
+    assert contexts(tiny_trace(events))[1][1] == "Outer_0/Inner_0"
+
+
+def test_a_range_that_a_call_opened_outlives_the_call(tiny_trace: Write) -> None:
+    """`_record_function_enter` contains the start of the range that it opens."""
+    events = [
+        module("Outer_0", 0, 1000),
+        span("python_function", "nn.Module: Enter_0", 10, 15),
+        span("user_annotation", "tk/phase/decode", 12, 900),
+        *work(500),
+    ]
+    _, path, phase = contexts(tiny_trace(events))[1]
+    assert (path, phase) == ("Outer_0", "decode")
+
+
+def test_of_equal_spans_the_outer_kind_is_outside(tiny_trace: Write) -> None:
+    events = [
+        span("cpu_op", "aten::mm", 0, 10),
+        span("user_annotation", "Optimizer.step#SGD.step", 0, 10),
+        module("Net_0", 0, 10),
+        *work(5),
+    ]
+    op, path, phase = contexts(tiny_trace(events))[1]
+    assert (op, path, phase) == (0, None, "optimizer")
+
+
+def test_spans_without_length_enclose_nothing(tiny_trace: Write) -> None:
+    events = [module("Net_0", 0, 10), span("cpu_op", "aten::mm", 5, 5), *work(5)]
+    assert contexts(tiny_trace(events))[1][:2] == [None, "Net_0"]
+
+
+def test_threads_do_not_enclose_each_other(tiny_trace: Write) -> None:
+    events = [module("Net_0", 0, 100), *work(50, 1, tid=2), *work(60, 2)]
+    found = contexts(tiny_trace(events))
+    assert (found[1][1], found[2][1]) == (None, "Net_0")
+
+
+def test_a_module_called_again_is_the_same(tiny_trace: Write) -> None:
+    events = [module("Net_0", 0, 10), *work(5, 1), module("Net_0", 20, 30), *work(25, 2)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        assert trace.sql("SELECT path, position, last_position FROM module").rows == [
+            ("Net_0", 0, 0)
+        ]
+
+
+def test_the_tree_is_numbered_from_the_top(tiny_trace: Write) -> None:
+    events = [
+        module("Net_0", 0, 100),
+        module("A_0", 1, 20),
+        module("B_0", 2, 10),
+        module("C_0", 30, 50),
+        *work(5),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        rows = trace.sql("SELECT name, depth, position, last_position FROM module ORDER BY 3").rows
+    assert rows == [("Net_0", 0, 0, 3), ("A_0", 1, 1, 2), ("B_0", 2, 2, 2), ("C_0", 1, 3, 3)]
+
+
+def random_spans(seed: int) -> list[Event]:
+    """Ops of two threads, crossing, touching, equal and empty ones among them, and launches."""
+    chance = random.Random(seed)
+    events: list[Event] = []
+    correlation = 0
+    for tid in (1, 2):
+        for _ in range(60):
+            start = 2 * chance.randrange(200)
+            length = 2 * chance.choice((0, 1, 1, 2, 5, 20, 80))
+            events.append(span("cpu_op", "aten::x", start, start + length, tid))
+        for _ in range(60):
+            correlation += 1
+            events += work(2 * chance.randrange(250), correlation, tid)
+    chance.shuffle(events)
+    return events
+
+
+def innermost(events: list[Event], at: float, tid: int) -> int | None:
+    """The op that was opened last of those that are open: what «inside of» means, said plainly."""
+    best, key = None, None
+    for number, event in enumerate(events):
+        if event["cat"] != "cpu_op" or event["tid"] != tid:
+            continue
+        start, end = event["ts"], event["ts"] + event["dur"]
+        if start <= at < end:
+            order = (start, -end, number)
+            if key is None or order > key:
+                best, key = number, order
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("chunk_rows", [20_000, 7])
+def test_random_spans(
+    tiny_trace: Write, monkeypatch: pytest.MonkeyPatch, seed: int, chunk_rows: int
+) -> None:
+    monkeypatch.setattr(context_walk, "_CHUNK_ROWS", chunk_rows)
+    events = random_spans(seed)
+    found = contexts(tiny_trace(events))
+    for event in events:
+        if event["cat"] == "cuda_runtime":
+            correlation = event["args"]["correlation"]
+            expected = innermost(events, event["ts"], event["tid"])
+            assert found[correlation][0] == expected, event
+
+
+def test_names_that_never_repeat_do_not_fill_the_memory(
+    tiny_trace: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_walk, "MAX_MODULES", 5)
+    events = [span("user_annotation", "all", 0, 1000)]
+    events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(20)]
+    events += work(151)
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        assert trace.sql("SELECT count(*) FROM module").rows == [(5,)]
+        assert trace.query("modules").column("module_path") == ["all"]
