@@ -5,9 +5,9 @@
 --
 -- Kind:   macro
 -- Params:
---   relation  VARCHAR  name of a relation with part VARCHAR, id BIGINT, start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  name of a relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part         VARCHAR  as given
+--   part         ANY      as given
 --   start_ns     BIGINT   start of the gap: the latest end of all that started before it, ns
 --   end_ns       BIGINT   end of the gap: the start of the next interval, ns
 --   previous_id  BIGINT   the interval that ends last before the gap

@@ -140,17 +140,37 @@ seen AS (
     ASOF LEFT JOIN steps AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
 ),
 
-around AS (
+-- The phases of the nearest launches that have one, before and after: a running maximum of place and phase in one
+-- number. It stays linear where long runs have none, as IGNORE NULLS does not.
+ordered AS (
     SELECT
         *,
-        last_value(phase IGNORE NULLS) OVER (
+        16 * row_number() OVER (
+            PARTITION BY trace_id ORDER BY launch_ts_ns, ts_ns, event_id, piece
+        ) + list_position(phases, phase) AS place
+    FROM seen, (SELECT ['forward', 'backward', 'recompute', 'optimizer', 'data', 'prefill', 'decode',
+        'mixed'] AS phases)
+    WHERE launch_id IS NOT NULL
+),
+
+around AS (
+    SELECT
+        * EXCLUDE (place, phases),
+        phases[max(place) OVER (
             launched ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS phase_before,
-        first_value(phase IGNORE NULLS) OVER (
+        ) % 16] AS phase_before,
+        phases[min(place) OVER (
             launched ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
-        ) AS phase_after
-    FROM seen
+        ) % 16] AS phase_after
+    FROM ordered
     WINDOW launched AS (PARTITION BY trace_id ORDER BY launch_ts_ns, ts_ns, event_id, piece)
+    UNION ALL
+    SELECT
+        *,
+        NULL AS phase_before,
+        NULL AS phase_after
+    FROM seen
+    WHERE launch_id IS NULL
 ),
 
 phased AS (
@@ -255,16 +275,16 @@ period AS (
     GROUP BY trace_id, device, stream
 ),
 
-repeated AS (
+-- Materialised, so that the join below is on the place and on nothing wider.
+awaited AS MATERIALIZED (
     SELECT
         u.trace_id,
         u.event_id,
         u.device,
         u.stream,
-        k.phase,
-        k.module_id,
-        k.row_name,
-        k.op_id
+        u.name,
+        ahead.steps,
+        u.position + ahead.steps * p.period AS position
     FROM unlinked AS u
     INNER JOIN period AS p
         ON
@@ -272,15 +292,28 @@ repeated AS (
             AND u.device = p.device
             AND u.stream IS NOT DISTINCT FROM p.stream
     CROSS JOIN (VALUES (1), (2), (3)) AS ahead (steps)
+),
+
+repeated AS (
+    SELECT
+        a.trace_id,
+        a.event_id,
+        a.device,
+        a.stream,
+        k.phase,
+        k.module_id,
+        k.row_name,
+        k.op_id
+    FROM awaited AS a
     INNER JOIN numbered AS k
         ON
-            u.trace_id = k.trace_id
-            AND u.device = k.device
-            AND u.stream IS NOT DISTINCT FROM k.stream
-            AND u.position + ahead.steps * p.period = k.position
-            AND u.name = k.name
+            a.trace_id = k.trace_id
+            AND a.device = k.device
+            AND a.stream IS NOT DISTINCT FROM k.stream
+            AND a.position = k.position
+            AND a.name = k.name
             AND k.launch_id IS NOT NULL
-    QUALIFY row_number() OVER (PARTITION BY u.trace_id, u.event_id ORDER BY ahead.steps) = 1
+    QUALIFY row_number() OVER (PARTITION BY a.trace_id, a.event_id ORDER BY a.steps) = 1
 ),
 
 trusted AS (

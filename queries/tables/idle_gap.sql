@@ -123,8 +123,8 @@ gap AS MATERIALIZED (
 
 timed AS MATERIALIZED (
     SELECT
-        *,
-        trace_id || '/' || pid || '/' || tid AS thread,
+        gap.*,
+        thread.rowid AS thread,
         coalesce(greatest(least(returned_ns, end_ns) - start_ns, 0), 0) AS host_ns,
         coalesce(
             returned_ns > start_ns
@@ -132,6 +132,8 @@ timed AS MATERIALIZED (
             FALSE
         ) AS is_late
     FROM gap
+    LEFT JOIN thread
+        ON gap.trace_id = thread.trace_id AND gap.pid = thread.pid AND gap.tid = thread.tid
 ),
 
 late AS (
@@ -145,14 +147,17 @@ late AS (
     WHERE is_late
 ),
 
-wait AS MATERIALIZED (
+wait_call AS MATERIALIZED (
     SELECT
-        trace_id || '/' || pid || '/' || tid || '/' || CASE
+        trace_id,
+        pid,
+        tid,
+        ts_ns,
+        dur_ns,
+        CASE
             WHEN is_launch_call(category) THEN host_call_wait(name)
             ELSE host_range_wait(category, name)
-        END AS part,
-        ts_ns AS start_ns,
-        ts_ns + dur_ns AS end_ns
+        END AS kind
     FROM event
     WHERE
         dur_ns > 0
@@ -162,19 +167,37 @@ wait AS MATERIALIZED (
         END IS NOT NULL
 ),
 
--- Every gap with every kind of wait: its number is the gap's times 8 plus that of the kind.
+kind_number AS (
+    SELECT *
+    FROM (
+        VALUES ('data_loading', 0), ('allocator', 1), ('comm_wait', 2), ('sync', 3), ('copy', 4)
+    ) AS kind (name, number)
+),
+
+-- Thread and kind are one number, and so are a gap and a kind: eight times the one plus the other.
+wait AS MATERIALIZED (
+    SELECT
+        thread.rowid * 8 + kind_number.number AS part,
+        wait_call.ts_ns AS start_ns,
+        wait_call.ts_ns + wait_call.dur_ns AS end_ns
+    FROM wait_call
+    INNER JOIN kind_number ON wait_call.kind = kind_number.name
+    INNER JOIN thread
+        ON
+            wait_call.trace_id = thread.trace_id
+            AND wait_call.pid = thread.pid
+            AND wait_call.tid = thread.tid
+),
+
 late_kind AS (
     SELECT
-        late.id * 8 + kind.number AS id,
-        late.thread || '/' || kind.name AS part,
+        late.id * 8 + kind_number.number AS id,
+        late.thread * 8 + kind_number.number AS part,
         late.start_ns,
         late.end_ns,
         late.start_ns AS at_ns
     FROM late
-    CROSS JOIN (
-        VALUES (0, 'data_loading'), (1, 'allocator'), (2, 'comm_wait'), (3, 'sync'), (4, 'copy')
-    ) AS kind (number, name)
-    WHERE late.thread || '/' || kind.name IN (SELECT wait.part FROM wait)
+    CROSS JOIN kind_number
 ),
 
 waited AS (
@@ -232,12 +255,17 @@ middle AS (
 
 op_span AS (
     SELECT
-        trace_id || '/' || pid || '/' || tid AS part,
-        event_id AS id,
-        ts_ns AS start_ns,
-        ts_ns + dur_ns AS end_ns
+        thread.rowid AS part,
+        event.event_id AS id,
+        event.ts_ns AS start_ns,
+        event.ts_ns + event.dur_ns AS end_ns
     FROM event
-    WHERE is_op(category)
+    INNER JOIN thread
+        ON
+            event.trace_id = thread.trace_id
+            AND event.pid = thread.pid
+            AND event.tid = thread.tid
+    WHERE is_op(event.category)
 ),
 
 busy_op AS (SELECT * FROM interval_innermost('middle', 'op_span')),

@@ -96,6 +96,8 @@ class _BlockLoader:
     def close(self) -> None:
         self._read_pool.shutdown(wait=True, cancel_futures=True)
         self._write_pool.shutdown(wait=True, cancel_futures=True)
+        for turn in (0, 1):
+            self._writer.execute(f"DROP TABLE IF EXISTS {SCRATCH}.block{turn}")
         self._reader.close()
         self._writer.close()
 
