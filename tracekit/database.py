@@ -10,9 +10,10 @@ import contextlib
 import errno
 import hashlib
 import os
+import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,21 @@ from typing import TYPE_CHECKING
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION, TABLES
 from tracekit.sql_text import quote
-from tracekit.units import GB
+from tracekit.units import GB, MB
 
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_LIMIT = "256MB"
-"""What DuckDB's buffers may hold before they spill to disk. TRACEKIT_MEMORY_LIMIT overrides it."""
+MEMORY_LIMITS = ("128MB", "256MB", "512MB", "1GB", "2GB")
+"""What DuckDB's buffers may hold before they spill to disk.
+
+The first is enough for a trace of some tens of MB, the second for any size so far. The others are
+there for the day that they are not: a step that does not fit is tried again with the next one.
+TRACEKIT_MEMORY_LIMIT fixes the limit instead.
+"""
+
+SMALL_SOURCE_BYTES = 100 * MB
+"""Up to this much JSON text the first limit is tried first."""
 
 CHECKPOINT_THRESHOLD = "64MB"
 """How much may be loaded before it is compressed and written: often costs time, seldom memory."""
@@ -75,11 +84,7 @@ def build_store(final: Path) -> Iterator[Build]:
     with _explained(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         _sweep(final.parent)
-        folder = Path(
-            tempfile.mkdtemp(
-                prefix=f".{final.name}.{os.getpid()}.", suffix=_BUILD_SUFFIX, dir=final.parent
-            )
-        )
+        folder = _building_folder(final)
     try:
         with _explained(final):
             partial = folder / "store.duckdb"
@@ -103,7 +108,8 @@ def build_temporary() -> Iterator[Build]:
     Raises:
         StoreError: the temporary folder cannot be written, or the disk is full.
     """
-    folder = Path(tempfile.mkdtemp(prefix="tracekit-"))
+    with _explained(Path(tempfile.gettempdir())):
+        folder = Path(tempfile.mkdtemp(prefix="tracekit-"))
     try:
         with _explained(folder):
             connection = _connect(None, folder)
@@ -133,9 +139,39 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
 
 def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Bound the memory; what is too much goes to a folder that DuckDB makes when it needs it."""
-    limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMIT)
+    limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
     connection.execute(f"SET memory_limit = {quote(limit)}")
     connection.execute(f"SET temp_directory = {quote(str(folder / 'spill'))}")
+
+
+def with_room(
+    connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
+) -> None:
+    """Do a step of building a store in as little memory as it takes.
+
+    Args:
+        connection: of the store that is being built.
+        text_bytes: how much JSON text the store is made of, roughly.
+        step: what to do; does nothing by halves when it runs out of memory.
+
+    Raises:
+        duckdb.OutOfMemoryException: the last limit, or that of TRACEKIT_MEMORY_LIMIT, is too low.
+    """
+    import duckdb
+
+    if "TRACEKIT_MEMORY_LIMIT" in os.environ:
+        step()
+        return
+    limits = MEMORY_LIMITS[0 if text_bytes <= SMALL_SOURCE_BYTES else 1 :]
+    for limit in limits:
+        connection.execute(f"SET memory_limit = {quote(limit)}")
+        try:
+            step()
+        except duckdb.OutOfMemoryException:
+            if limit == limits[-1]:
+                raise
+        else:
+            return
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -166,15 +202,30 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
             f"{final}: the disk is full; nothing was written",
             hint="free space, or set TRACEKIT_CACHE_DIR or -o to a folder on another disk",
         )
-    return StoreError(f"{final}: the store cannot be written: {text}")
+    return StoreError(
+        f"{final}: the store cannot be written: {text}",
+        hint="set TRACEKIT_CACHE_DIR or -o to a folder that can be written, or use --no-cache",
+    )
+
+
+def _building_folder(final: Path) -> Path:
+    prefix = f".{final.name}.{_host()}.{os.getpid()}."
+    return Path(tempfile.mkdtemp(prefix=prefix, suffix=_BUILD_SUFFIX, dir=final.parent))
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what builds of processes that are gone left behind."""
+    """Remove what builds of processes of this host that are gone left behind.
+
+    The folder may be shared with other hosts, whose processes cannot be seen from here.
+    """
     for left in folder.glob(f".*{_BUILD_SUFFIX}"):
-        pid = left.name.removesuffix(_BUILD_SUFFIX).rsplit(".", 2)[-2]
-        if pid.isdigit() and not _is_alive(int(pid)):
+        *_, host, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
+        if host == _host() and pid.isdigit() and not _is_alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def _is_alive(pid: int) -> bool:
@@ -205,12 +256,14 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
     if not path.is_file():
         raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
     connection = duckdb.connect()
+    name = path
     try:
-        connection.execute(f"ATTACH {quote(str(path))} AS store (READ_ONLY); USE store")
+        with contextlib.nullcontext(path) if unsafe else _passing_name(path) as name:
+            connection.execute(f"ATTACH {quote(str(name))} AS store (READ_ONLY); USE store")
         row = connection.execute("SELECT schema_version FROM store_info").fetchone()
     except duckdb.Error as error:
         connection.close()
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].replace(str(name), str(path))
         raise StoreError(
             f"{path}: not a store that tracekit can open: {reason}",
             hint="make a new one: tracekit ingest TRACE -o STORE",
@@ -226,6 +279,27 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
     if not unsafe:
         lock(connection)
     return connection
+
+
+@contextlib.contextmanager
+def _passing_name(path: Path) -> Iterator[Path]:
+    """Give a store a second name that is soon gone.
+
+    Without external access, DuckDB still lets SQL write to the names of the files that are attached:
+    COPY … TO 'the store' would replace the store. A symbolic link does not do, DuckDB resolves it.
+    """
+    folder = None
+    name = path
+    try:
+        # No reason not to read: a folder that cannot be written, a disk without hard links.
+        with contextlib.suppress(OSError):
+            folder = _building_folder(path.resolve())
+            (folder / path.name).hardlink_to(path.resolve())
+            name = folder / path.name
+        yield name
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from collections.abc import Sequence
 
 
 def quote(text: str) -> str:

@@ -27,6 +27,8 @@ BREAKDOWN = (
     "phases",
     "modules",
     "kernel_classes",
+    "communication",
+    "collectives",
     "idle_causes",
     "kernels",
     "steps",
@@ -278,16 +280,23 @@ def _fill(
     progress: Callable[[Progress], None] | None,
 ) -> None:
     from tracekit.analysis.derive import derive, queries_digest
-    from tracekit.ingest.load import load_trace
+    from tracekit.database import with_room
+    from tracekit.ingest.load import forget_trace, load_trace, usual_text_bytes
 
     connection = build.connection
+    text_bytes = sum(map(usual_text_bytes, sources))
     # DuckDB reads a block on one thread while the next one is split on another: more threads would
     # only hold more memory.
     connection.execute("SET threads = 1")
     for trace_id, source in enumerate(sources):
-        load_trace(connection, source, trace_id, build.folder, progress)
+
+        def load(source: Path = source, trace_id: int = trace_id) -> None:
+            forget_trace(connection, trace_id)
+            load_trace(connection, source, trace_id, build.folder, progress)
+
+        with_room(connection, text_bytes, load)
     connection.execute("RESET threads")
-    derive(connection, rules)
+    derive(connection, rules, text_bytes)
     info = (SCHEMA_VERSION, __version__, queries_digest(rules))
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
 

@@ -69,10 +69,8 @@ unmatched AS (
         class,
         max(collective) AS collective,
         pg_name,
-        NULL::VARCHAR AS matched_by,
-        NULL::BIGINT AS number,
         count(*) AS call_count,
-        count(DISTINCT (trace_id, device)) AS rank_count,
+        count(DISTINCT trace_id || '/' || device) AS rank_count,
         max(expected_count) AS expected_count,
         max(message_bytes) AS message_bytes,
         reason
@@ -81,7 +79,43 @@ unmatched AS (
     GROUP BY class, pg_name, reason
 )
 
-SELECT * EXCLUDE (match_id) FROM worst
-UNION ALL BY NAME
-SELECT * FROM unmatched
+SELECT
+    class,
+    collective,
+    pg_name,
+    matched_by,
+    number,
+    call_count,
+    rank_count,
+    expected_count,
+    message_bytes,
+    transfer_ns,
+    max_dur_ns,
+    max_wait_ns,
+    wait_ns,
+    wait_pct,
+    straggler_rank,
+    longest_waiting_rank,
+    reason
+FROM worst
+UNION ALL
+SELECT
+    class,
+    collective,
+    pg_name,
+    NULL,
+    NULL,
+    call_count,
+    rank_count,
+    expected_count,
+    message_bytes,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    reason
+FROM unmatched
 ORDER BY wait_ns DESC NULLS LAST, class, pg_name, matched_by, number, reason

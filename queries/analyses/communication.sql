@@ -62,7 +62,8 @@ summed AS (
         sum(dur_ns) FILTER (step IS NOT NULL)::BIGINT AS step_kernel_ns,
         count(message_bytes) FILTER (is_transfer AND piece = 0) AS sized_count,
         sum(message_bytes) FILTER (is_transfer AND piece = 0)::BIGINT AS message_bytes,
-        nullif(sum(dur_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
+        nullif(sum(dur_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT
+            AS sized_ns,
         mode(reason) FILTER (is_transfer) AS reason
     FROM collectives
     GROUP BY trace_id, device, class, collective, class_source, pg_name, group_size

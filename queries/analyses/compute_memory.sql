@@ -94,7 +94,9 @@ summed AS (
         max(why_not) AS why_not,
         arg_max(coalesce(op_name, name), (kernel_ns, coalesce(op_name, name))) AS top_op
     FROM costed
-    GROUP BY trace_id, device, phase, if(flops IS NULL, NULL, op_class), if(flops IS NULL, NULL, dtype), uncounted
+    GROUP BY
+        trace_id, device, phase, if(flops IS NULL, NULL, op_class),
+        if(flops IS NULL, NULL, dtype), uncounted
 ),
 
 placed AS (
@@ -102,12 +104,13 @@ placed AS (
         w.rank,
         s.*,
         w.device = 'cpu' AS is_cpu,
-        EXISTS (
+        EXISTS(
             SELECT 1 FROM device_peak AS d
             WHERE d.trace_id = s.trace_id AND d.device IN (s.device, '*')
         ) AS is_known_device,
         100.0 * s.kernel_ns
-        / nullif(sum(s.kernel_ns) OVER (PARTITION BY s.trace_id, s.device), 0)::BIGINT AS kernel_pct,
+        / nullif(sum(s.kernel_ns) OVER (PARTITION BY s.trace_id, s.device), 0)::BIGINT
+            AS kernel_pct,
         1.0 * s.flops / nullif(s.bytes, 0) AS intensity,
         p.flop_per_s AS peak_flop_per_s,
         p.memory_bytes_per_s AS peak_bytes_per_s,

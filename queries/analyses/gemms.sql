@@ -81,7 +81,8 @@ costed AS (
         CASE
             WHEN w.why IS NOT NULL THEN w.why
             WHEN o.op_class IN ('conv', 'attention') THEN 'it is part of another operation'
-            WHEN o.flops IS NULL OR o.op_class <> 'gemm' THEN coalesce(o.reason, 'it is part of another operation')
+            WHEN o.flops IS NULL OR o.op_class <> 'gemm'
+                THEN coalesce(o.reason, 'it is part of another operation')
         END AS no_size
     FROM work AS w
     LEFT JOIN op_costs('op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id

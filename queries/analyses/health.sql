@@ -277,10 +277,12 @@ metric AS (
                 END,
                 meaning: CASE
                     WHEN has_modules
-                        THEN 'linked device time on a module, a range or a named row; the rest is '
-                        || '(unattributed)'
-                    ELSE 'linked device time on a named row; the trace names no modules (record '
-                    || 'with_stack, or with ranges)'
+                        THEN
+                            'linked device time on a module, a range or a named row; the rest is '
+                            || '(unattributed)'
+                    ELSE
+                        'linked device time on a named row; the trace names no modules (record '
+                        || 'with_stack, or with ranges)'
                 END
             },
             {

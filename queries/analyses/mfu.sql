@@ -136,7 +136,8 @@ judged AS (
                 WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
             ) THEN 'the peak of this device is not known'
             WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
-            WHEN s.flops IS NULL THEN 'the operations of its ops are not known: no shapes, or no ops'
+            WHEN s.flops IS NULL
+                THEN 'the operations of its ops are not known: no shapes, or no ops'
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
             WHEN s.covered_pct < $min_covered_pct
                 THEN 'the operations are known for too little of the time of such kernels'

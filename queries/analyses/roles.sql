@@ -66,6 +66,15 @@ named AS (
     LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.role_op_id = o.event_id
 ),
 
+named_text AS (
+    SELECT DISTINCT
+        part,
+        role_op,
+        class,
+        is_in_attention
+    FROM named
+),
+
 named_role AS MATERIALIZED (
     SELECT
         part,
@@ -77,7 +86,7 @@ named_role AS MATERIALIZED (
             role_rule_of('op', role_op, is_in_attention),
             role_rule_of('class', class, is_in_attention)
         ) AS rule_id
-    FROM (SELECT DISTINCT part, role_op, class, is_in_attention FROM named)
+    FROM named_text
 ),
 
 ruled AS (
@@ -122,15 +131,19 @@ product AS (
     WINDOW called AS (PARTITION BY trace_id, module_id ORDER BY op_ts_ns, role_op_id)
 ),
 
+unplaced AS (SELECT DISTINCT trace_id FROM ruled WHERE row_name = '(unattributed)'),
+
+unplaced_name AS (
+    SELECT DISTINCT name
+    FROM ruled
+    WHERE trace_id IN (SELECT trace_id FROM unplaced)
+),
+
 landmark_name AS MATERIALIZED (
     SELECT
         name,
         role_rule_of('landmark', name, FALSE) AS rule_id
-    FROM (
-        SELECT DISTINCT name
-        FROM ruled
-        WHERE trace_id IN (SELECT trace_id FROM ruled WHERE row_name = '(unattributed)')
-    )
+    FROM unplaced_name
 ),
 
 marked AS (
@@ -167,22 +180,21 @@ placed AS (
     SELECT
         *,
         CASE
-            WHEN row_name IS DISTINCT FROM '(unattributed)' THEN NULL
+            WHEN coalesce(row_name, '') <> '(unattributed)' THEN NULL
             WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed') THEN NULL
             WHEN landmark = 'norm' THEN 'RMSNorm'
             WHEN landmark = 'rope' THEN 'RoPE'
             WHEN landmark = 'attention' THEN 'Attention'
             WHEN landmark = 'cache' THEN 'QKV'
             WHEN landmark = 'ffn' THEN 'MLP'
-            WHEN landmark = 'gemm' THEN
-                CASE
-                    WHEN place_before = 'attention' THEN 'Output'
-                    WHEN place_before = 'ffn' AND place_after IN ('norm', 'ffn') THEN 'MLP'
-                    WHEN block_after = 'attention' THEN 'QKV'
-                    WHEN place_before = 'norm' AND place_after IS NULL THEN 'Linear'
-                    WHEN place_after = 'ffn' OR place_before = 'ffn' THEN 'MLP'
-                    WHEN block_before = 'ffn' AND block_after IS NULL THEN 'Linear'
-                END
+            WHEN landmark = 'gemm' AND place_before = 'attention' THEN 'Output'
+            WHEN landmark = 'gemm' AND place_before = 'ffn' AND place_after IN ('norm', 'ffn')
+                THEN 'MLP'
+            WHEN landmark = 'gemm' AND block_after = 'attention' THEN 'QKV'
+            WHEN landmark = 'gemm' AND place_before = 'norm' AND place_after IS NULL THEN 'Linear'
+            WHEN landmark = 'gemm' AND 'ffn' IN (place_before, place_after) THEN 'MLP'
+            WHEN landmark = 'gemm' AND block_before = 'ffn' AND block_after IS NULL THEN 'Linear'
+            WHEN landmark = 'gemm' THEN NULL
             WHEN place_before IN ('norm', 'ffn') AND block_after = 'ffn' THEN 'MLP'
             WHEN block_after = 'attention' AND place_before IN ('rope', 'norm') THEN 'Attention'
         END AS role_by_place

@@ -63,7 +63,8 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
             concat_ws(
                 '/', family, matched_by, number,
                 row_number() OVER (
-                    PARTITION BY trace_id, device, family, matched_by, number ORDER BY ts_ns, event_id
+                    PARTITION BY trace_id, device, family, matched_by, number
+                    ORDER BY ts_ns, event_id
                 )
             ) AS match_id
         FROM numbered

@@ -14,15 +14,41 @@
 CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
     -- -1 stands for none.
     WITH boundary AS (
-        SELECT part, start_ns AS at_ns, TRUE AS is_start, id AS left_id, NULL::BIGINT AS right_id
+        SELECT
+            part,
+            start_ns AS at_ns,
+            TRUE AS is_start,
+            id AS left_id,
+            NULL::BIGINT AS right_id
         FROM query_table(lefts)
         WHERE start_ns < end_ns
         UNION ALL
-        SELECT part, end_ns, FALSE, -1, NULL FROM query_table(lefts) WHERE start_ns < end_ns
+        SELECT
+            part,
+            end_ns AS at_ns,
+            FALSE AS is_start,
+            -1 AS left_id,
+            NULL AS right_id
+        FROM query_table(lefts)
+        WHERE start_ns < end_ns
         UNION ALL
-        SELECT part, start_ns, TRUE, NULL, id FROM query_table(rights) WHERE start_ns < end_ns
+        SELECT
+            part,
+            start_ns AS at_ns,
+            TRUE AS is_start,
+            NULL AS left_id,
+            id AS right_id
+        FROM query_table(rights)
+        WHERE start_ns < end_ns
         UNION ALL
-        SELECT part, end_ns, FALSE, NULL, -1 FROM query_table(rights) WHERE start_ns < end_ns
+        SELECT
+            part,
+            end_ns AS at_ns,
+            FALSE AS is_start,
+            NULL AS left_id,
+            -1 AS right_id
+        FROM query_table(rights)
+        WHERE start_ns < end_ns
     ),
 
     swept AS (

@@ -25,7 +25,12 @@ CREATE OR REPLACE MACRO module_roles(modules) AS TABLE (
         FROM query_table(modules)
     ),
 
-    shape AS (SELECT DISTINCT leaf, rollup_path FROM named),
+    shape AS (
+        SELECT DISTINCT
+            leaf,
+            rollup_path
+        FROM named
+    ),
 
     ruled AS MATERIALIZED (
         SELECT

@@ -220,7 +220,9 @@ sized AS (
             -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
             if(
                 k.class IN ('comm_allgather', 'comm_reducescatter'),
-                greatest(k.out_nelems // nullif(k.in_nelems, 0), k.in_nelems // nullif(k.out_nelems, 0)),
+                greatest(
+                    k.out_nelems // nullif(k.in_nelems, 0), k.in_nelems // nullif(k.out_nelems, 0)
+                ),
                 NULL
             )
         )::INTEGER AS group_size
@@ -248,10 +250,10 @@ SELECT
     if(told.class IS NULL, 'name', told.source) AS class_source,
     told.name AS collective,
     pg_name,
-    told.pg_desc AS pg_desc,
-    told.pg_ranks AS pg_ranks,
+    told.pg_desc,
+    told.pg_ranks,
     group_size,
-    told.seq AS seq,
+    told.seq,
     dtype,
     message_bytes,
     bus_factor(class, group_size) AS bus_factor,
@@ -259,7 +261,8 @@ SELECT
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
         WHEN told IS NULL THEN 'nothing around its launch tells of a collective'
-        WHEN in_nelems IS NULL AND out_nelems IS NULL THEN 'its call does not tell the size of the message'
+        WHEN in_nelems IS NULL AND out_nelems IS NULL
+            THEN 'its call does not tell the size of the message'
         WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
         ELSE 'its call does not tell the size of the group'
     END AS reason,

@@ -75,6 +75,25 @@ node AS (
     SEMI JOIN placed AS p ON n.trace_id = p.trace_id AND n.event_id = p.node_id
 ),
 
+node_number AS (
+    SELECT DISTINCT
+        trace_id,
+        forward_thread,
+        sequence_number
+    FROM node
+),
+
+forward_number AS (
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        sequence_number,
+        max(ts_ns) AS ts_ns
+    FROM forward_op
+    GROUP BY trace_id, pid, tid, sequence_number
+),
+
 vote AS (
     SELECT
         n.trace_id,
@@ -83,17 +102,8 @@ vote AS (
         f.tid,
         count(*) AS match_count,
         max(f.ts_ns) AS latest_ts_ns
-    FROM (SELECT DISTINCT trace_id, forward_thread, sequence_number FROM node) AS n
-    INNER JOIN (
-        SELECT
-            trace_id,
-            pid,
-            tid,
-            sequence_number,
-            max(ts_ns) AS ts_ns
-        FROM forward_op
-        GROUP BY trace_id, pid, tid, sequence_number
-    ) AS f
+    FROM node_number AS n
+    INNER JOIN forward_number AS f
         ON n.trace_id = f.trace_id AND n.sequence_number = f.sequence_number
     GROUP BY n.trace_id, n.forward_thread, f.pid, f.tid
 ),

@@ -105,11 +105,8 @@ fact AS (
         trace.trace_id,
         first_call.first_correlation,
         trace.trace_id IN (SELECT trace_id FROM context WHERE node_id IS NOT NULL) AS is_training,
-        trace.trace_id IN (
-            SELECT c.trace_id
-            FROM context AS c
-            WHERE c.module_id IS NOT NULL
-        ) AS has_modules
+        trace.trace_id IN (SELECT trace_id FROM context WHERE module_id IS NOT NULL) AS has_modules,
+        trace.trace_id IN (SELECT trace_id FROM context WHERE phase IS NOT NULL) AS has_phases
     FROM trace
     LEFT JOIN first_call ON trace.trace_id = first_call.trace_id
 ),
@@ -126,6 +123,7 @@ seen AS (
         c.phase,
         f.is_training,
         f.has_modules,
+        f.has_phases,
         CASE
             WHEN d.device = 'cpu' THEN 'cpu'
             WHEN d.launch_id IS NOT NULL THEN 'launch'
@@ -142,26 +140,37 @@ seen AS (
 
 -- The phases of the nearest launches that have one, before and after: a running maximum of place and phase in one
 -- number. It stays linear where long runs have none, as IGNORE NULLS does not.
+phase_list AS (
+    SELECT
+        [
+            'forward', 'backward', 'recompute', 'optimizer', 'data', 'prefill', 'decode', 'mixed'
+        ] AS phases
+),
+
 ordered AS (
     SELECT
-        *,
+        seen.*,
+        phase_list.phases,
         16 * row_number() OVER (
-            PARTITION BY trace_id ORDER BY launch_ts_ns, ts_ns, event_id, piece
-        ) + list_position(phases, phase) AS place
-    FROM seen, (SELECT ['forward', 'backward', 'recompute', 'optimizer', 'data', 'prefill', 'decode',
-        'mixed'] AS phases)
-    WHERE launch_id IS NOT NULL
+            PARTITION BY seen.trace_id
+            ORDER BY seen.launch_ts_ns, seen.ts_ns, seen.event_id, seen.piece
+        ) + list_position(phase_list.phases, seen.phase) AS place
+    FROM seen
+    CROSS JOIN phase_list
+    WHERE seen.launch_id IS NOT NULL
 ),
 
 around AS (
     SELECT
         * EXCLUDE (place, phases),
-        phases[max(place) OVER (
-            launched ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) % 16] AS phase_before,
-        phases[min(place) OVER (
-            launched ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
-        ) % 16] AS phase_after
+        list_extract(
+            phases,
+            max(place) OVER (launched ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) % 16
+        ) AS phase_before,
+        list_extract(
+            phases,
+            min(place) OVER (launched ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) % 16
+        ) AS phase_after
     FROM ordered
     WINDOW launched AS (PARTITION BY trace_id ORDER BY launch_ts_ns, ts_ns, event_id, piece)
     UNION ALL
@@ -180,13 +189,23 @@ phased AS (
         CASE
             WHEN phase IS NOT NULL THEN phase
             WHEN launch_id IS NULL THEN NULL
-            WHEN NOT is_training THEN
-                CASE WHEN NOT has_modules AND range_id IS NULL AND kind = 'compute' THEN 'forward' END
-            WHEN class = 'memcpy_h2d' AND coalesce(phase_before, 'optimizer') IN ('optimizer', 'data')
+            WHEN
+                NOT is_training
+                AND NOT has_modules
+                AND NOT has_phases
+                AND range_id IS NULL
+                AND kind = 'compute'
+                THEN 'forward'
+            WHEN NOT is_training THEN NULL
+            WHEN
+                class = 'memcpy_h2d'
+                AND coalesce(phase_before, 'optimizer') IN ('optimizer', 'data')
                 THEN 'data'
             WHEN phase_before = 'forward' AND phase_after IN ('forward', 'backward') THEN 'forward'
             WHEN phase_before = 'backward' AND phase_after = 'backward' THEN 'backward'
-            WHEN phase_before = 'backward' AND coalesce(phase_after, 'forward') IN ('optimizer', 'forward')
+            WHEN
+                phase_before = 'backward'
+                AND coalesce(phase_after, 'forward') IN ('optimizer', 'forward')
                 THEN 'optimizer'
             WHEN 'data' IN (phase_before, phase_after) AND phase_before IN ('optimizer', 'data')
                 THEN 'data'
@@ -204,7 +223,9 @@ rowed AS (
         CASE
             WHEN module_id IS NOT NULL THEN module_id
             WHEN row_name IS NOT NULL AND (has_modules OR NOT is_weak_row) THEN NULL
-            WHEN has_modules AND is_training AND (node_id IS NOT NULL OR phase = 'forward') THEN NULL
+            WHEN
+                has_modules AND is_training AND (node_id IS NOT NULL OR phase = 'forward')
+                THEN NULL
             ELSE range_id
         END AS module_id,
         CASE
@@ -212,7 +233,8 @@ rowed AS (
             WHEN row_name IS NOT NULL THEN row_name
             WHEN launch_id IS NULL THEN NULL
             WHEN kind = 'comm' THEN '(communication)'
-            WHEN has_modules AND is_training AND (node_id IS NOT NULL OR phase = 'forward')
+            WHEN
+                has_modules AND is_training AND (node_id IS NOT NULL OR phase = 'forward')
                 THEN '(loss)'
             WHEN class = 'memcpy_h2d' THEN '(data loading)'
             WHEN phase = 'optimizer' THEN '(optimizer)'
@@ -224,7 +246,7 @@ linked AS (
     SELECT
         * EXCLUDE (row_name),
         CASE WHEN module_id IS NULL THEN row_name END AS row_name,
-        phase IS DISTINCT FROM own_phase AS is_phase_inferred
+        coalesce(phase IS DISTINCT FROM own_phase, FALSE) AS is_phase_inferred
     FROM rowed
 ),
 
@@ -236,7 +258,7 @@ numbered AS (
             PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
         ) AS position
     FROM linked
-    WHERE trace_id IN (SELECT trace_id FROM linked WHERE launch_id IS NULL)
+    WHERE trace_id IN (SELECT trace_id FROM rowed WHERE launch_id IS NULL)
 ),
 
 unlinked AS (SELECT * FROM numbered WHERE launch_id IS NULL),
@@ -327,6 +349,16 @@ trusted AS (
     HAVING count(r.event_id) >= 0.9 * count(*)
 ),
 
+accepted AS (
+    SELECT r.*
+    FROM repeated AS r
+    INNER JOIN trusted AS t
+        ON
+            r.trace_id = t.trace_id
+            AND r.device = t.device
+            AND r.stream IS NOT DISTINCT FROM t.stream
+),
+
 by_name AS (
     SELECT
         trace_id,
@@ -349,15 +381,7 @@ inferred AS (
         r.module_id,
         coalesce(r.row_name, CASE WHEN r.module_id IS NULL THEN n.row_name END) AS row_name
     FROM unlinked AS u
-    LEFT JOIN (
-        SELECT repeated.*
-        FROM repeated
-        SEMI JOIN trusted AS t
-            ON
-                repeated.trace_id = t.trace_id
-                AND repeated.device = t.device
-                AND repeated.stream IS NOT DISTINCT FROM t.stream
-    ) AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+    LEFT JOIN accepted AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
     LEFT JOIN by_name AS n ON u.trace_id = n.trace_id AND u.name = n.name
 )
 

@@ -1,4 +1,4 @@
-"""Analyses launch_delays, launch_outliers and short_kernels, on events worked out on paper."""
+"""Analyses launch_delays, launch_outliers, queue_length and short_kernels, worked out on paper."""
 
 from __future__ import annotations
 
@@ -119,6 +119,24 @@ def test_outliers(trace: tracekit.Trace) -> None:
     ]
 
 
+def test_queue_length(trace: tracekit.Trace) -> None:
+    (row,) = trace.query("queue_length").to_dicts()
+    # Queued: 1 to 20, 30 to 100, 111 to 300, and the graph's two from 301 to 320 and 332.
+    queued_us = 19 + 70 + 189 + 2 * 19 + 12
+    assert row == {
+        "rank": None,
+        "device": "0",
+        "stream": 7,
+        "kernel_count": 5,
+        "span_ns": 331_000,
+        "mean_length": queued_us / 331,
+        "max_length": 2,
+        "empty_ns": (10 + 11 + 1) * 1_000,
+        "empty_pct": 100 * 22 / 331,
+        "over_1000_ns": 0,
+    }
+
+
 def test_short_kernels(trace: tracekit.Trace) -> None:
     every, short, *listed = trace.query("short_kernels").to_dicts()
     # The window is 20 to 401, 381 µs; busy are 4 + 50 + 20 + 2 + 2 + 1 = 79.
@@ -157,6 +175,7 @@ def test_cpu_work_has_no_launches(tiny_trace: Callable[..., Path]) -> None:
     with tracekit.open(path, cache=False) as trace:
         assert trace.query("launch_delays").rows == []
         assert trace.query("launch_outliers").rows == []
+        assert trace.query("queue_length").rows == []
         every, *_ = trace.query("short_kernels").to_dicts()
     assert every["launch_bound_pct"] is None
     assert every["kernel_count"] == 2

@@ -1,4 +1,4 @@
-"""Modules, phases, links and rows: what belongs where, on traces that can be worked out on paper."""
+"""Modules, phases, links and rows: what belongs where, on traces that one can check on paper."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def launch(
 
 
 def kernel(name: str, start: float, end: float, correlation: int, **args: Any) -> Event:
-    category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(name.split()[0], "kernel")
+    category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(
+        name.partition(" ")[0], "kernel"
+    )
     args = {"device": 0, "stream": 7, "correlation": correlation} | args
     return span(category, name, start, end, args["stream"], **args) | {"pid": 0}
 
@@ -227,7 +229,7 @@ def test_filters(open_events: OpenEvents) -> None:
     assert set(by_layer) == {"Net_0/Layer_1"}
 
 
-# -- links ------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------------------
 
 
 def test_graph_replay_belongs_to_what_encloses_its_launch(open_events: OpenEvents) -> None:
@@ -309,7 +311,7 @@ def test_several_traces_in_a_store_keep_apart(tiny_trace: Write) -> None:
     assert "Net_0/Layer_1" in by_rank[0]
 
 
-# -- names ------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_own_ranges_are_trusted_more_than_module_calls(open_events: OpenEvents) -> None:
@@ -382,7 +384,7 @@ def test_work_without_any_context_is_never_dropped(open_events: OpenEvents) -> N
     ]
 
 
-# -- before the window ------------------------------------------------------------------------------
+# -- before the window -----------------------------------------------------------------------------
 
 
 def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEvents) -> None:
@@ -403,7 +405,7 @@ def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEv
     assert sorted(inferred) == [("before_window", True, 2), ("launch", False, 4)]
 
 
-# -- public traces ----------------------------------------------------------------------------------
+# -- public traces ---------------------------------------------------------------------------------
 
 UNATTRIBUTED_LIMITS = {
     "tl_b200_vllm_eager": 3.0,
@@ -428,7 +430,7 @@ def test_linked_device_time_is_placed(opened: Opened, public_traces: Path, name:
 def test_recomputation_has_the_modules_of_the_forward(opened: Opened, public_traces: Path) -> None:
     """mi300_resnet checkpoints whole blocks: what runs again is what ran, class by class."""
     trace = opened(public_traces / "tl_mi300_resnet_ddp_recompute.json.gz")
-    counts = dict.fromkeys(("forward", "recompute"), {})
+    counts: dict[str, dict[str, int]] = {"forward": {}, "recompute": {}}
     for phase in counts:
         counts[phase] = dict(
             trace.sql(

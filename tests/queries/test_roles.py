@@ -1,4 +1,4 @@
-"""Roles of device work in a decoder, and the timeline of a serving engine; the rules behind them."""
+"""Roles of device work in a decoder, the timeline of a serving engine, and their rules."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_graph_replay_has_roles_by_place(opened: Opened, public_traces: Path) 
     assert rows["(unattributed)"]["kernel_ns"] < 0.02 * total
 
 
-# -- rules ------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
@@ -261,6 +261,6 @@ def test_rules_that_are_not_valid(tmp_path: Path, text: str, message: str) -> No
     path = tmp_path / "rules.toml"
     path.write_text(text)
     assert tomllib.loads(text)
+    load = load_role_rules if text.startswith("[[role]]") else load_range_rules
     with pytest.raises(UsageError, match=message):
-        load_range_rules(path)
-        load_role_rules(path)
+        load(path)

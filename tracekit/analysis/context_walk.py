@@ -1,13 +1,13 @@
 """Walks the CPU's threads once and notes what every launch and op was inside of.
 
-Ranges, Python calls, ops and launches of a thread come in the order of their starts, outer ones first.
-A stack holds the open ones; what is on top when a launch begins is its context. Spans that do not nest
-cleanly lose nothing: of two that cross, the earlier one ends where the later one begins, which leaves
-«the latest span still open» what it is at every moment; an end that is late by a rounding error is
-pulled in.
+Ranges, Python calls, ops and launches of a thread come in the order of their starts, outer ones
+first. A stack holds the open ones; what is on top when a launch begins is its context. Spans that
+do not nest cleanly lose nothing: of two that cross, the earlier one ends where the later one
+begins, which leaves «the latest span still open» what it is at every moment; an end that is late by
+a rounding error is pulled in.
 
-Only what means something is fetched (table ``range_marker``), in chunks, and what is noted is written
-to files that DuckDB reads back, so memory does not grow with the trace.
+Only what means something is fetched (table ``range_marker``), in chunks, and what is noted is
+written to files that DuckDB reads back, so memory does not grow with the trace.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KINDS = {
 }
 _FORWARD, _BACKWARD_PHASE, _RECOMPUTE_PHASE, _OPTIMIZER = 1, 2, 3, 4
 
-# Bits of the last column of a fetched row; the rest of it is the number of the marker, 0 for a launch.
+# Bits of the last column of a fetched row; the rest of it is the marker's number, 0 for a launch.
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE = 1, 2, 4
 _BITS = 3
 
@@ -114,8 +114,9 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
 
-# What encloses a moment of a thread: op, module, node, is_recompute, phase, row, range, hint, part. A plain
-# tuple, because one is made for every op. Modules, ranges and hints are numbers of the trace's walk.
+# What encloses a moment of a thread: op, module, node, is_recompute, phase, row, range, hint, part.
+# A plain tuple, because one is made for every op. Modules, ranges and hints are numbers of the
+# trace's walk.
 _Context = tuple[
     int | None,
     int | None,
@@ -304,7 +305,7 @@ class _Walk:
             marker = markers[bits >> _BITS]
             kind = marker.kind
             if kind == _OP and not bits & _IS_NODE:
-                op, module, node, is_recompute, phase, row, span, hint, part = context
+                _, module, node, is_recompute, phase, row, span, hint, part = context
                 # Grad mode is off in backward: only recomputation has numbers there.
                 if bits & _HAS_SEQUENCE and node is not None:
                     is_recompute = 1
@@ -449,7 +450,7 @@ def _finished(trace: _TraceModules) -> list[tuple[Any, ...]]:
 
 
 def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the place of each module in the tree read from the top, and that of its last inner one."""
+    """Return the place of each module in the tree from the top, and of the last one inside."""
     children: dict[int | None, list[int]] = {}
     for number, parent in enumerate(parents):
         if number not in same:
@@ -472,8 +473,8 @@ def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tu
 def _graft(modules: list[_Module]) -> dict[int, int]:
     """Return which modules are others met again: recomputation begins inside of a call's tree.
 
-    In recomputation a module is called from the autograd engine and so begins a chain of its own. It
-    is the module of the one forward chain that ends in the same instance.
+    In recomputation a module is called from the autograd engine and so begins a chain of its own.
+    It is the module of the one forward chain that ends in the same instance.
     """
     forward: dict[str, list[int]] = {}
     children: dict[tuple[int | None, str], int] = {}
@@ -501,7 +502,7 @@ def _graft(modules: list[_Module]) -> dict[int, int]:
 def _siblings(
     modules: list[_Module], parents: list[int | None], same: dict[int, int]
 ) -> dict[int, str]:
-    """Return a name without the instance's number for each module: `Linear[1]` is its second one."""
+    """Return names without the numbers of instances: `Linear[1]` is the second one of its parent."""
     families: dict[tuple[int | None, str], list[tuple[int, int]]] = {}
     for number, module in enumerate(modules):
         found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
@@ -515,7 +516,7 @@ def _siblings(
 
 
 def _layer_of(module: _Module, above: int | None) -> tuple[int | None, str | None]:
-    """Return the layer of a module that has no qualified name, and its rolled-up name if it is one."""
+    """Return the layer of a module without a qualified name, and its rolled-up name if it is one."""
     if module.source == "frame":
         found = _LAYER_NUMBER.search(module.label)
         return (int(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
@@ -539,14 +540,15 @@ def _by_depth(
             if above in paths_of:
                 parents[number] = paths_of[above]
                 break
-    order, seen = [], set[int]()
+    order: list[int] = []
+    seen: set[int] = set()
     for start in range(len(modules)):
         chain = []
-        number: int | None = start
-        while number is not None and number not in seen:
-            seen.add(number)
-            chain.append(number)
-            number = parents[number]
+        step: int | None = start
+        while step is not None and step not in seen:
+            seen.add(step)
+            chain.append(step)
+            step = parents[step]
         order.extend(reversed(chain))
     return order
 
@@ -558,14 +560,14 @@ def _load(
     phases = "[" + ", ".join(map(quote, PHASES)) + "]"
     names = "[" + ", ".join(map(quote, rows)) + "]::VARCHAR[]"
     connection.execute(
-        "CREATE TEMP TABLE walked AS SELECT j[1]::INTEGER AS trace_id, j[2] AS event_id, "
+        "CREATE OR REPLACE TEMP TABLE walked AS SELECT j[1]::INTEGER AS trace_id, j[2] AS event_id, "
         "j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, j[6] = 1 AS is_recompute, "
         f"({phases})[j[7]] AS phase, ({names})[abs(j[8])] AS row_name, j[8] < 0 AS is_weak_row, "
         "j[9] AS range_number, j[10] AS hint_number, j[11] AS part_id "
         f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'BIGINT[]'})"
         if contexts.stat().st_size
-        else "CREATE TEMP TABLE walked (trace_id INTEGER, event_id BIGINT, op_id BIGINT, "
+        else "CREATE OR REPLACE TEMP TABLE walked (trace_id INTEGER, event_id BIGINT, op_id BIGINT, "
         "module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, phase VARCHAR, "
         "row_name VARCHAR, is_weak_row BOOLEAN, range_number BIGINT, hint_number BIGINT, "
         "part_id BIGINT)"
@@ -580,9 +582,9 @@ def _load(
         for position, column in enumerate(columns, start=1)
     )
     connection.execute(
-        f"CREATE TEMP TABLE walked_module AS SELECT {picked} "
+        f"CREATE OR REPLACE TEMP TABLE walked_module AS SELECT {picked} "
         f"FROM read_json({quote(str(modules))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'VARCHAR[]'})"
         if modules.stat().st_size
-        else f"CREATE TEMP TABLE walked_module ({', '.join(columns)})"
+        else f"CREATE OR REPLACE TEMP TABLE walked_module ({', '.join(columns)})"
     )

@@ -6,6 +6,7 @@ Each is a SQL file under ``queries/``; the headers say what requires what, which
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from tracekit.analysis.role_rules import (
     load_role_rules,
 )
 from tracekit.analysis.spec import Spec
+from tracekit.database import with_room
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,12 +52,15 @@ def queries_digest(rules: Path | None = None) -> str:
     return digest.hexdigest()
 
 
-def derive(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
+def derive(
+    connection: duckdb.DuckDBPyConnection, rules: Path | None = None, text_bytes: int = 0
+) -> None:
     """Create macros, derived tables and views in a store whose ingested tables are filled.
 
     Args:
         connection: the store that is being built.
         rules: a rules file of the user's for the classifier.
+        text_bytes: how much JSON text the traces have, roughly; decides how much memory is tried.
 
     Raises:
         UsageError: the rules file is not valid.
@@ -66,9 +71,9 @@ def derive(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> 
     create_role_rules(connection, load_role_rules(rules))
     for name, spec in _ordered(load_catalog()):
         if name == context_walk.WALK:
-            context_walk.walk_contexts(connection)
+            with_room(connection, text_bytes, partial(context_walk.walk_contexts, connection))
         elif spec is not None:
-            _create(connection, spec)
+            with_room(connection, text_bytes, partial(_create, connection, spec))
     context_walk.drop_walk(connection)
 
 

@@ -24,7 +24,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.repair import is_object, repair_object
 
-BLOCK_BYTES = 3 << 20
+BLOCK_BYTES = 4 << 20
 """Plain text per block, at least. Peak memory grows with it, not with the file."""
 
 MAX_BLOCK_BYTES = 8 << 20

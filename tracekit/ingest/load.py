@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 USUAL_GZIP_RATIO = 15
-"""What a trace shrinks by in gzip, roughly; only the size of blocks hangs on it."""
+"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -185,14 +185,24 @@ def _without_duplicate_keys(block: Block) -> tuple[list[tuple[bytes, int]], list
     return events, repaired
 
 
-def _block_bytes(path: Path) -> int:
-    """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
+def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
+    """Remove what a reading of the trace that did not get to its end left in the tables."""
+    for table in (*TARGETS, "trace", "device", "process_group", "thread", "rejected", "repaired"):
+        connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
+
+
+def usual_text_bytes(path: Path) -> int:
+    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
     try:
         packed_bytes = path.stat().st_size
     except OSError:
-        return BLOCK_BYTES
-    text_bytes = packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
-    return min(max(text_bytes // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
+        return 0
+    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
+
+
+def _block_bytes(path: Path) -> int:
+    """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
+    return min(max(usual_text_bytes(path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
 
 
 def _current_database(connection: duckdb.DuckDBPyConnection) -> str:

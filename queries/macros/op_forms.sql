@@ -1,0 +1,126 @@
+-- Which ops have a known number of operations and bytes, and which of their arguments matter?
+-- What the forms mean is said, and worked out, by macro op_costs. One line of the list is for ops that are alike; a
+-- name without a namespace is of aten. Arguments are numbered from 1.
+--
+-- Kind:   macro
+-- Columns:
+--   name      VARCHAR  the op
+--   op_class  VARCHAR  its class
+--   form      VARCHAR  how its operations and bytes follow from its shapes
+--   a         INTEGER  the first argument that matters: A of a product, the query, what is read
+--   b         INTEGER  the second: B of a product, the key, what is read or written
+--   c         INTEGER  the third: the value; the padding of a convolution
+--   heads     VARCHAR  order of the dimensions of query, key and value: bhsd or bshd
+--   causal    INTEGER  the argument that says whether attention is causal
+--   seqs      INTEGER  the argument with lengths of sequences; where it is given, the shapes do not tell the pairs
+--   factor    DOUBLE   operations for each element; of attention, against the forward pass
+
+CREATE OR REPLACE MACRO op_forms() AS TABLE (
+    WITH line AS (
+        SELECT
+            unnest(
+                string_split(
+                    trim(
+                        '
+gemm        mm                 1  2  -  -     -       -     -      mm _scaled_mm _int_mm
+gemm        mm                 2  3  -  -     -       -     -      addmm addmm_ _addmm_activation _C::cutlass_scaled_mm
+gemm        bmm                1  2  -  -     -       -     -      bmm
+gemm        bmm                2  3  -  -     -       -     -      baddbmm baddbmm_
+gemm        linear             1  2  -  -     -       -     -      linear mkldnn_linear mkldnn::_linear_pointwise
+gemm        linear             1  2  -  -     -       -     -      vllm::rocm_unquantized_gemm aiter::gemm_a16w16
+gemm        matmul             1  2  -  -     -       -     -      matmul mv
+gemm        matmul             2  3  -  -     -       -     -      addmv addmv_
+gemm        grouped            1  2  -  -     -       -     -      _grouped_mm _scaled_grouped_mm
+attention   attention          1  2  3  bhsd  5       -     1      _scaled_dot_product_flash_attention
+attention   attention          1  2  3  bhsd  5       -     1      _scaled_dot_product_flash_attention_for_cpu
+attention   attention          1  2  3  bhsd  7       -     1      _scaled_dot_product_efficient_attention
+attention   attention          1  2  3  bhsd  7       -     1      _scaled_dot_product_cudnn_attention
+attention   attention          1  2  3  bhsd  6       -     1      scaled_dot_product_attention
+attention   attention          1  2  3  bshd  9       4     1      _flash_attention_forward
+attention   attention          1  2  3  bshd  10      5     1      _efficient_attention_forward
+attention   attention          1  2  3  bhsd  11      5     1      _cudnn_attention_forward
+attention   attention          1  2  3  bshd  6       -     1      flash_attn::_flash_attn_forward
+attention   attention          2  3  4  bhsd  8       -     2.5    _scaled_dot_product_flash_attention_for_cpu_backward
+attention   attention          2  3  4  bshd  12      7     2.5    _flash_attention_backward
+attention   attention          2  3  4  bhsd  12      7     2.5    _scaled_dot_product_flash_attention_backward
+attention   attention          2  3  4  bshd  15      7     2.5    _efficient_attention_backward
+attention   attention          2  3  4  bhsd  12      -     2.5    _scaled_dot_product_efficient_attention_backward
+attention   attention          2  3  4  bhsd  15      10    2.5    _scaled_dot_product_cudnn_attention_backward
+attention   attention          2  3  4  bshd  12      -     2.5    flash_attn::_flash_attn_backward
+conv        conv               1  2  3  -     -       -     -      cudnn_convolution
+conv        conv               1  2  4  -     -       -     -      miopen_convolution mkldnn_convolution
+conv        conv_backward      1  3  11 -     -       -     -      convolution_backward convolution_backward_overrideable
+softmax     like               1  -  -  -     -       -     5      _softmax _log_softmax
+softmax     like               1  -  -  -     -       -     4      _softmax_backward_data _log_softmax_backward_data
+norm        like               1  -  -  -     -       -     5      native_layer_norm native_batch_norm cudnn_batch_norm
+norm        like               1  -  -  -     -       -     5      miopen_batch_norm native_group_norm _fused_rms_norm rms_norm
+norm        like               1  -  -  -     -       -     8      native_layer_norm_backward native_batch_norm_backward
+norm        like               1  -  -  -     -       -     8      cudnn_batch_norm_backward miopen_batch_norm_backward
+norm        like               1  -  -  -     -       -     8      native_group_norm_backward _fused_rms_norm_backward
+norm        into               1  2  -  -     -       -     4      _C::rms_norm
+norm        in_place           2  -  -  -     -       -     5      _C::fused_add_rms_norm
+embedding   embedding          1  2  -  -     -       -     -      embedding
+embedding   embedding_backward 1  2  3  -     -       -     -      embedding_dense_backward
+optimizer   optimizer          1  -  -  -     -       -     15     _fused_adamw_ _fused_adam_
+optimizer   optimizer          1  -  -  -     -       -     4      _fused_sgd_
+optimizer   optimizer          1  -  -  -     -       -     1      _foreach_add_ _foreach_mul_ _foreach_div_ _foreach_sub_
+optimizer   optimizer          1  -  -  -     -       -     1      _foreach_sqrt_ _foreach_neg_ _foreach_sqrt _foreach_add
+optimizer   optimizer          1  -  -  -     -       -     1      _foreach_mul _foreach_div _foreach_pow
+optimizer   optimizer          1  -  -  -     -       -     3      _foreach_lerp_ _foreach_addcmul_ _foreach_addcdiv_
+optimizer   optimizer          1  -  -  -     -       -     2      _foreach_norm
+elementwise elementwise        -  -  -  -     -       -     1      add add_ sub sub_ rsub mul mul_ div div_ neg neg_ pow pow_
+elementwise elementwise        -  -  -  -     -       -     1      square rsqrt sqrt sqrt_ reciprocal exp exp_ log log2 erf
+elementwise elementwise        -  -  -  -     -       -     1      sigmoid sigmoid_ silu silu_ gelu relu relu_ tanh tanh_ cos
+elementwise elementwise        -  -  -  -     -       -     1      sin abs sign floor ceil round clamp clamp_ clamp_min
+elementwise elementwise        -  -  -  -     -       -     1      clamp_min_ clamp_max where maximum minimum fmod remainder
+elementwise elementwise        -  -  -  -     -       -     1      masked_fill masked_fill_ leaky_relu hardtanh
+elementwise elementwise        -  -  -  -     -       -     3      threshold_backward sigmoid_backward tanh_backward addcmul
+elementwise elementwise        -  -  -  -     -       -     3      addcmul_ addcdiv addcdiv_ lerp lerp_ softplus
+elementwise elementwise        -  -  -  -     -       -     4      silu_backward gelu_backward native_dropout
+elementwise elementwise        -  -  -  -     -       -     4      native_dropout_backward
+elementwise compare            -  -  -  -     -       -     1      eq ne lt le gt ge logical_and logical_or logical_not
+elementwise compare            -  -  -  -     -       -     1      bitwise_and bitwise_or bitwise_not isnan isinf
+reduction   reduction          1  -  -  -     -       -     1      sum mean amax amin max min prod all any argmax argmin
+reduction   reduction          1  -  -  -     -       -     1      linalg_vector_norm norm var std logsumexp count_nonzero
+layout      copy               1  2  -  -     -       -     0      copy_
+layout      fill               1  -  -  -     -       -     0      fill_ zero_
+', chr(10)
+                    ),
+                    chr(10)
+                )
+            ) AS line
+    ),
+
+    field AS (
+        SELECT regexp_split_to_array(line, ' +') AS field
+        FROM line
+    ),
+
+    form AS (
+        SELECT
+            unnest(field[10:]) AS op,
+            field[1] AS op_class,
+            field[2] AS form,
+            try_cast(field[3] AS INTEGER) AS a,
+            try_cast(field[4] AS INTEGER) AS b,
+            try_cast(field[5] AS INTEGER) AS c,
+            field[6] AS heads,
+            try_cast(field[7] AS INTEGER) AS causal,
+            try_cast(field[8] AS INTEGER) AS seqs,
+            try_cast(field[9] AS DOUBLE) AS factor
+        FROM field
+    )
+
+    SELECT
+        if(op LIKE '%::%', op, 'aten::' || op) AS name,
+        op_class,
+        form,
+        a,
+        b,
+        c,
+        heads,
+        causal,
+        seqs,
+        factor
+    FROM form
+);
