@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import platform
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -126,7 +127,7 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect()
-    _set_limits(connection, folder)
+    _set_limits(connection, folder / "spill")
     connection.execute("ATTACH ':memory:' AS scratch")
     if path is not None:
         # What is built here is thrown away unless it is complete: a log of it would be waste.
@@ -137,11 +138,11 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _set_limits(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _set_limits(connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
     """Bound the memory; what is too much goes to a folder that DuckDB makes when it needs it."""
     limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
     connection.execute(f"SET memory_limit = {quote(limit)}")
-    connection.execute(f"SET temp_directory = {quote(str(folder / 'spill'))}")
+    connection.execute(f"SET temp_directory = {quote(str(spill_folder))}")
 
 
 def with_room(
@@ -275,7 +276,9 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
             f"{path}: the store has schema version {found}, this tracekit reads {SCHEMA_VERSION}",
             hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
         )
-    _set_limits(connection, Path(tempfile.gettempdir()) / f"tracekit-{os.getpid()}")
+    # DuckDB makes this folder, but none above it, and removes it when the connection is closed.
+    spill_folder = f"tracekit-{os.getpid()}-{secrets.token_hex(4)}"
+    _set_limits(connection, Path(tempfile.gettempdir()) / spill_folder)
     if not unsafe:
         lock(connection)
     return connection

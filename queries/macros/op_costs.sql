@@ -118,7 +118,11 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             shape_nelems(
                 list_transform(
                     range(1, 1 + list_max(list_transform(shapes, LAMBDA dims: len(dims)))),
-                    LAMBDA i: list_max(list_transform(shapes, LAMBDA dims: dims[len(dims) - i + 1]))
+                    LAMBDA i: list_max(
+                        list_transform(
+                            shapes, LAMBDA dims: if(i > len(dims), NULL, dims[len(dims) - i + 1])
+                        )
+                    )
                 )
             ) AS out_nelems
         FROM shaped

@@ -68,8 +68,8 @@ def peak_of(device_name: str) -> DevicePeak | None:
 def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create table ``device_peak``: a row per known device of each trace and type of number.
 
-    Where all devices that a file lists are the same product, the rows hold for every device (``*``):
-    the numbers of the devices that ran are not always among those listed.
+    Where all devices that a file lists are the same product, the rows hold for every device
+    (``*``): the numbers of the devices that ran are not always among those listed.
 
     Args:
         connection: the store that is being built; its table ``device`` is filled.

@@ -37,6 +37,13 @@ _ASCII = str.maketrans(
 )
 
 
+class _Console(Console):
+    """A console whose reader may leave: rich would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def make_console(stream: TextIO) -> Console:
     """Return a console: colour only on a terminal and only without NO_COLOR, no markup ever.
 
@@ -44,7 +51,7 @@ def make_console(stream: TextIO) -> Console:
     100.
     """
     is_terminal = stream.isatty()
-    return Console(
+    return _Console(
         file=stream,
         force_terminal=is_terminal,
         color_system="auto" if is_terminal and not os.environ.get("NO_COLOR") else None,
