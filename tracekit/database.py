@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import platform
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -277,7 +276,7 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
             hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
         )
     # DuckDB makes this folder, but none above it, and removes it when the connection is closed.
-    spill_folder = f"tracekit-{os.getpid()}-{secrets.token_hex(4)}"
+    spill_folder = f"tracekit-{os.getpid()}-{os.urandom(4).hex()}"
     _set_limits(connection, Path(tempfile.gettempdir()) / spill_folder)
     if not unsafe:
         lock(connection)

@@ -99,7 +99,12 @@ class Trace:
 
     def breakdown(self) -> dict[str, Result]:
         """Return the results of a breakdown by analysis name, in the order of :data:`BREAKDOWN`."""
-        return {name: self.query(name) for name in BREAKDOWN}
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.run import run_analyses
+
+        catalog = load_catalog()
+        results = run_analyses(self._connection, [catalog.analysis(name) for name in BREAKDOWN])
+        return dict(zip(BREAKDOWN, results, strict=True))
 
     def close(self) -> None:
         """Close the store."""
@@ -248,6 +253,8 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
             found += sorted(matches, key=_natural)
         else:
             raise TraceError(f"{path}: no such file or folder", hint=_close_names(path))
+    # A shell's glob over a run's folder names its manifest too.
+    found = [file for file in found if file.name not in _NOT_TRACES] or found
     unique = list(dict.fromkeys(file.resolve() for file in found))
     for file in unique:
         if file.suffix == ".duckdb":

@@ -502,7 +502,7 @@ def _graft(modules: list[_Module]) -> dict[int, int]:
 def _siblings(
     modules: list[_Module], parents: list[int | None], same: dict[int, int]
 ) -> dict[int, str]:
-    """Return names without the numbers of instances: `Linear[1]` is the second one of its parent."""
+    """Return names without the numbers of instances: `Linear[1]` is its parent's second one."""
     families: dict[tuple[int | None, str], list[tuple[int, int]]] = {}
     for number, module in enumerate(modules):
         found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
@@ -516,7 +516,7 @@ def _siblings(
 
 
 def _layer_of(module: _Module, above: int | None) -> tuple[int | None, str | None]:
-    """Return the layer of a module without a qualified name, and its rolled-up name if it is one."""
+    """Return the layer of a module without a qualified name; its rolled-up name if it is one."""
     if module.source == "frame":
         found = _LAYER_NUMBER.search(module.label)
         return (int(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
@@ -560,15 +560,16 @@ def _load(
     phases = "[" + ", ".join(map(quote, PHASES)) + "]"
     names = "[" + ", ".join(map(quote, rows)) + "]::VARCHAR[]"
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE walked AS SELECT j[1]::INTEGER AS trace_id, j[2] AS event_id, "
-        "j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, j[6] = 1 AS is_recompute, "
+        "CREATE OR REPLACE TEMP TABLE walked AS SELECT j[1]::INTEGER AS trace_id, "
+        "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
+        "j[6] = 1 AS is_recompute, "
         f"({phases})[j[7]] AS phase, ({names})[abs(j[8])] AS row_name, j[8] < 0 AS is_weak_row, "
         "j[9] AS range_number, j[10] AS hint_number, j[11] AS part_id "
         f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'BIGINT[]'})"
         if contexts.stat().st_size
-        else "CREATE OR REPLACE TEMP TABLE walked (trace_id INTEGER, event_id BIGINT, op_id BIGINT, "
-        "module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, phase VARCHAR, "
+        else "CREATE OR REPLACE TEMP TABLE walked (trace_id INTEGER, event_id BIGINT, "
+        "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, phase VARCHAR, "
         "row_name VARCHAR, is_weak_row BOOLEAN, range_number BIGINT, hint_number BIGINT, "
         "part_id BIGINT)"
     )

@@ -10,17 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import duckdb
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
 _POLL_S = 0.05
 
 
-def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+class Interruptible(Protocol):
+    """What runs the work: a DuckDB connection, or several."""
+
+    def interrupt(self) -> None:
+        """Stop what runs now."""
+
+
+def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
     """Run work on a connection so that an interrupt of the process stops it at once.
 
     Args:

@@ -48,7 +48,18 @@ def macros_of_stores() -> frozenset[str]:
 
 
 def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create the macros that an analysis requires and that not every store has."""
-    for macro in macros_of([spec]):
+    """Create the macros that an analysis or a table requires and that not every store has."""
+    _provide(connection, macros_of([spec]))
+
+
+def provide_macros_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Create the macros that a statement calls by the name of their file, as an analysis does."""
+    macros = load_catalog().macros
+    called = [macros[name] for name in macros if f"{name}(" in text]
+    _provide(connection, [*macros_of(called), *called])
+
+
+def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
+    for macro in macros:
         if macro.name not in macros_of_stores():
             connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))

@@ -1,10 +1,9 @@
--- To which launch, op, module, phase and step does each device event belong?
+-- To which launch, op, module, phase and step does each device event belong, as far as its launch tells?
 -- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
--- one number, by the last that began before the device event, else by the nearest.
+-- one number, by the last that began before the device event, else by the nearest. View device_context adds what is
+-- inferred for those without a launch.
 -- A phase that the launch's own context does not tell comes from the launches around it in a trace of training:
--- between forward and backward is the loss, and so on. A device event whose launch was before the window is placed by
--- repetition: it is what the event one step later on its stream is, if the names agree for nine tenths of such
--- events of the stream; else by its name, where that name ran in one phase only. All of this is marked is_inferred.
+-- between forward and backward is the loss, and so on; this is marked is_inferred.
 --
 -- Kind:     table
 -- Requires: event_category, device_events, launch, context, module, steps, accelerator
@@ -17,12 +16,12 @@
 --   op_id            BIGINT   innermost op around the launch
 --   op_name          VARCHAR  its name
 --   module_id        INTEGER  module, as in table module; NULL where none
---   phase            VARCHAR  phase; other where unknown
---   row_name         VARCHAR  row of modules where there is no module; NULL where there is one
+--   phase            VARCHAR  phase; NULL where unknown
+--   row_name         VARCHAR  row of modules where there is no module; NULL where unknown
 --   step             BIGINT   number of the step whose range on the CPU holds the launch
---   is_inferred      BOOLEAN  phase, module or row do not come from the launch's own context
+--   step_ts_ns       BIGINT   start of that range, ns
+--   is_inferred      BOOLEAN  the phase comes from the launches around it
 --   link             VARCHAR  launch, before_window, missing_launch or cpu
--- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 
 WITH numbered_launch AS (
@@ -138,48 +137,39 @@ seen AS (
     ASOF LEFT JOIN steps AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
 ),
 
--- The phases of the nearest launches that have one, before and after: a running maximum of place and phase in one
--- number. It stays linear where long runs have none, as IGNORE NULLS does not.
-phase_list AS (
+labelled AS (
     SELECT
-        [
-            'forward', 'backward', 'recompute', 'optimizer', 'data', 'prefill', 'decode', 'mixed'
-        ] AS phases
+        trace_id,
+        launch_ts_ns,
+        phase
+    FROM seen
+    WHERE is_training AND phase IS NOT NULL
 ),
 
-ordered AS (
+-- The phases of the nearest launches that have one, before and after.
+bare AS (
     SELECT
-        seen.*,
-        phase_list.phases,
-        16 * row_number() OVER (
-            PARTITION BY seen.trace_id
-            ORDER BY seen.launch_ts_ns, seen.ts_ns, seen.event_id, seen.piece
-        ) + list_position(phase_list.phases, seen.phase) AS place
-    FROM seen
-    CROSS JOIN phase_list
-    WHERE seen.launch_id IS NOT NULL
+        s.*,
+        b.phase AS phase_before,
+        a.phase AS phase_after
+    FROM seen AS s
+    ASOF LEFT JOIN labelled AS b
+        ON s.trace_id = b.trace_id AND s.launch_ts_ns > b.launch_ts_ns
+    ASOF LEFT JOIN labelled AS a
+        ON s.trace_id = a.trace_id AND s.launch_ts_ns < a.launch_ts_ns
+    WHERE s.is_training AND s.phase IS NULL
 ),
 
 around AS (
-    SELECT
-        * EXCLUDE (place, phases),
-        list_extract(
-            phases,
-            max(place) OVER (launched ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) % 16
-        ) AS phase_before,
-        list_extract(
-            phases,
-            min(place) OVER (launched ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) % 16
-        ) AS phase_after
-    FROM ordered
-    WINDOW launched AS (PARTITION BY trace_id ORDER BY launch_ts_ns, ts_ns, event_id, piece)
+    SELECT *
+    FROM bare
     UNION ALL
     SELECT
         *,
         NULL AS phase_before,
         NULL AS phase_after
     FROM seen
-    WHERE launch_id IS NULL
+    WHERE NOT is_training OR phase IS NOT NULL
 ),
 
 phased AS (
@@ -244,145 +234,9 @@ rowed AS (
 
 linked AS (
     SELECT
-        * EXCLUDE (row_name),
-        CASE WHEN module_id IS NULL THEN row_name END AS row_name,
-        coalesce(phase IS DISTINCT FROM own_phase, FALSE) AS is_phase_inferred
-    FROM rowed
-),
-
--- Repetition is looked for only in traces that need it.
-numbered AS (
-    SELECT
         *,
-        row_number() OVER (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
-        ) AS position
-    FROM linked
-    WHERE trace_id IN (SELECT trace_id FROM rowed WHERE launch_id IS NULL)
-),
-
-unlinked AS (SELECT * FROM numbered WHERE launch_id IS NULL),
-
-step_start AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        step_ts_ns,
-        min(position) AS first_position
-    FROM numbered
-    WHERE step_ts_ns IS NOT NULL
-    GROUP BY trace_id, device, stream, step_ts_ns
-),
-
-step_length AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        lead(first_position) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY first_position
-        ) - first_position AS length
-    FROM step_start
-),
-
-period AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        min(length) AS period
-    FROM step_length
-    WHERE length > 0
-    GROUP BY trace_id, device, stream
-),
-
--- Materialised, so that the join below is on the place and on nothing wider.
-awaited AS MATERIALIZED (
-    SELECT
-        u.trace_id,
-        u.event_id,
-        u.device,
-        u.stream,
-        u.name,
-        ahead.steps,
-        u.position + ahead.steps * p.period AS position
-    FROM unlinked AS u
-    INNER JOIN period AS p
-        ON
-            u.trace_id = p.trace_id
-            AND u.device = p.device
-            AND u.stream IS NOT DISTINCT FROM p.stream
-    CROSS JOIN (VALUES (1), (2), (3)) AS ahead (steps)
-),
-
-repeated AS (
-    SELECT
-        a.trace_id,
-        a.event_id,
-        a.device,
-        a.stream,
-        k.phase,
-        k.module_id,
-        k.row_name,
-        k.op_id
-    FROM awaited AS a
-    INNER JOIN numbered AS k
-        ON
-            a.trace_id = k.trace_id
-            AND a.device = k.device
-            AND a.stream IS NOT DISTINCT FROM k.stream
-            AND a.position = k.position
-            AND a.name = k.name
-            AND k.launch_id IS NOT NULL
-    QUALIFY row_number() OVER (PARTITION BY a.trace_id, a.event_id ORDER BY a.steps) = 1
-),
-
-trusted AS (
-    SELECT
-        u.trace_id,
-        u.device,
-        u.stream
-    FROM unlinked AS u
-    LEFT JOIN repeated AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
-    GROUP BY u.trace_id, u.device, u.stream
-    HAVING count(r.event_id) >= 0.9 * count(*)
-),
-
-accepted AS (
-    SELECT r.*
-    FROM repeated AS r
-    INNER JOIN trusted AS t
-        ON
-            r.trace_id = t.trace_id
-            AND r.device = t.device
-            AND r.stream IS NOT DISTINCT FROM t.stream
-),
-
-by_name AS (
-    SELECT
-        trace_id,
-        name,
-        min(phase) AS phase,
-        CASE
-            WHEN count(row_name) = count(*) AND min(row_name) = max(row_name) THEN min(row_name)
-        END AS row_name
-    FROM numbered
-    WHERE phase IS NOT NULL AND launch_id IS NOT NULL
-    GROUP BY trace_id, name
-    HAVING min(phase) = max(phase)
-),
-
-inferred AS (
-    SELECT
-        u.trace_id,
-        u.event_id,
-        coalesce(r.phase, n.phase) AS phase,
-        r.module_id,
-        coalesce(r.row_name, CASE WHEN r.module_id IS NULL THEN n.row_name END) AS row_name
-    FROM unlinked AS u
-    LEFT JOIN accepted AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
-    LEFT JOIN by_name AS n ON u.trace_id = n.trace_id AND u.name = n.name
+        coalesce(phase IS DISTINCT FROM own_phase, FALSE) AS is_inferred
+    FROM rowed
 )
 
 SELECT
@@ -393,16 +247,13 @@ SELECT
     l.ts_ns - l.launch_end_ns AS launch_delay_ns,
     l.op_id,
     o.name AS op_name,
-    coalesce(l.module_id, i.module_id) AS module_id,
-    coalesce(l.phase, i.phase, 'other') AS phase,
-    CASE
-        WHEN coalesce(l.module_id, i.module_id) IS NULL
-            THEN coalesce(l.row_name, i.row_name, '(unattributed)')
-    END AS row_name,
+    l.module_id,
+    l.phase,
+    CASE WHEN l.module_id IS NULL THEN l.row_name END AS row_name,
     l.step,
-    l.is_phase_inferred OR coalesce(i.phase IS NOT NULL, FALSE) AS is_inferred,
+    l.step_ts_ns,
+    l.is_inferred,
     l.link
 FROM linked AS l
 LEFT JOIN event AS o ON l.trace_id = o.trace_id AND l.op_id = o.event_id
-LEFT JOIN inferred AS i ON l.trace_id = i.trace_id AND l.event_id = i.event_id
 ORDER BY l.trace_id, l.device, l.ts_ns, l.event_id, l.piece

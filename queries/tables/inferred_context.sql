@@ -1,0 +1,155 @@
+-- Where do device events belong whose launch is not in the trace?
+-- By repetition: a device event is what the one a step later on its stream is, if the names agree for nine tenths of
+-- such events of the stream. Else by its name, where that name ran in one phase only.
+--
+-- Kind:     table
+-- Requires: device_events, placed_context
+-- Columns:
+--   trace_id   INTEGER  the trace
+--   event_id   BIGINT   the device event
+--   phase      VARCHAR  its phase; NULL where neither tells
+--   module_id  INTEGER  its module, by repetition
+--   row_name   VARCHAR  its row of modules where it has no module
+
+WITH numbered AS (
+    SELECT
+        d.trace_id,
+        d.event_id,
+        d.device,
+        d.stream,
+        d.name,
+        p.launch_id,
+        p.phase,
+        p.module_id,
+        p.row_name,
+        p.step_ts_ns,
+        row_number() OVER (
+            PARTITION BY d.trace_id, d.device, d.stream ORDER BY d.ts_ns, d.event_id
+        ) AS position
+    FROM device_events AS d
+    INNER JOIN placed_context AS p
+        ON d.trace_id = p.trace_id AND d.event_id = p.event_id AND d.piece = p.piece
+    WHERE d.trace_id IN (SELECT trace_id FROM placed_context WHERE launch_id IS NULL)
+),
+
+unlinked AS (SELECT * FROM numbered WHERE launch_id IS NULL),
+
+step_start AS (
+    SELECT
+        trace_id,
+        device,
+        stream,
+        step_ts_ns,
+        min(position) AS first_position
+    FROM numbered
+    WHERE step_ts_ns IS NOT NULL
+    GROUP BY trace_id, device, stream, step_ts_ns
+),
+
+step_length AS (
+    SELECT
+        trace_id,
+        device,
+        stream,
+        lead(first_position) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY first_position
+        ) - first_position AS length
+    FROM step_start
+),
+
+period AS (
+    SELECT
+        trace_id,
+        device,
+        stream,
+        min(length) AS period
+    FROM step_length
+    WHERE length > 0
+    GROUP BY trace_id, device, stream
+),
+
+-- Materialised, so that the join below is on the place and on nothing wider.
+awaited AS MATERIALIZED (
+    SELECT
+        u.trace_id,
+        u.event_id,
+        u.device,
+        u.stream,
+        u.name,
+        ahead.steps,
+        u.position + ahead.steps * p.period AS position
+    FROM unlinked AS u
+    INNER JOIN period AS p
+        ON
+            u.trace_id = p.trace_id
+            AND u.device = p.device
+            AND u.stream IS NOT DISTINCT FROM p.stream
+    CROSS JOIN (VALUES (1), (2), (3)) AS ahead (steps)
+),
+
+repeated AS (
+    SELECT
+        a.trace_id,
+        a.event_id,
+        a.device,
+        a.stream,
+        k.phase,
+        k.module_id,
+        k.row_name
+    FROM awaited AS a
+    INNER JOIN numbered AS k
+        ON
+            a.trace_id = k.trace_id
+            AND a.device = k.device
+            AND a.stream IS NOT DISTINCT FROM k.stream
+            AND a.position = k.position
+            AND a.name = k.name
+            AND k.launch_id IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY a.trace_id, a.event_id ORDER BY a.steps) = 1
+),
+
+trusted AS (
+    SELECT
+        u.trace_id,
+        u.device,
+        u.stream
+    FROM unlinked AS u
+    LEFT JOIN repeated AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+    GROUP BY u.trace_id, u.device, u.stream
+    HAVING count(r.event_id) >= 0.9 * count(*)
+),
+
+accepted AS (
+    SELECT r.*
+    FROM repeated AS r
+    INNER JOIN trusted AS t
+        ON
+            r.trace_id = t.trace_id
+            AND r.device = t.device
+            AND r.stream IS NOT DISTINCT FROM t.stream
+),
+
+by_name AS (
+    SELECT
+        trace_id,
+        name,
+        min(phase) AS phase,
+        CASE
+            WHEN count(row_name) = count(*) AND min(row_name) = max(row_name) THEN min(row_name)
+        END AS row_name
+    FROM numbered
+    WHERE phase IS NOT NULL AND launch_id IS NOT NULL
+    GROUP BY trace_id, name
+    HAVING min(phase) = max(phase)
+)
+
+SELECT
+    u.trace_id,
+    u.event_id,
+    coalesce(r.phase, n.phase) AS phase,
+    r.module_id,
+    coalesce(r.row_name, CASE WHEN r.module_id IS NULL THEN n.row_name END) AS row_name
+FROM unlinked AS u
+LEFT JOIN accepted AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+LEFT JOIN by_name AS n ON u.trace_id = n.trace_id AND u.name = n.name
+ORDER BY u.trace_id, u.event_id

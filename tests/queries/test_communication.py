@@ -1,0 +1,287 @@
+"""Analyses communication and collectives: time, bytes and bandwidth of collectives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Event = dict[str, Any]
+Opened = Callable[[Path], tracekit.Trace]
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
+SEND_RECV = "ncclDevKernel_SendRecv(x)"
+
+
+def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def work(
+    launch: float, start: float, end: float, correlation: int, name: str = "k", **args: Any
+) -> list[Event]:
+    """A launch and its kernel, on stream 7, or 20 for communication."""
+    stream = 20 if name.startswith("nccl") else 7
+    link = {"correlation": correlation, "device": 0, "stream": stream}
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", launch, launch + 1, correlation=correlation),
+        span("kernel", name, start, end, stream, **link, **args) | {"pid": 0},
+    ]
+
+
+def arguments(collective: str, incoming: int, outgoing: int, size: int = 4) -> dict[str, Any]:
+    return {
+        "Collective name": collective,
+        "In msg nelems": incoming,
+        "Out msg nelems": outgoing,
+        "Group size": size,
+        "dtype": "BFloat16",
+        "Process Group Name": "7",
+        "Process Group Description": "tp",
+        "Process Group Ranks": "[0, 1, 2, 3]",
+        "Seq": 12,
+    }
+
+
+def only(trace: tracekit.Trace, name: str, **params: object) -> dict[str, Any]:
+    (row,) = trace.query(name, **params).to_dicts()
+    return row
+
+
+def test_time_bytes_and_bandwidth_on_paper(tiny_trace: Callable[..., Path]) -> None:
+    """An all-reduce of 1 MB over 4 ranks in 40 µs, half of it behind compute; a step of 200 µs."""
+    events = [
+        span("user_annotation", "ProfilerStep#3", 0, 200),
+        *work(1, 10, 50, 1),
+        *work(2, 30, 70, 2, ALL_REDUCE, **arguments("allreduce", 500_000, 500_000)),
+        *work(90, 100, 110, 3),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        row = only(trace, "communication")
+        call = only(trace, "collectives")
+    assert (row["class"], row["collective"], row["class_source"]) == (
+        "comm_allreduce",
+        "allreduce",
+        "kernel arguments",
+    )
+    assert (row["pg_name"], row["pg_desc"], row["group_size"]) == ("7", "tp", 4)
+    assert (row["call_count"], row["sized_count"], row["message_bytes"]) == (1, 1, 1_000_000)
+    assert (row["kernel_ns"], row["comm_ns"], row["wall_ns"]) == (40_000, 40_000, 20_000)
+    assert row["overlapped_pct"] == 50.0
+    assert (row["wall_pct"], row["kernel_pct"]) == (20.0, 40.0)
+    assert (row["step_kernel_ns"], row["step_pct"]) == (40_000.0, 20.0)
+    assert row["algorithm_bytes_per_s"] == pytest.approx(25e9)
+    assert row["bus_bytes_per_s"] == pytest.approx(37.5e9)
+    assert row["reason"] is None
+    assert (call["seq"], call["pg_ranks"], call["start_ns"]) == (12, "[0, 1, 2, 3]", 30_000)
+    assert (call["dtype"], call["dur_ns"], call["wall_ns"]) == ("bf16", 40_000, 20_000)
+
+
+@pytest.mark.parametrize(
+    ("collective", "incoming", "outgoing", "expected_class", "message_bytes", "factor"),
+    [
+        ("allreduce_coalesced", 1000, 1000, "comm_allreduce", 2000, 1.5),
+        ("_allgather_base", 1000, 4000, "comm_allgather", 8000, 0.75),
+        ("_reduce_scatter_base", 4000, 1000, "comm_reducescatter", 8000, 0.75),
+        ("all_to_allv", 1000, 1200, "comm_alltoall", 2000, 0.75),
+        ("broadcast", 1000, 1000, "comm_broadcast", 2000, 1.0),
+        ("send", 1000, 1000, "comm_p2p", 2000, 1.0),
+        ("barrier", 1, 1, "comm_other", 2, 1.0),
+    ],
+)
+def test_each_collective_has_its_message_and_factor(
+    tiny_trace: Callable[..., Path],
+    collective: str,
+    incoming: int,
+    outgoing: int,
+    expected_class: str,
+    message_bytes: int,
+    factor: float,
+) -> None:
+    events = work(1, 10, 20, 1, SEND_RECV, **arguments(collective, incoming, outgoing))
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        row = only(trace, "communication")
+    assert (row["class"], row["message_bytes"]) == (expected_class, message_bytes)
+    assert row["bus_bytes_per_s"] == pytest.approx(factor * row["algorithm_bytes_per_s"])
+
+
+def test_the_record_around_the_launch_tells_what_the_kernel_is(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    """A SendRecv kernel without arguments, launched inside an all-to-all; the next one is bare."""
+    told = arguments("all_to_all", 800, 800)
+    events = [
+        span("cpu_op", "c10d::alltoall_base_", 0, 10),
+        span("cpu_op", "record_param_comms", 1, 9, **told),
+        span("user_annotation", "nccl:all_to_all", 2, 8),
+        *work(3, 20, 30, 1, SEND_RECV),
+        *work(12, 40, 50, 2, SEND_RECV),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        first, second = trace.query("communication").to_dicts()
+    assert (first["class"], first["class_source"]) == ("comm_alltoall", "record_param_comms")
+    assert (first["message_bytes"], first["reason"]) == (1600, None)
+    assert (second["class"], second["class_source"]) == ("comm_p2p", "name")
+    assert second["reason"] == "nothing around its launch tells of a collective"
+    assert second["algorithm_bytes_per_s"] is None
+
+
+def test_shapes_of_the_op_tell_size_and_group(tiny_trace: Callable[..., Path]) -> None:
+    """An all-gather of 2023, whose record has no arguments: 4 × 1,000 floats out, 1,000 in."""
+    shapes = {"Input Dims": [[4000], [1000], []], "Input type": ["float", "float", ""]}
+    events = [
+        span("cpu_op", "c10d::_allgather_base_", 0, 10, **shapes),
+        span("cpu_op", "record_param_comms", 1, 9),
+        *work(3, 20, 30, 1, SEND_RECV),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        row = only(trace, "communication")
+    assert (row["class"], row["class_source"]) == ("comm_allgather", "op")
+    assert (row["group_size"], row["message_bytes"], row["reason"]) == (4, 16_000, None)
+
+
+def test_incomplete_arguments_are_refused_with_the_reason(tiny_trace: Callable[..., Path]) -> None:
+    told = arguments("allreduce", 1000, 1000)
+    del told["Group size"]
+    events = [
+        *work(1, 10, 20, 1, ALL_REDUCE, **told),
+        *work(2, 30, 40, 2, ALL_REDUCE, **{**told, "dtype": "Quaternion"})[1:],
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        rows = trace.query("collectives").to_dicts()
+    assert [(row["message_bytes"], row["bus_bytes_per_s"], row["reason"]) for row in rows] == [
+        (2000, None, "its call does not tell the size of the group"),
+        (None, None, "its launch was not recorded"),
+    ]
+
+
+def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., Path]) -> None:
+    """The c10d op tells what the span on the backend's thread is; it is one collective."""
+    dims = {"Input Dims": [[500], [1000], []], "Input type": ["float", "float", ""]}
+    spans = {"Input Dims": [[1000]], "Input type": ["float"]}
+    events = [
+        span("cpu_op", "aten::mul", 0, 10),
+        span("cpu_op", "c10d::_reduce_scatter_base_", 10, 12, **dims),
+        span("user_annotation", "gloo:all_reduce", 13, 23, 2, **spans),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        row = only(trace, "communication")
+        call = only(trace, "collectives")
+    assert (row["class"], row["collective"]) == (
+        "comm_reducescatter",
+        "c10d::_reduce_scatter_base_",
+    )
+    assert (row["call_count"], row["kernel_ns"], row["group_size"]) == (1, 12_000, 2)
+    assert row["message_bytes"] == 4000
+    assert row["algorithm_bytes_per_s"] == pytest.approx(4000 / 10e-6)
+    assert (call["name"], call["dur_ns"]) == ("gloo:all_reduce", 10_000)
+
+
+def test_a_trace_without_communication_has_no_rows(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace(work(1, 10, 50, 1)), cache=False) as trace:
+        assert not trace.query("communication").rows
+        assert not trace.query("collectives").rows
+        assert not trace.query("overlap").rows
+
+
+def test_kernel_arguments_against_the_file(public_traces: Path, opened: Opened) -> None:
+    """Every sum of a DDP run with NCCL's arguments, worked out from the JSON again."""
+    path = public_traces / "hta_ddp_nccl_metadata.json.gz"
+    with gzip.open(path) as file:
+        content = json.load(file, parse_float=Decimal)
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for event in content["traceEvents"]:
+        told = event.get("args", {})
+        if event.get("cat") == "kernel" and "Collective name" in told:
+            assert told["dtype"] in ("Float", "Long")
+            size = {"Float": 4, "Long": 8}[told["dtype"]]
+            row = sums[told["Collective name"]]
+            row[0] += 1
+            row[1] += int(event["dur"] * 1000)
+            row[2] += told["In msg nelems"] * size
+    rows = {row["collective"]: row for row in opened(path).query("communication").to_dicts()}
+    assert rows.keys() == sums.keys() == {"allreduce", "broadcast"}
+    for name, (count, dur_ns, size) in sums.items():
+        row = rows[name]
+        assert (row["call_count"], row["kernel_ns"], row["message_bytes"]) == (count, dur_ns, size)
+        rate = Fraction(size * 10**9, dur_ns)
+        assert row["algorithm_bytes_per_s"] == pytest.approx(float(rate))
+        assert row["bus_bytes_per_s"] == pytest.approx(float(rate))  # 2 ranks: 2 (2 - 1) / 2 = 1.
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        (
+            "tl_mi300_resnet_ddp_recompute",
+            {
+                "comm_allreduce": ("kernel arguments", 8, 6, 47_137_038, 70_137_072),
+                "comm_broadcast": ("kernel arguments", 8, 6, 63_272, 58_080),
+                "comm_other": ("name", 8, 5, 24_316_213, None),
+            },
+        ),
+        (
+            "hta_a100_cudagraph",
+            {
+                "comm_allgather": ("range", 8, 10, 4_776_000, 587_202_560),
+                "comm_reducescatter": ("range", 8, 10, 3_796_000, 587_202_560),
+                "comm_alltoall": ("range", None, 45, 30_262_000, 157_873_564),
+            },
+        ),
+        (
+            "cpu_llama_z3_rank0",
+            {
+                "comm_allgather": ("op", 2, 136, 282_172_722, 44_049_408),
+                "comm_reducescatter": ("op", 2, 20, 42_593_735, 17_048_576),
+                "comm_allreduce": ("op", 2, 2, 2_213_178, 16),
+            },
+        ),
+    ],
+)
+def test_public_traces(
+    public_traces: Path, opened: Opened, name: str, figures: dict[str, tuple[Any, ...]]
+) -> None:
+    rows = opened(public_traces / f"{name}.json.gz").query("communication").to_dicts()
+    found = {
+        row["class"]: (
+            row["class_source"],
+            row["group_size"],
+            row["call_count"],
+            row["kernel_ns"],
+            row["message_bytes"],
+        )
+        for row in rows
+    }
+    assert found | figures == found
+
+
+def test_exposed_time_adds_up_to_the_timeline(public_traces: Path, opened: Opened) -> None:
+    for path in sorted(public_traces.rglob("*.json.gz")):
+        trace = opened(path)
+        exposed = {
+            row["device"]: row["exposed_comm_ns"] for row in trace.query("timeline").to_dicts()
+        }
+        comm = {row["device"]: row["comm_ns"] for row in trace.query("timeline").to_dicts()}
+        for row in trace.query("communication").to_dicts():
+            exposed[row["device"]] -= row["wall_ns"]
+            comm[row["device"]] -= row["comm_ns"]
+        assert not any(exposed.values()), path.name
+        assert not any(comm.values()), path.name

@@ -1,0 +1,99 @@
+"""Analysis overlap and macro interval_pairs: which compute runs under which communication."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+
+Opened = Callable[[Path], tracekit.Trace]
+
+
+def kernel(name: str, start: float, end: float, stream: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": start,
+        "dur": end - start,
+        "args": {"device": 0, "stream": stream},
+    }
+
+
+def test_compute_under_an_all_reduce_on_paper(tiny_trace: Callable[..., Path]) -> None:
+    """All-reduce 10–60; below it a product 0–20, a sum 30–35 and another product 50–70."""
+    events = [
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 60, 20),
+        kernel("ampere_sgemm_128x64_nn", 0, 20, 7),
+        kernel("void at::native::reduce_kernel<512>()", 30, 35, 7),
+        kernel("ampere_sgemm_128x64_nn", 50, 70, 7),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        rows = trace.query("overlap").to_dicts()
+        top = trace.query("overlap", limit=1).to_dicts()
+    assert [(row["compute_class"], row["compute_name"], row["overlap_ns"]) for row in rows] == [
+        (None, "(exposed)", 25_000),
+        ("gemm", "ampere_sgemm_128x64_nn", 20_000),
+        ("reduction", "void at::native::reduce_kernel<512>()", 5_000),
+    ]
+    assert {row["comm_class"] for row in rows} == {"comm_allreduce"}
+    assert [row["comm_pct"] for row in rows] == [50.0, 40.0, 10.0]
+    assert [(row["compute_name"], row["overlap_ns"]) for row in top][1:] == [
+        ("ampere_sgemm_128x64_nn", 20_000),
+        ("(others)", 5_000),
+    ]
+
+
+def test_rows_add_up_to_the_time_in_communication(public_traces: Path, opened: Opened) -> None:
+    for path in sorted(public_traces.rglob("*.json.gz")):
+        trace = opened(path)
+        parts: Counter[str] = Counter()
+        for row in trace.query("overlap", limit=3).to_dicts():
+            parts[row["device"]] += row["overlap_ns"]
+        comm = {row["device"]: row["comm_ns"] for row in trace.query("timeline").to_dicts()}
+        assert {device: ns for device, ns in comm.items() if ns} == dict(parts), path.name
+
+
+def disjoint(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Intervals from the gap before each, which may be none, and its length."""
+    found, at = [], 0
+    for gap, length in gaps:
+        found.append((at + gap, at + gap + length))
+        at += gap + length
+    return found
+
+
+intervals = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8).map(disjoint)
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals, intervals)
+def test_pairs_are_those_of_a_comparison_of_all(
+    lefts: list[tuple[int, int]], rights: list[tuple[int, int]]
+) -> None:
+    connection = duckdb.connect()
+    for name, rows in (("l", lefts), ("r", rights)):
+        connection.execute(
+            f"CREATE TABLE {name} (part VARCHAR, id BIGINT, start_ns BIGINT, end_ns BIGINT)"
+        )
+        for number, (start, end) in enumerate(rows):
+            connection.execute(f"INSERT INTO {name} VALUES ('p', {number}, {start}, {end})")
+    connection.execute(load_catalog().macro("interval_pairs").sql)
+    found = connection.execute("FROM interval_pairs('l', 'r') ORDER BY ALL").fetchall()
+    expected = [
+        (i, j, min(a[1], b[1]) - max(a[0], b[0]))
+        for i, a in enumerate(lefts)
+        for j, b in enumerate(rights)
+        if min(a[1], b[1]) > max(a[0], b[0])
+    ]
+    assert found == expected
