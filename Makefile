@@ -5,7 +5,7 @@
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
-SAMPLE := sample_traces/cpu_llama_lora/rank0.json.gz
+SAMPLE := sample_traces/cpu_llama_ckpt/rank0.json.gz
 DEMO := .venv
 DEV := .venv-dev
 ARGS ?=

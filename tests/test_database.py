@@ -141,9 +141,9 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
             Path.replace = die
         ingest([source], Path(out), progress=die if moment == "reading" else None)
     """
-    done = run_python(script, moment, kernels, folder / "run.duckdb")
-    done.wait(60)
-    assert done.returncode == -signal.SIGKILL, done.stderr.read() if done.stderr else ""
+    with run_python(script, moment, kernels, folder / "run.duckdb") as process:
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, said
     left = left_in(folder)
     assert left  # The test means nothing unless the ingest was under way.
     assert not [path for path in folder.glob("*.duckdb")]
@@ -445,9 +445,9 @@ def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("damage", ["empty", "text", "half", "header"])
 def test_a_damaged_store_in_the_cache_is_made_again(
-    sample_trace: Path, cache: Path, damage: str
+    kernels: Path, cache: Path, damage: str
 ) -> None:
-    with tracekit.open(sample_trace) as trace:
+    with tracekit.open(kernels) as trace:
         store, rows = trace.store_path, trace.query("timeline").rows
     assert store is not None
     content = store.read_bytes()
@@ -459,7 +459,7 @@ def test_a_damaged_store_in_the_cache_is_made_again(
     }
     store.unlink()
     store.write_bytes(damaged[damage])
-    with tracekit.open(sample_trace) as trace:
+    with tracekit.open(kernels) as trace:
         assert trace.query("timeline").rows == rows
         assert trace.store_path == store
 

@@ -14,12 +14,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
 from tracekit.schema import TABLES
 
 REPO = Path(__file__).resolve().parent.parent
 README = REPO / "README.md"
+REFERENCE = REPO / "queries" / "README.md"
 
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 _PYCON = re.compile(r"(?<=```pycon\n).*?(?=```)", re.DOTALL)
@@ -100,6 +103,15 @@ def _of(spec: Spec) -> str:
 
 def _reference(kind: str) -> str:
     catalog = load_catalog()
+    if kind == "summary":
+        rows = [(t.name, t.row, [c.name for c in t.columns]) for t in TABLES]
+        rows += [
+            (name, spec.question, list(spec.column_names))
+            for name, spec in sorted({**catalog.tables, **catalog.views}.items())
+        ]
+        lines = ["| table or view | a row is, or it answers | columns |", "| --- | --- | --- |"]
+        lines += [f"| `{name}` | {about} | {', '.join(columns)} |" for name, about, columns in rows]
+        return "\n".join(lines) + "\n"
     if kind == "tables":
         parts = [
             _relation(t.name, t.row, [(c.name, c.type, c.meaning) for c in t.columns])
@@ -116,9 +128,12 @@ def _with_references(text: str) -> str:
     return _REFERENCE.sub(lambda found: found[1] + _reference(found[2]) + found[3], text)
 
 
-def test_the_reference_is_that_of_the_code() -> None:
-    text = README.read_text("utf-8")
-    assert {found[1] for found in _REFERENCE.findall(text)} == {"tables", "derived", "analyses"}
+@pytest.mark.parametrize(
+    ("page", "kinds"), [(README, {"summary"}), (REFERENCE, {"tables", "derived", "analyses"})]
+)
+def test_the_reference_is_that_of_the_code(page: Path, kinds: set[str]) -> None:
+    text = page.read_text("utf-8")
+    assert {found[1] for found in _REFERENCE.findall(text)} == kinds
     assert _with_references(text) == text, "run: python tests/test_readme.py"
 
 
@@ -132,9 +147,7 @@ def test_every_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
 def test_the_python_examples_run(tmp_path: Path) -> None:
     blocks = _PYCON.findall(README.read_text("utf-8"))
     assert blocks
-    test = doctest.DocTestParser().get_doctest(
-        "\n".join(blocks), {}, "README", str(README), 0
-    )
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "README", str(README), 0)
     before = Path.cwd()
     os.environ["TRACEKIT_CACHE_DIR"] = str(tmp_path)
     os.chdir(REPO)
@@ -148,6 +161,7 @@ def test_the_python_examples_run(tmp_path: Path) -> None:
 
 
 def _rewrite() -> None:
+    REFERENCE.write_text(_with_references(REFERENCE.read_text("utf-8")), "utf-8")
     text = _with_references(README.read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         for command, shown in _sessions(text):

@@ -17,7 +17,10 @@ from tracekit.analysis.spec import Spec
 if TYPE_CHECKING:
     import duckdb
 
-ONLY_IF = {"collectives": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1"}
+ONLY_IF = {
+    "collectives": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1",
+    "inferred_context": "SELECT 1 FROM placed_context WHERE launch_id IS NULL LIMIT 1",
+}
 """Tables whose statement is long to plan, and what must return a row for them to have one."""
 
 _CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
