@@ -146,7 +146,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
     assert process.returncode == -signal.SIGKILL, said
     left = left_in(folder)
     assert left  # The test means nothing unless the ingest was under way.
-    assert not [path for path in folder.glob("*.duckdb")]
+    assert not list(folder.glob("*.duckdb"))
     assert all(name.startswith(".") for name in left)
     # The next build, of whatever store, clears the folder.
     ingest([kernels], folder / "next.duckdb")
@@ -245,19 +245,13 @@ def test_what_the_disk_answers_is_one_error(
     store = tmp_path / "out" / "run.duckdb"
     with pytest.raises(StoreError) as raised:
         ingest([kernels], store)
-    why = (
-        FULL
-        if number == errno.ENOSPC
-        else f"the store cannot be written: {os.strerror(number)}"
-    )
+    why = FULL if number == errno.ENOSPC else f"the store cannot be written: {os.strerror(number)}"
     assert raised.value.message == f"{store}: {why}"
     assert raised.value.exit_code == 4
     assert left_in(tmp_path / "out") == []
 
 
-def test_no_temporary_folder_is_one_error(
-    kernels: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_temporary_folder_is_one_error(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -327,9 +321,7 @@ def test_another_schema_version_is_refused(kernels: Path, tmp_path: Path) -> Non
     assert raised.value.message == (
         f"{store}: the store has schema version 999, this tracekit reads {SCHEMA_VERSION}"
     )
-    assert raised.value.hint == (
-        "make a new one from the trace: tracekit ingest TRACE -o STORE"
-    )
+    assert raised.value.hint == ("make a new one from the trace: tracekit ingest TRACE -o STORE")
 
 
 def test_a_store_in_a_folder_that_may_not_be_written_opens(kernels: Path, tmp_path: Path) -> None:
@@ -426,9 +418,7 @@ def test_the_key_of_a_cached_store(kernels: Path, tiny_trace: Callable[..., Path
     assert keys[0].name.split("-")[0] == keys[4].name.split("-")[0]
 
 
-def test_a_new_schema_version_is_a_new_key(
-    kernels: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_schema_version_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = database.cached_store_path([kernels], "")
     monkeypatch.setattr(database, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
     assert database.cached_store_path([kernels], "") != before
@@ -516,9 +506,9 @@ def test_no_cache_leaves_nothing(sample_trace: Path, cache: Path, tmp_path: Path
     with tracekit.open(sample_trace, cache=False) as trace:
         assert trace.store_path is None
         assert trace.query("timeline").rows
+    bad = tmp_path / "bad.json"
+    bad.write_text("[]")
     with pytest.raises(tracekit.TraceError):
-        bad = tmp_path / "bad.json"
-        bad.write_text("[]")
         tracekit.open(bad, cache=False)
     assert left_in(tmp_path / "tmp") == []
     assert not cache.exists()

@@ -46,7 +46,8 @@ def test_events_by_category(
     counted = trace.sql("SELECT category, count(*) FROM event GROUP BY category").rows
     assert dict(counted) == figures["complete_by_cat"]
     assert trace.sql(
-        "SELECT event_count, complete_count, rejected_count, repaired_count, is_truncated FROM trace"
+        "SELECT event_count, complete_count, rejected_count, repaired_count, is_truncated "
+        "FROM trace"
     ).rows == [(figures["events"], sum(figures["complete_by_cat"].values()), 0, 0, False)]
     tables = ("event", "flow", "instant", "counter", "memory", "metadata")
     together = " + ".join(f"(SELECT count(*) FROM {table})" for table in tables)
@@ -66,9 +67,7 @@ def test_device_events(
 
 
 @on_every_trace
-def test_timeline(
-    opened: Opened, public_traces: Path, expected: dict[str, Any], file: str
-) -> None:
+def test_timeline(opened: Opened, public_traces: Path, expected: dict[str, Any], file: str) -> None:
     right = expected[file]["timeline_ns"]
     rows = opened(public_traces / file).query("timeline").to_dicts()
     if right is None:

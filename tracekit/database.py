@@ -287,8 +287,8 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
 def _passing_name(path: Path) -> Iterator[Path]:
     """Give a store a second name that is soon gone.
 
-    Without external access, DuckDB still lets SQL write to the names of the files that are attached:
-    COPY … TO 'the store' would replace the store. A symbolic link does not do, DuckDB resolves it.
+    Without external access, DuckDB still lets SQL write to the names of attached files: COPY … TO
+    'the store' would replace the store. A symbolic link does not do, DuckDB resolves it.
     """
     folder = None
     name = path

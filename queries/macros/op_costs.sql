@@ -296,7 +296,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 FALSE
             ) AS is_made_of_others
         FROM asked
-        INNER JOIN layed AS c ON asked.name = c.name AND asked.said = c.said
+        INNER JOIN layed AS c
+            ON asked.name = c.name AND asked.said IS NOT DISTINCT FROM c.said
     )
 
     SELECT

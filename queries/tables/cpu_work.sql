@@ -1,6 +1,6 @@
 -- In a trace without an accelerator: what did each thread of the CPU work on, moment by moment?
 -- Every moment of a thread belongs to the innermost op that is open, so an op has as many pieces as the ops inside it
--- leave of it. A collective is one piece, whatever runs inside: c10d ops on the calling thread, and the spans of
+-- leave of it. A collective is one piece, whatever runs inside (of an op that outlasts it, the rest counts): c10d ops on the calling thread, and the spans of
 -- gloo and its like on the threads of the backend. Autograd's nodes and the ranges of Python functions are no work:
 -- time that is theirs alone is the host's, and so idle.
 -- Opening and closing an op are +1 and -1 to the depth of its thread; a moment's owner is the op that last brought
@@ -46,10 +46,10 @@ WITH span AS (
 sheltered AS (
     SELECT
         *,
-        coalesce(max(CASE WHEN is_collective THEN end_ns END) OVER (
+        greatest(ts_ns, coalesce(max(CASE WHEN is_collective THEN end_ns END) OVER (
             PARTITION BY trace_id, pid, tid ORDER BY ts_ns, dur_ns DESC, event_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) > ts_ns, FALSE) AS is_inside_collective
+        ), ts_ns)) AS from_ns
     FROM span
 ),
 
@@ -60,11 +60,11 @@ boundary AS (
         tid,
         event_id,
         is_work,
-        ts_ns AS at_ns,
+        from_ns AS at_ns,
         1 AS step,
-        -dur_ns AS tie
+        from_ns - end_ns AS tie
     FROM sheltered
-    WHERE NOT is_inside_collective
+    WHERE from_ns < end_ns
     UNION ALL
     SELECT
         trace_id,
@@ -74,9 +74,9 @@ boundary AS (
         is_work,
         end_ns AS at_ns,
         -1 AS step,
-        dur_ns AS tie
+        end_ns - from_ns AS tie
     FROM sheltered
-    WHERE NOT is_inside_collective
+    WHERE from_ns < end_ns
 ),
 
 swept AS (

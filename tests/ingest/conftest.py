@@ -1,4 +1,4 @@
-"""What the tests of ingest share: loading a text without a store, and splitting without a database."""
+"""What the tests of ingest share: loading without a store, splitting without a database."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def build() -> Iterator[Build]:
 
 
 @pytest.fixture
-def load(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Loaded]:
+def load(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loaded]:
     """Return a function that loads the text of a file and returns its tables, until the next load.
 
     `name` is the file's name, `block_bytes` the size of the blocks it is read in.
@@ -88,7 +86,7 @@ def load(
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What the splitter makes of a text: events with their offsets, and what it says of the rest."""
+    """What the splitter makes of a text: events with offsets, and what it says of the rest."""
 
     events: list[tuple[int, Any]]
     text: TraceText

@@ -1,4 +1,4 @@
-"""Broken files: every readable event is kept, every unreadable one is named with offset and reason."""
+"""Broken files: every readable event is kept, every other one named with offset and reason."""
 
 from __future__ import annotations
 
@@ -208,9 +208,7 @@ def test_invalid_utf8_in_metadata(load: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("case", REJECTED)
 @pytest.mark.parametrize("separator", [",\n  ", ",", "\r\n  ,"])
-def test_what_cannot_be_read_is_named(
-    load: Callable[..., Any], case: str, separator: str
-) -> None:
+def test_what_cannot_be_read_is_named(load: Callable[..., Any], case: str, separator: str) -> None:
     text, rejected = REJECTED[case]
     loaded = load(around(text, separator))
     at = AT - len(",\n  ") + len(separator)

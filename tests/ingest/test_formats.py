@@ -142,6 +142,15 @@ OPEN_FORMATTINGS = {
     "open with a comma": BARE[:-1] + ",",
     "open on lines": "[\n" + ",\n".join(json.dumps(event) for event in EVENTS) + ",\n",
 }
+
+
+def named_member(text: bytes) -> bytes:
+    """A member whose header has a name, an extra field and a comment."""
+    plain = gzip.compress(text)
+    header = plain[:3] + bytes([0b11100]) + plain[4:10]
+    return header + b"\x04\x00ABCD" + b"trace.json\0" + b"a comment\0" + plain[10:]
+
+
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gzip": gzip.compress,
@@ -153,15 +162,8 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
         gzip.compress(text[:1000]) + bytes(512) + gzip.compress(text[1000:]) + bytes(2048)
     ),
     "empty members": lambda text: gzip.compress(b"") + gzip.compress(text) + gzip.compress(b""),
-    "named member": lambda text: named_member(text),
+    "named member": named_member,
 }
-
-
-def named_member(text: bytes) -> bytes:
-    """A member whose header has a name, an extra field and a comment."""
-    plain = gzip.compress(text)
-    header = plain[:3] + bytes([0b11100]) + plain[4:10]
-    return header + b"\x04\x00ABCD" + b"trace.json\0" + b"a comment\0" + plain[10:]
 
 
 @pytest.fixture
@@ -176,8 +178,16 @@ def test_what_the_trace_says(load: Callable[..., Any]) -> None:
         (0, 2, 7, 8, "cpu_op", 'aten::"mm" \\ {a, [b}', 10250, 5001, None, 3, *([None] * 7)),
         (0, 3, 7, 8, "cuda_runtime", "cudaLaunchKernel", 11000, 2000, 9, 3, *([None] * 7)),
         (0, 5, 0, 7, "kernel", "void k<int, 3>(float*)", 14000, 100000, 9, 3, 7, 0, *([None] * 5)),
-        (0, 7, *loaded.sql("SELECT pid, tid FROM event WHERE event_id = 7")[0])
-        + ("Trace", "PyTorch Profiler (0)", 1000, 200000, *([None] * 9)),
+        (
+            0,
+            7,
+            *loaded.sql("SELECT pid, tid FROM event WHERE event_id = 7")[0],
+            "Trace",
+            "PyTorch Profiler (0)",
+            1000,
+            200000,
+            *([None] * 9),
+        ),
     ]
     assert loaded.sql(
         "SELECT args ->> '$.note', args -> '$.\"Input Dims\"' FROM event LIMIT 1"
@@ -214,8 +224,28 @@ def test_what_the_trace_says(load: Callable[..., Any]) -> None:
         "counter_count, memory_count, metadata_count, rejected_count, repaired_count, "
         "is_truncated, first_ts_ns, last_end_ns FROM trace"
     ) == [
-        (2, "distributedInfo", 4, "nccl", 1759253134000000000, "ms", True, False)
-        + (11, 4, 2, 1, 1, 1, 2, 0, 0, False, 1000, 201000)
+        (
+            2,
+            "distributedInfo",
+            4,
+            "nccl",
+            1759253134000000000,
+            "ms",
+            True,
+            False,
+            11,
+            4,
+            2,
+            1,
+            1,
+            1,
+            2,
+            0,
+            0,
+            False,
+            1000,
+            201000,
+        )
     ]
     assert json.loads(loaded.sql("SELECT metadata FROM trace")[0][0]) == {
         **METADATA,

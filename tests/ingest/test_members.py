@@ -43,7 +43,8 @@ def test_the_id_of_an_arrow_that_is_no_number_is_kept(load: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize(
-    "text", ["a\0b", "\x1b[31m", "é\u2028\U0001f600", "'; DROP TABLE event; --", "", " ", '"\\', "\ufeff"]
+    "text",
+    ["a\0b", "\x1b[31m", "é\u2028\U0001f600", "'; DROP TABLE event; --", "", " ", '"\\', "\ufeff"],
 )
 def test_any_text_survives(load: Callable[..., Any], text: str) -> None:
     event = {"ph": "X", **BASE, "name": text, "cat": text, "dur": 1, "args": {"k": text, text: 1}}
@@ -56,9 +57,10 @@ def test_any_text_survives(load: Callable[..., Any], text: str) -> None:
 
 def test_an_event_without_name_or_category_is_an_event(load: Callable[..., Any]) -> None:
     loaded = load('[{"ph":"X","ts":1,"dur":2},{"ph":"X","ts":1,"dur":2,"name":null,"cat":null}]')
-    assert loaded.sql("SELECT name, category, ts_ns, dur_ns, args, extra FROM event") == [
-        ("", None, 1000, 2000, None, None)
-    ] * 2
+    assert (
+        loaded.sql("SELECT name, category, ts_ns, dur_ns, args, extra FROM event")
+        == [("", None, 1000, 2000, None, None)] * 2
+    )
 
 
 def test_names_that_are_no_text(load: Callable[..., Any]) -> None:
@@ -94,7 +96,11 @@ EVENT = {"ph": "X", **BASE, "dur": 1}
         ({"host_name": "\ud800x"}, "host_name", ("\ufffdx",)),
         ({"host_name": 5}, "host_name", ("5",)),
         ({"record_shapes": "yes", "with_stack": True, "with_flops": "1"}, "with_stack", (True,)),
-        ({"displayTimeUnit": "ns", "trace_id": "AB"}, "display_time_unit, trace_uuid", ("ns", "AB")),
+        (
+            {"displayTimeUnit": "ns", "trace_id": "AB"},
+            "display_time_unit, trace_uuid",
+            ("ns", "AB"),
+        ),
     ],
 )
 def test_odd_metadata_is_no_reason_to_fail(
@@ -107,8 +113,18 @@ def test_odd_metadata_is_no_reason_to_fail(
 
 @pytest.mark.parametrize(
     "value",
-    [2**70, float("nan"), "\ud800", "a\0b", [[[]]], {"traceEvents": [1]}, "traceEvents", 1e300]
-    + ['"traceEvents":[', [{"traceEvents": []}, {"x": '"traceEvents": [{'}]],
+    [
+        2**70,
+        float("nan"),
+        "�",
+        "a\x00b",
+        [[[]]],
+        {"traceEvents": [1]},
+        "traceEvents",
+        1e300,
+        '"traceEvents":[',
+        [{"traceEvents": []}, {"x": '"traceEvents": [{'}],
+    ],
 )
 @pytest.mark.parametrize("behind", [True, False])
 def test_any_metadata_is_kept(load: Callable[..., Any], value: Any, behind: bool) -> None:

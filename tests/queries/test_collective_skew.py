@@ -13,9 +13,13 @@ import pytest
 
 import tracekit
 
-# Durations of three collectives of the run, ns by rank, read from the eight files by hand: the first
-# all-to-all, the second all-to-all and the second all-reduce of each rank, in order of their start.
-FIRST_ALLTOALL = (2_146_000, 7_635_000, 73_000, 6_126_000, 4_981_000, 4_679_000, 866_000, 10_000)
+# What stands in the eight files, in µs by rank: the durations of the first and second all-to-all
+# and of the third all-reduce.
+BY_HAND = {
+    ("comm_alltoall", 1): (2146, 7635, 518, 6132, 4882, 4679, 514, 10),
+    ("comm_alltoall", 2): (1032, 1025, 517, 1021, 1108, 1060, 520, 8),
+    ("comm_allreduce", 3): (952, 922, 915, 879, 69, 79, 920, 803),
+}
 
 
 def kernel(name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
@@ -154,24 +158,26 @@ def test_three_collectives_of_a_real_run_by_hand(public_traces: Path) -> None:
     }
     found = {(row["class"], row["number"]): row for row in rows}
     core = ("transfer_ns", "max_dur_ns", "wait_ns", "straggler_rank", "longest_waiting_rank")
-    by_hand = {
+    figures = {
         ("comm_alltoall", 1): (10_000, 7_635_000, 26_436_000, 7, 1),
         ("comm_alltoall", 2): (8_000, 1_108_000, 6_227_000, 7, 4),
         ("comm_allreduce", 3): (69_000, 952_000, 4_987_000, 4, 0),
     }
-    for key, figures in by_hand.items():
-        assert tuple(found[key][column] for column in core) == figures
-    assert sum(FIRST_ALLTOALL) - 8 * min(FIRST_ALLTOALL) == 26_436_000
+    for key, expected in figures.items():
+        assert tuple(found[key][column] for column in core) == expected
+        shortest = min(BY_HAND[key])
+        assert expected[2] == 1000 * sum(dur_us - shortest for dur_us in BY_HAND[key])
     assert [row["rank"] for row in ranks if row["is_straggler"]] == [7]
     assert [row["last_count"] for row in ranks] == [0, 0, 0, 0, 1, 2, 0, 5]
 
     # The same from the files, by another way.
     files = sorted(folder.glob("worker*.json.gz"))
     by_rank = [durations(path) for path in files]
-    assert tuple(each["SendRecv"][0] for each in by_rank) == FIRST_ALLTOALL
     for kind, name in (("comm_alltoall", "SendRecv"), ("comm_allreduce", "AllReduce")):
         for number, column in enumerate(zip(*(each[name] for each in by_rank), strict=True), 1):
             row = found[kind, number]
+            if (kind, number) in BY_HAND:
+                assert column == tuple(1000 * dur_us for dur_us in BY_HAND[kind, number])
             assert row["transfer_ns"] == min(column)
             assert row["wait_ns"] == sum(column) - 8 * min(column)
             assert column[row["straggler_rank"]] == min(column)

@@ -29,7 +29,8 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
     if not spec.invariants:
         return []
     failing = ", ".join(
-        f"any_value(r) FILTER (({invariant}) IS DISTINCT FROM TRUE)" for invariant in spec.invariants
+        f"any_value(r) FILTER (({invariant}) IS DISTINCT FROM TRUE)"
+        for invariant in spec.invariants
     )
     (rows,) = trace.sql(f"SELECT {failing} FROM {relation} AS r").rows
     return [

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,15 +51,35 @@ USUAL_GZIP_RATIO = 15
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+BLOCKS_PER_GROUP = 2
+"""How many blocks DuckDB reads at once: planning a statement costs it as much as 1 MB of text."""
+
 SCRATCH = "scratch"
 """The database in memory that holds the blocks under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A block in a file."""
+
+    path: Path
+    text_bytes: int
+    block: Block
+
+    def with_text(self) -> Block:
+        """Return the block with its text, from the file where it was left there."""
+        return self.block if self.block.text else replace(self.block, text=self.path.read_bytes())
 
 
 class _BlockLoader:
     """Puts blocks into the tables, in order, on two threads of its own."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        trace_id: int,
+        work_folder: Path,
+        group_bytes: int,
     ) -> None:
         self._reader = connection.cursor()
         self._writer = connection.cursor()
@@ -67,6 +88,8 @@ class _BlockLoader:
             cursor.execute(f"USE {_current_database(connection)}")
         self._trace_id = trace_id
         self._work_folder = work_folder
+        self._group_bytes = group_bytes
+        self._group: list[_Part] = []
         self._read_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-read")
         self._write_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-write")
         self._slots: list[Future[None] | None] = [None, None]
@@ -76,19 +99,29 @@ class _BlockLoader:
         self.repaired: list[Repaired] = []
 
     def add(self, block: Block) -> None:
-        """Have a block loaded; waits while two blocks are under way."""
-        self._turn ^= 1
-        busy = self._slots[self._turn]
-        if busy is not None:
-            busy.result()
-        path = self._work_folder / f"block{self._turn}.json"
-        path.write_bytes(block.text)
+        """Have a block loaded, with others in one go; waits while two groups are under way."""
+        if not self._group:
+            self._turn ^= 1
+            busy = self._slots[self._turn]
+            if busy is not None:
+                busy.result()
+        path = self._work_folder / f"block{self._turn}_{len(self._group)}.json"
+        text_bytes = path.write_bytes(block.text)
+        # The text is in the file; it is read again in the rare case that it is looked at.
+        self._group.append(_Part(path, text_bytes, replace(block, text=b"")))
+        if sum(part.text_bytes for part in self._group) >= self._group_bytes:
+            self._submit()
+
+    def _submit(self) -> None:
+        group, self._group = self._group, []
         table = f"{SCRATCH}.block{self._turn}"
-        read = self._read_pool.submit(self._read, self._reader, table, path, block)
-        self._slots[self._turn] = self._write_pool.submit(self._write, read, table, path, block)
+        read = self._read_pool.submit(self._read, self._reader, table, group)
+        self._slots[self._turn] = self._write_pool.submit(self._write, read, table, group)
 
     def wait(self) -> None:
-        """Wait for the blocks under way, and raise what they raised."""
+        """Load what was added and wait for it; raise what the loading raised."""
+        if self._group:
+            self._submit()
         for slot in self._slots:
             if slot is not None:
                 slot.result()
@@ -102,34 +135,54 @@ class _BlockLoader:
         self._writer.close()
 
     @staticmethod
-    def _read(
-        cursor: duckdb.DuckDBPyConnection, table: str, path: Path, block: Block
-    ) -> str | None:
-        """Have DuckDB read a block; return what it says if it cannot."""
+    def _read(cursor: duckdb.DuckDBPyConnection, table: str, group: Sequence[_Part]) -> str | None:
+        """Have DuckDB read a group of blocks; return what it says if it cannot."""
         import duckdb
 
+        statement = block_sql(
+            table,
+            [str(part.path) for part in group],
+            group[0].block.first_event_id,
+            max(part.text_bytes for part in group),
+        )
         try:
-            cursor.execute(block_sql(table, str(path), block))
+            cursor.execute(statement)
         except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
             return str(error).splitlines()[0]
         return None
 
-    def _write(self, read: Future[str | None], table: str, path: Path, block: Block) -> None:
+    def _write(self, read: Future[str | None], table: str, group: Sequence[_Part]) -> None:
         message = read.result()
-        if message is not None:
-            self._isolate(table, path, block, message)
+        census: list[tuple[str | None, int, int]] = []
+        if message is None:
+            census = self._writer.execute(census_sql(table)).fetchall()
+        is_good = message is None and not any(
+            target is None or inexact for target, _, inexact in census
+        )
+        if not is_good and len(group) > 1:
+            # Block by block: what is wrong is then known to be in this one.
+            for part in group:
+                self._write_now(table, part)
             return
-        census = self._writer.execute(census_sql(table)).fetchall()
+        if message is not None:
+            self._isolate(table, group[0], message)
+            return
         if any(inexact for _, _, inexact in census):
-            times = path.with_suffix(".times.json")
-            times.write_bytes(exact_times(block))
+            times = group[0].path.with_suffix(".times.json")
+            times.write_bytes(exact_times(group[0].with_text()))
             self._writer.execute(exact_sql(table, str(times)))
         for target, count, _ in census:
             if target is None:
-                self._reject(table, block)
+                self._reject(table, group[0].with_text())
             else:
                 self._writer.execute(insert_sql(target, self._trace_id, table))
                 self.counts[target] += count
+
+    def _write_now(self, table: str, part: _Part) -> None:
+        """Read and write one block on the writer's connection."""
+        done: Future[str | None] = Future()
+        done.set_result(self._read(self._writer, table, [part]))
+        self._write(done, table, [part])
 
     def _reject(self, table: str, block: Block) -> None:
         events = block.events()
@@ -138,39 +191,39 @@ class _BlockLoader:
             shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
             self.rejected.append(Rejected(offset, reason, shown, event_id))
 
-    def _isolate(self, table: str, path: Path, block: Block, message: str) -> None:
+    def _isolate(self, table: str, whole: _Part, message: str) -> None:
         """Mend the events that DuckDB does not read; find by halving what it still refuses."""
+        block = whole.with_text()
         events, repaired = _without_duplicate_keys(block)
         if repaired:
             self.repaired.extend(repaired)
-            self._reload(table, path, block, 0, events)
+            self._reload(table, whole, 0, events)
             return
         if len(events) == 1:
             text, offset = events[0]
             shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            reason = message.replace(str(path), "the block")
+            reason = message.replace(str(whole.path), "the block")
             self.rejected.append(Rejected(offset, reason, shown, block.first_event_id))
             return
         middle = len(events) // 2
-        self._reload(table, path, block, 0, events[:middle])
-        self._reload(table, path, block, middle, events[middle:])
+        self._reload(table, whole, 0, events[:middle])
+        self._reload(table, whole, middle, events[middle:])
 
     def _reload(
-        self, table: str, path: Path, block: Block, first: int, events: list[tuple[bytes, int]]
+        self, table: str, whole: _Part, first: int, events: list[tuple[bytes, int]]
     ) -> None:
         """Load a part of a block, from its event number ``first`` on."""
         part = Block(
             b"[" + b",\n".join(text for text, _ in events) + b"]",
-            block.first_event_id + first,
+            whole.block.first_event_id + first,
             len(events),
-            block.byte_offset,
+            whole.block.byte_offset,
             tuple(offset for _, offset in events),
         )
-        part_path = path.with_name(path.name.split(".")[0] + ".part.json")
-        part_path.write_bytes(part.text)
-        done: Future[str | None] = Future()
-        done.set_result(self._read(self._writer, table, part_path, part))
-        self._write(done, table, part_path, part)
+        path = whole.path.with_name(whole.path.name.split(".")[0] + ".part.json")
+        text_bytes = path.write_bytes(part.text)
+        # Kept with its text: the file is written over by the next part.
+        self._write_now(table, _Part(path, text_bytes, part))
 
 
 def _without_duplicate_keys(block: Block) -> tuple[list[tuple[bytes, int]], list[Repaired]]:
@@ -239,8 +292,9 @@ def load_trace(
             )
 
     stream = ByteStream(path, on_read)
-    text = TraceText(stream, _block_bytes(path))
-    loader = _BlockLoader(connection, trace_id, work_folder)
+    block_bytes = _block_bytes(path)
+    text = TraceText(stream, block_bytes)
+    loader = _BlockLoader(connection, trace_id, work_folder, BLOCKS_PER_GROUP * block_bytes)
     try:
         for block in text.blocks():
             loader.add(block)

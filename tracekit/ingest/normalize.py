@@ -10,6 +10,7 @@ number is converted as an integer, and one with decimals is read again from its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 import msgspec
@@ -23,6 +24,12 @@ EXACT_DOUBLE_US = 8.7e12
 
 MAX_TIME_US = 4 * 10**15
 """Times beyond are refused: a start and a duration must add up within 64 bits."""
+
+MIN_TIME_US = -4 * 10**14
+"""Times before are refused too: twice the length of any window must stay within 64 bits."""
+
+MAX_DUR_US = 10**12
+"""Longer durations (11 days) are refused: sums of thousands of them must stay within 64 bits."""
 
 LINKS = {
     "external_id": "External id",
@@ -61,8 +68,16 @@ def _with_extra(*members: str) -> str:
     return f"""json_merge_patch(coalesce("{EXTRA_KEY}", '{{}}'), json_object({listed}))"""
 
 
-def block_sql(table: str, path: str, block: Block) -> str:
-    """Return the statement that reads a block's JSON file into ``table``."""
+def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes: int) -> str:
+    """Return the statement that reads the JSON files of consecutive blocks into ``table``.
+
+    Args:
+        table: made anew.
+        paths: the files, in order.
+        first_event_id: position in the trace of the first event.
+        text_bytes: size of the largest file, bytes.
+    """
+    files = ", ".join(map(quote, paths))
     columns = ", ".join(f"{name}: 'VARCHAR'" for name in EVENT_MEMBERS if name != "args")
     structure = msgspec.json.encode(dict.fromkeys(LINKS.values(), "BIGINT")).decode()
     # Traces of 2021 and before write "external id"; DuckDB's struct keys know no case.
@@ -78,15 +93,15 @@ def block_sql(table: str, path: str, block: Block) -> str:
     CREATE OR REPLACE TABLE {table} AS
     WITH member AS (
         SELECT
-            row_number() OVER () - 1 + {block.first_event_id} AS event_id,
+            row_number() OVER () - 1 + {first_event_id} AS event_id,
             *,
             TRY_CAST(ts AS DOUBLE) AS ts_us,
             TRY_CAST(dur AS DOUBLE) AS dur_us,
             TRY_CAST(pid AS BIGINT) AS pid_number,
             TRY_CAST(tid AS BIGINT) AS tid_number,
             from_json(args, {quote(structure)}) AS link
-        FROM read_json({quote(path)}, format = 'array',
-            maximum_object_size = {len(block.text) + 1},
+        FROM read_json([{files}], format = 'array',
+            maximum_object_size = {text_bytes + 1},
             columns = {{{columns}, args: 'JSON', {quote(EXTRA_KEY)}: 'JSON'}})
     ),
     number AS (
@@ -107,14 +122,14 @@ def block_sql(table: str, path: str, block: Block) -> str:
             CASE
                 WHEN ts_us IS NULL THEN CASE WHEN ts IS NULL THEN 'no ts' ELSE 'ts is no number' END
                 WHEN NOT isfinite(ts_us) OR contains(ts, '_') THEN 'ts is no number'
-                WHEN abs(ts_us) > {MAX_TIME_US} THEN 'ts is out of range'
+                WHEN NOT ts_us BETWEEN {MIN_TIME_US} AND {MAX_TIME_US} THEN 'ts is out of range'
             END AS ts_fault,
             CASE
                 WHEN dur_us IS NULL
                     THEN CASE WHEN dur IS NULL THEN 'no dur' ELSE 'dur is no number' END
                 WHEN NOT isfinite(dur_us) OR contains(dur, '_') THEN 'dur is no number'
                 WHEN dur_us < 0 THEN 'negative dur'
-                WHEN dur_us > {MAX_TIME_US} THEN 'dur is out of range'
+                WHEN dur_us > {MAX_DUR_US} THEN 'dur is out of range'
             END AS dur_fault,
             CASE
                 WHEN (pid IS NOT NULL AND pid_number IS NULL)

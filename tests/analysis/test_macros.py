@@ -1,0 +1,46 @@
+"""Macros are made where they are needed: in the store, or on an analysis' own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.macros import macros_of, macros_of_stores
+
+KERNEL = {
+    "ph": "X",
+    "cat": "kernel",
+    "name": "k",
+    "pid": 0,
+    "tid": 7,
+    "ts": 0,
+    "dur": 1,
+    "args": {"device": 0, "stream": 7},
+}
+
+
+def test_macros_come_behind_those_that_they_require() -> None:
+    names = [spec.name for spec in macros_of([load_catalog().analysis("gemms")])]
+    assert names.index("tensor") < names.index("op_costs")
+    assert names.index("op_forms") < names.index("op_costs")
+
+
+def test_a_store_has_only_the_macros_of_its_tables_and_views() -> None:
+    assert "interval_union" in macros_of_stores()
+    assert not {"op_costs", "collective_matches", "interval_pairs"} & macros_of_stores()
+
+
+def test_analyses_and_their_sql_find_their_macros(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace([KERNEL]), cache=False) as trace:
+        assert trace.query("collective_skew").rows == []
+        assert trace.sql("SELECT count(*) FROM collective_matches()").rows == [(0,)]
+
+
+def test_every_macro_that_an_analysis_calls_is_required() -> None:
+    catalog = load_catalog()
+    for spec in catalog.analyses.values():
+        required = {macro.name for macro in macros_of([spec])} | macros_of_stores()
+        for name in catalog.macros:
+            assert f"{name}(" not in spec.sql or name in required, f"{spec.name}: {name}"

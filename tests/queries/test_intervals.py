@@ -1,0 +1,146 @@
+"""The interval macros against sets of single nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.sql_text import rows
+
+
+class Interval(NamedTuple):
+    part: str
+    start_ns: int
+    end_ns: int
+
+    @property
+    def moments(self) -> set[tuple[str, int]]:
+        return {(self.part, ns) for ns in range(self.start_ns, self.end_ns)}
+
+
+INTERVALS = st.lists(
+    st.builds(
+        lambda part, start, length: Interval(part, start, start + length),
+        st.sampled_from("ab"),
+        st.integers(-5, 25),
+        st.integers(0, 9),
+    ),
+    max_size=14,
+)
+check = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for name in ("interval_union", "interval_overlap", "interval_owner"):
+            connection.execute(load_catalog().macro(name).sql)
+        yield connection
+
+
+def fill(connection: duckdb.DuckDBPyConnection, name: str, intervals: list[Interval]) -> None:
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {name} "
+        "(id BIGINT, part VARCHAR, start_ns BIGINT, end_ns BIGINT)"
+    )
+    if intervals:
+        listed = [(at, *interval) for at, interval in enumerate(intervals)]
+        connection.execute(f"INSERT INTO {name} VALUES {rows(listed)}")
+
+
+def moments(intervals: list[Interval]) -> set[tuple[str, int]]:
+    return set().union(*(interval.moments for interval in intervals)) if intervals else set()
+
+
+def test_union(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS)
+    def run(intervals: list[Interval]) -> None:
+        fill(connection, "given", intervals)
+        found = [
+            Interval(*row)
+            for row in connection.execute(
+                "SELECT part, start_ns, end_ns FROM interval_union('given') ORDER BY ALL"
+            ).fetchall()
+        ]
+        assert moments(found) == moments(intervals)
+        # Disjoint, and what touches is joined.
+        for one, next_one in zip(found, found[1:], strict=False):
+            assert one.part < next_one.part or one.end_ns < next_one.start_ns
+
+    run()
+
+
+def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS, INTERVALS)
+    def run(pieces: list[Interval], cover: list[Interval]) -> None:
+        fill(connection, "pieces", pieces)
+        fill(connection, "cover", cover)
+        found = connection.execute(
+            "SELECT id, overlap_ns FROM interval_overlap('pieces', 'cover') ORDER BY id"
+        ).fetchall()
+        covered = moments(cover)
+        assert found == [(at, len(piece.moments & covered)) for at, piece in enumerate(pieces)]
+
+    run()
+
+
+def test_owner(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS)
+    def run(intervals: list[Interval]) -> None:
+        fill(connection, "given", intervals)
+        found = connection.execute(
+            "SELECT id, least(owned_from_ns(part, start_ns, end_ns, id), end_ns) FROM given "
+            "ORDER BY id"
+        ).fetchall()
+        # Of all that run at a moment, the one that started first owns it; of those, the first id.
+        owned: dict[int, set[tuple[str, int]]] = {at: set() for at in range(len(intervals))}
+        for moment in moments(intervals):
+            running = [at for at, one in enumerate(intervals) if moment in one.moments]
+            owned[min(running, key=lambda at: (intervals[at].start_ns, at))].add(moment)
+        for at, owned_from_ns in found:
+            one = intervals[at]
+            assert one.start_ns <= owned_from_ns <= one.end_ns
+            assert Interval(one.part, owned_from_ns, one.end_ns).moments == owned[at]
+
+    run()
+
+
+def test_of_nothing(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "given", [])
+    fill(connection, "pieces", [Interval("a", 1, 5)])
+    assert connection.execute("FROM interval_union('given')").fetchall() == []
+    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 0)]
+    assert connection.execute("FROM interval_overlap('given', 'pieces')").fetchall() == []
+
+
+def test_epoch_nanoseconds_stay_exact(connection: duckdb.DuckDBPyConnection) -> None:
+    at = 1_694_128_201_545_123_456
+    fill(connection, "given", [Interval("a", at, at + 3), Interval("a", at + 1, at + 4)])
+    assert connection.execute("FROM interval_union('given')").fetchall() == [("a", at, at + 4)]
+    fill(connection, "pieces", [Interval("a", at + 2, at + 9)])
+    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 2)]
+
+
+def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
+    """A long interval over many short ones: the worst case for anything pairwise."""
+    connection.execute(
+        "CREATE OR REPLACE TABLE given AS SELECT range AS id, 'a' AS part, "
+        "range * 2 AS start_ns, range * 2 + 1 AS end_ns FROM range(200_000) "
+        "UNION ALL SELECT 200_000, 'b', 0, 400_000"
+    )
+    connection.execute("CREATE OR REPLACE TABLE pieces AS SELECT * REPLACE ('a' AS part) FROM given")
+    assert connection.execute(
+        "SELECT count(*), sum(end_ns - start_ns) FROM interval_union('given')"
+    ).fetchall() == [(200_001, 600_000)]
+    assert connection.execute(
+        "SELECT sum(overlap_ns) FROM interval_overlap('pieces', 'given')"
+    ).fetchall() == [(400_000,)]
