@@ -26,7 +26,7 @@ from tracekit.units import GB, MB
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_LIMITS = ("128MB", "256MB", "512MB", "1GB", "2GB")
+MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
 """What DuckDB's buffers may hold before they spill to disk.
 
 The first is enough for a trace of some tens of MB, the second for any size so far. The others are
@@ -172,6 +172,15 @@ def with_room(
                 raise
         else:
             return
+
+
+def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Return a second connection to the same store, for another thread."""
+    row = connection.execute("SELECT current_database()").fetchone()
+    cursor = connection.cursor()
+    # A cursor begins in the database that its connection was opened with.
+    cursor.execute(f"USE {row[0] if row else 'memory'}")
+    return cursor
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:

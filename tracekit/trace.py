@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -286,8 +287,8 @@ def _fill(
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
 ) -> None:
-    from tracekit.analysis.derive import derive, queries_digest
-    from tracekit.database import with_room
+    from tracekit.analysis.derive import derive, prepare, queries_digest
+    from tracekit.database import cursor_of, with_room
     from tracekit.ingest.load import forget_trace, load_trace, usual_text_bytes
 
     connection = build.connection
@@ -295,15 +296,22 @@ def _fill(
     # DuckDB reads a block on one thread while the next one is split on another: more threads would
     # only hold more memory.
     connection.execute("SET threads = 1")
-    for trace_id, source in enumerate(sources):
+    with ThreadPoolExecutor(1, thread_name_prefix="tracekit-prepare") as pool:
+        # What depends on no trace is made while the first one is read.
+        prepared = pool.submit(prepare, cursor_of(connection), rules)
+        if rules is not None:
+            # What is wrong with the user's rules is said before a long reading, not after it.
+            prepared.result()
+        for trace_id, source in enumerate(sources):
 
-        def load(source: Path = source, trace_id: int = trace_id) -> None:
-            forget_trace(connection, trace_id)
-            load_trace(connection, source, trace_id, build.folder, progress)
+            def load(source: Path = source, trace_id: int = trace_id) -> None:
+                forget_trace(connection, trace_id)
+                load_trace(connection, source, trace_id, build.folder, progress)
 
-        with_room(connection, text_bytes, load)
+            with_room(connection, text_bytes, load)
+        prepared.result()
     connection.execute("RESET threads")
-    derive(connection, rules, text_bytes)
+    derive(connection, text_bytes)
     info = (SCHEMA_VERSION, __version__, queries_digest(rules))
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
 

@@ -48,12 +48,12 @@ placed AS (
         r.module_id AS range_id,
         h.module_id AS hint_id,
         w.part_id
-    FROM temp.walked AS w
-    LEFT JOIN temp.walked_module AS m
+    FROM scratch.walked AS w
+    LEFT JOIN scratch.walked_module AS m
         ON w.trace_id = m.trace_id AND w.module_number = m.number
-    LEFT JOIN temp.walked_module AS r
+    LEFT JOIN scratch.walked_module AS r
         ON w.trace_id = r.trace_id AND w.range_number = r.number
-    LEFT JOIN temp.walked_module AS h
+    LEFT JOIN scratch.walked_module AS h
         ON w.trace_id = h.trace_id AND w.hint_number = h.number
 ),
 
@@ -180,7 +180,7 @@ resolved AS (
     LEFT JOIN node_forward AS f ON p.trace_id = f.trace_id AND p.node_id = f.node_id
 ),
 
-training AS (SELECT DISTINCT trace_id FROM temp.walked WHERE node_id IS NOT NULL)
+training AS (SELECT DISTINCT trace_id FROM scratch.walked WHERE node_id IS NOT NULL)
 
 SELECT
     r.trace_id,

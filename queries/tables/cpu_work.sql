@@ -1,8 +1,8 @@
 -- In a trace without an accelerator: what did each thread of the CPU work on, moment by moment?
 -- Every moment of a thread belongs to the innermost op that is open, so an op has as many pieces as the ops inside it
--- leave of it. A collective is one piece, whatever runs inside (of an op that outlasts it, the rest counts): c10d ops on the calling thread, and the spans of
--- gloo and its like on the threads of the backend. Autograd's nodes and the ranges of Python functions are no work:
--- time that is theirs alone is the host's, and so idle.
+-- leave of it. A collective is one piece, whatever runs inside (what outlasts it has its rest): c10d ops on the calling
+-- thread, and the spans of gloo and its like on the threads of the backend. Autograd's nodes and the ranges of Python
+-- functions are no work: time that is theirs alone is the host's, and so idle.
 -- Opening and closing an op are +1 and -1 to the depth of its thread; a moment's owner is the op that last brought
 -- the thread to the depth it has. So ops that do not nest cleanly lose nothing.
 --

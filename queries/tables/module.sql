@@ -34,6 +34,6 @@ SELECT
     rollup_path,
     position::INTEGER AS position,
     last_position::INTEGER AS last_position
-FROM temp.walked_module
+FROM scratch.walked_module
 WHERE number = module_id
 ORDER BY trace_id, module_id

@@ -207,18 +207,21 @@ def test_a_graph_replay_has_roles_by_place(opened: Opened, public_traces: Path) 
 def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
     names = ["tk/phase/data", "tk/phase/data2", "Optimizer.zero_grad#SGD", "Optimizer_zero_grad"]
     names += ["## forward ##", "nccl:all_reduce", "step[EXTEND bs=1]", "autograd::engine::x"]
-    for rule in load_range_rules():
-        for name in names:
-            sql = condition(rule.pattern).replace("name", quote(name), 1)
-            ((same,),) = duckdb.sql(
-                f"SELECT ({sql}) = regexp_matches({quote(name)}, {quote(rule.pattern)})"
-            ).fetchall()
-            assert same, (rule.pattern, name)
+    with duckdb.connect() as connection:
+        for rule in load_range_rules():
+            for name in names:
+                sql = condition(rule.pattern).replace("name", quote(name), 1)
+                ((same,),) = connection.execute(
+                    f"SELECT ({sql}) = regexp_matches({quote(name)}, {quote(rule.pattern)})"
+                ).fetchall()
+                assert same, (rule.pattern, name)
 
 
 def test_the_builtin_patterns_are_regular_expressions() -> None:
-    for rule in (*load_range_rules(), *load_role_rules()):
-        duckdb.sql(f"SELECT regexp_matches('', {quote(rule.pattern)})").fetchall()
+    with duckdb.connect() as connection:
+        for rule in (*load_range_rules(), *load_role_rules()):
+            pattern = quote(rule.pattern)
+            assert connection.execute(f"SELECT regexp_matches('', {pattern})").fetchall()
 
 
 def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ REQUIRES = ("range_marker", "launch", "event_category", "accelerator")
 """What must be in the store before the walk."""
 
 TABLES = ("walked", "walked_module")
-"""The temporary tables of the walk: contexts, and the modules that were met."""
+"""The tables of the walk, in the database ``scratch``: contexts, and the modules that were met."""
 
 ROUNDING_NS = 1000
 """A span that ends later than the span around it by no more than this ends with it."""
@@ -194,7 +194,7 @@ class _TraceModules:
 
 
 def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = None) -> None:
-    """Fill the temporary tables ``walked`` and ``walked_module``.
+    """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``.
 
     Args:
         connection: the store that is being built; what :data:`REQUIRES` names is there.
@@ -216,9 +216,9 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
 
 
 def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop the temporary tables of the walk."""
+    """Drop the tables of the walk."""
     for table in TABLES:
-        connection.execute(f"DROP TABLE temp.{table}")
+        connection.execute(f"DROP TABLE scratch.{table}")
 
 
 def _read_markers(connection: duckdb.DuckDBPyConnection) -> tuple[list[_Marker], list[str]]:
@@ -556,11 +556,11 @@ def _by_depth(
 def _load(
     connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path, rows: list[str]
 ) -> None:
-    """Make the temporary tables from the files."""
+    """Make the tables of the walk from the files."""
     phases = "[" + ", ".join(map(quote, PHASES)) + "]"
     names = "[" + ", ".join(map(quote, rows)) + "]::VARCHAR[]"
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE walked AS SELECT j[1]::INTEGER AS trace_id, "
+        "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
         "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
         "j[6] = 1 AS is_recompute, "
         f"({phases})[j[7]] AS phase, ({names})[abs(j[8])] AS row_name, j[8] < 0 AS is_weak_row, "
@@ -568,7 +568,7 @@ def _load(
         f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'BIGINT[]'})"
         if contexts.stat().st_size
-        else "CREATE OR REPLACE TEMP TABLE walked (trace_id INTEGER, event_id BIGINT, "
+        else "CREATE OR REPLACE TABLE scratch.walked (trace_id INTEGER, event_id BIGINT, "
         "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, phase VARCHAR, "
         "row_name VARCHAR, is_weak_row BOOLEAN, range_number BIGINT, hint_number BIGINT, "
         "part_id BIGINT)"
@@ -583,9 +583,9 @@ def _load(
         for position, column in enumerate(columns, start=1)
     )
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE walked_module AS SELECT {picked} "
+        f"CREATE OR REPLACE TABLE scratch.walked_module AS SELECT {picked} "
         f"FROM read_json({quote(str(modules))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'VARCHAR[]'})"
         if modules.stat().st_size
-        else f"CREATE OR REPLACE TEMP TABLE walked_module ({', '.join(columns)})"
+        else f"CREATE OR REPLACE TABLE scratch.walked_module ({', '.join(columns)})"
     )

@@ -1,11 +1,13 @@
 """Creates what a store holds beyond the ingested tables: macros, derived tables, views.
 
-Each is a SQL file under ``queries/``; the headers say what requires what, which gives the order.
+Each is a SQL file under ``queries/``; the headers say what requires what, which gives the order and
+what may be made at the same time.
 """
 
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,7 +17,7 @@ from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import create_device_peaks, device_peaks_text
 from tracekit.analysis.kernel_rules import builtin_rules_text, create_rules, load_rules
-from tracekit.analysis.macros import ONLY_IF, macros_of_stores, provide_macros
+from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import (
     builtin_range_rules_text,
     create_range_rules,
@@ -27,7 +29,7 @@ from tracekit.analysis.role_rules import (
     load_role_rules,
 )
 from tracekit.analysis.spec import Spec
-from tracekit.database import with_room
+from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,7 +42,8 @@ def queries_digest(rules: Path | None = None) -> str:
         rules: a rules file of the user's.
     """
     digest = hashlib.sha256()
-    for spec in _in_order(load_catalog()):
+    catalog = load_catalog()
+    for spec in (catalog.macros | catalog.tables | catalog.views).values():
         digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
     digest.update(builtin_rules_text().encode())
     digest.update(builtin_range_rules_text().encode())
@@ -52,36 +55,70 @@ def queries_digest(rules: Path | None = None) -> str:
     return digest.hexdigest()
 
 
-def derive(
-    connection: duckdb.DuckDBPyConnection, rules: Path | None = None, text_bytes: int = 0
-) -> None:
-    """Create macros, derived tables and views in a store whose ingested tables are filled.
+def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
+    """Create what depends on no trace: the tables of rules and the macros of every store.
 
     Args:
         connection: the store that is being built.
-        rules: a rules file of the user's for the classifier.
-        text_bytes: how much JSON text the traces have, roughly; decides how much memory is tried.
+        rules: a rules file of the user's for the classifiers.
 
     Raises:
         UsageError: the rules file is not valid.
     """
     create_rules(connection, load_rules(rules))
-    create_device_peaks(connection)
     create_range_rules(connection, load_range_rules(rules))
     create_role_rules(connection, load_role_rules(rules))
-    for name, spec in _ordered(load_catalog()):
-        if name == context_walk.WALK:
-            with_room(connection, text_bytes, partial(context_walk.walk_contexts, connection))
-        elif spec is not None:
-            with_room(connection, text_bytes, partial(_create, connection, spec))
+    for spec in macros_of_stores_in_order():
+        connection.execute(spec.sql)
+
+
+def derive(connection: duckdb.DuckDBPyConnection, text_bytes: int = 0) -> None:
+    """Create derived tables and views in a store that is prepared and filled.
+
+    For small traces two steps are made at a time: planning is most of their time, and DuckDB plans
+    a statement on one thread. For large ones a step has all the memory.
+
+    Args:
+        connection: the store that is being built, as :func:`prepare` left it.
+        text_bytes: how much JSON text the traces have, roughly.
+    """
+    create_device_peaks(connection)
+    specs, graph = _steps(load_catalog())
+    sorter = TopologicalSorter(graph)
+    sorter.prepare()
+    workers = 2 if text_bytes <= SMALL_SOURCE_BYTES else 1
+    cursors = [cursor_of(connection) for _ in range(workers)]
+
+    def make(name: str) -> str:
+        cursor = cursors.pop()
+        try:
+            step = (
+                partial(context_walk.walk_contexts, cursor)
+                if name == context_walk.WALK
+                else partial(_create, cursor, specs[name])
+            )
+            with_room(cursor, text_bytes, step)
+        finally:
+            cursors.append(cursor)
+        return name
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="tracekit-derive") as pool:
+        running: set[Future[str]] = set()
+        while sorter.is_active():
+            running |= {pool.submit(make, name) for name in sorter.get_ready()}
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            try:
+                sorter.done(*(future.result() for future in finished))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    for cursor in cursors:
+        cursor.close()
     context_walk.drop_walk(connection)
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    if spec.kind == "macro":
-        if spec.name in macros_of_stores():
-            connection.execute(spec.sql)
-    elif spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
+    if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
         connection.execute(f"CREATE TABLE {spec.name} ({columns})")
     else:
@@ -90,16 +127,12 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
-def _in_order(catalog: Catalog) -> list[Spec]:
-    return [spec for _, spec in _ordered(catalog) if spec is not None]
-
-
-def _ordered(catalog: Catalog) -> list[tuple[str, Spec | None]]:
-    """Return what is to be made with each behind what it requires; the walk is no SQL file."""
-    specs = catalog.macros | catalog.tables | catalog.views
+def _steps(catalog: Catalog) -> tuple[dict[str, Spec], dict[str, list[str]]]:
+    """Return the tables and views, and what each requires; the walk is a step but no SQL file."""
+    specs = catalog.tables | catalog.views
     graph = {
         name: [other for other in spec.requires if other in specs or other == context_walk.WALK]
         for name, spec in specs.items()
     }
-    graph[context_walk.WALK] = list(context_walk.REQUIRES)
-    return [(name, specs.get(name)) for name in TopologicalSorter(graph).static_order()]
+    graph[context_walk.WALK] = [name for name in context_walk.REQUIRES if name in specs]
+    return specs, graph

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import sql_text
+from tracekit.analysis.rule_patterns import check_pattern
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote
 
@@ -105,8 +106,8 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
             )
         for key in ("pattern", "category"):
             # The built-in ones are checked by a test, not again in every run.
-            if not is_builtin:
-                _check_pattern(where, rule.get(key))
+            if not is_builtin and key in rule:
+                check_pattern(where, rule[key])
         rules.append(
             KernelRule(
                 rule["class"],
@@ -118,20 +119,6 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
             )
         )
     return rules
-
-
-def _check_pattern(where: str, pattern: str | None) -> None:
-    import duckdb
-
-    if pattern is None:
-        return
-    try:
-        duckdb.execute(f"SELECT regexp_matches('', {quote(pattern)})")
-    except duckdb.Error as error:
-        raise UsageError(
-            f"{where}: the pattern {pattern!r} is no regular expression: {error}",
-            hint="patterns are RE2: no look-around, no back-references",
-        ) from error
 
 
 def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:

@@ -42,12 +42,17 @@ def macros_of(specs: Iterable[Spec]) -> list[Spec]:
     return list(found.values())
 
 
+def macros_of_stores_in_order() -> list[Spec]:
+    """Return the macros that every store has, each behind those that it requires."""
+    catalog = load_catalog()
+    made = [spec for name, spec in catalog.tables.items() if name not in ONLY_IF]
+    return macros_of([*made, *catalog.views.values()])
+
+
 @cache
 def macros_of_stores() -> frozenset[str]:
     """Return the names of the macros that every store has."""
-    catalog = load_catalog()
-    made = [spec for name, spec in catalog.tables.items() if name not in ONLY_IF]
-    return frozenset(spec.name for spec in macros_of([*made, *catalog.views.values()]))
+    return frozenset(spec.name for spec in macros_of_stores_in_order())
 
 
 def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:

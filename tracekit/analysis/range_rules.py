@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.analysis.rule_patterns import check_pattern
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -132,19 +133,7 @@ def _check(where: str, rule: dict[str, Any], *, is_builtin: bool) -> None:
             raise UsageError(f"{where} has no {key}")
     if not is_builtin:
         # The built-in patterns are checked by a test, not again in every run.
-        _check_pattern(where, rule["pattern"])
-
-
-def _check_pattern(where: str, pattern: str) -> None:
-    import duckdb
-
-    try:
-        duckdb.execute(f"SELECT regexp_matches('', {quote(pattern)})")
-    except duckdb.Error as error:
-        raise UsageError(
-            f"{where}: the pattern {pattern!r} is no regular expression: {error}",
-            hint="patterns are RE2: no look-around, no back-references",
-        ) from error
+        check_pattern(where, rule["pattern"])
 
 
 def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeRule]) -> None:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.analysis.rule_patterns import check_pattern
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -92,21 +93,9 @@ def _rules(path: Path, content: dict[str, Any]) -> list[RoleRule]:
             raise UsageError(f"{where}: inside is {rule['inside']!r}", hint="it can be attention")
         if path != _BUILTIN:
             # The built-in patterns are checked by a test, not again in every run.
-            _check_pattern(where, rule["pattern"])
+            check_pattern(where, rule["pattern"])
         rules.append(RoleRule(rule["role"], rule["applies_to"], rule["pattern"], "inside" in rule))
     return rules
-
-
-def _check_pattern(where: str, pattern: str) -> None:
-    import duckdb
-
-    try:
-        duckdb.execute(f"SELECT regexp_matches('', {quote(pattern)})")
-    except duckdb.Error as error:
-        raise UsageError(
-            f"{where}: the pattern {pattern!r} is no regular expression: {error}",
-            hint="patterns are RE2: no look-around, no back-references",
-        ) from error
 
 
 def create_role_rules(connection: duckdb.DuckDBPyConnection, rules: list[RoleRule]) -> None:

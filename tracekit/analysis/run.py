@@ -17,6 +17,7 @@ from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import query_error
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
+from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import literal
 
@@ -74,7 +75,8 @@ def run_analyses(connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec]) -
         The errors of :func:`run_analysis`.
     """
     cursors = _Cursors(connection, 2)
-    waiting = iter(enumerate(specs))
+    # From the last on: of a breakdown that is health, the longest; the short ones fill up the end.
+    waiting = iter(reversed(list(enumerate(specs))))
     results: dict[int, Result] = {}
 
     def drain(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -97,11 +99,7 @@ class _Cursors:
     """Connections to the store of another one, which are interrupted together."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, count: int) -> None:
-        row = connection.execute("SELECT current_database()").fetchone()
-        self.all = [connection.cursor() for _ in range(count)]
-        for cursor in self.all:
-            # A cursor begins in the database that its connection was opened with.
-            cursor.execute(f"USE {row[0] if row else 'memory'}")
+        self.all = [cursor_of(connection) for _ in range(count)]
 
     def interrupt(self) -> None:
         for cursor in self.all:

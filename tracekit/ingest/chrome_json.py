@@ -73,6 +73,7 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _strict_json = json.JSONDecoder()
 
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OBJECT_END = re.compile(rb"(\})\s*,")
 _BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
 _EVENT_START = re.compile(
     rb'(?:^|,)\s*(\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:', re.ASCII
@@ -438,7 +439,9 @@ class TraceText:
         if not ends and not self._exhausted:
             return None
         first_end = ends[0] if ends else self._last_event_end(buffer, at)
-        for end in ends or [first_end]:
+        # Between the event and the next one there may be more that is none.
+        inner = [match.end(1) for match in _OBJECT_END.finditer(buffer, at, first_end)]
+        for end in [*(ends or [first_end]), *inner[-3:]]:
             mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
             if mended is not None:
                 self.repaired.append(Repaired(self.event_count + len(events), base + at, mended[1]))
@@ -456,19 +459,19 @@ class TraceText:
     def _next_events(buffer: bytes, at: int) -> list[int]:
         """Return where the next one or two events behind the damaged text at ``at`` begin.
 
-        An object without a phase, nested in the damaged event, is no place to go on from.
+        An object without a phase, nested in the damaged event, is no place to go on from. A second
+        one is of interest only where the first is no whole event: it may be part of the damage.
         """
         ends: list[int] = []
         starts = (match.start(1) for match in _EVENT_START.finditer(buffer, at + 1))
         start = next(starts, None)
         while start is not None and len(ends) < 2 and start - at <= MAX_EVENT_BYTES:
             following = next(starts, None)
+            whole = _first_object(buffer, start)
+            if whole is not None and "ph" in _members.decode(whole):
+                return [*ends, start]
             if _PHASE_MEMBER.search(buffer, start, following or len(buffer)):
                 ends.append(start)
-            else:
-                whole = _first_object(buffer, start)
-                if whole is not None and "ph" in _members.decode(whole):
-                    ends.append(start)
             start = following
         return ends
 
@@ -623,7 +626,7 @@ def _checked(text: memoryview) -> tuple[int | None, int | None]:
         return len(text) - 1, len(_typed_events.decode(text))
     except RecursionError:
         return None, None
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         # An event with members that have no column, or no object: still well-formed?
         try:
             _raw_events.decode(text)
@@ -640,7 +643,7 @@ def _typed_count(text: bytes | memoryview) -> int | None:
     """Return how many events an array holds; None if one has a member without a column."""
     try:
         return len(_typed_events.decode(text))
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -708,6 +711,8 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
         _members.decode(piece)
     except RecursionError:
         return "nested too deeply"
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
     except msgspec.ValidationError:
         return "an event that is no object"
     except msgspec.DecodeError as error:

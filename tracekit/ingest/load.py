@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.database import cursor_of
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
     BLOCK_BYTES,
@@ -81,11 +82,8 @@ class _BlockLoader:
         work_folder: Path,
         group_bytes: int,
     ) -> None:
-        self._reader = connection.cursor()
-        self._writer = connection.cursor()
-        for cursor in (self._reader, self._writer):
-            # A cursor begins in the database that its connection was opened with.
-            cursor.execute(f"USE {_current_database(connection)}")
+        self._reader = cursor_of(connection)
+        self._writer = cursor_of(connection)
         self._trace_id = trace_id
         self._work_folder = work_folder
         self._group_bytes = group_bytes
@@ -256,11 +254,6 @@ def usual_text_bytes(path: Path) -> int:
 def _block_bytes(path: Path) -> int:
     """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
     return min(max(usual_text_bytes(path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
-
-
-def _current_database(connection: duckdb.DuckDBPyConnection) -> str:
-    row = connection.execute("SELECT current_database()").fetchone()
-    return str(row[0]) if row else "memory"
 
 
 def load_trace(

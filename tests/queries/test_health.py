@@ -1,0 +1,160 @@
+"""What the figures of a trace rest on: the parts that ingest and the device events can know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Write = Callable[..., Path]
+FIRST = (
+    "rejected", "repaired", "truncated", "rank_unknown", "duplicate_ranks", "missing_ranks",
+    "device_events", "device_time_linked", "unlinked_device_events", "device_time_classified",
+    "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
+    "unfinished_ops", "profiler_overhead",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def span(category: str, name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
+    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7}
+    return {**shown, "ts": start, "dur": end - start, "args": args}
+
+
+def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Any:
+    return span("kernel", name, start, end, device=0, stream=stream, correlation=correlation)
+
+
+def launch(start: float, end: float, correlation: int) -> Any:
+    return span("cuda_runtime", "cudaLaunchKernel", start, end, correlation=correlation)
+
+
+def said(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Value, unit and severity of each metric of the only trace."""
+    with tracekit.open(path) as trace:
+        rows = trace.health().to_dicts()
+        assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
+    return {row["metric"]: (row["value"], row["unit"], row["severity"]) for row in rows}
+
+
+def meanings(path: Path) -> dict[str, str]:
+    with tracekit.open(path) as trace:
+        return {row["metric"]: row["meaning"] for row in trace.health().to_dicts()}
+
+
+def test_a_sound_trace(tiny_trace: Write) -> None:
+    events = [launch(0, 2, 1), kernel("ampere_sgemm_128x64_tn", 3, 8, 1)]
+    path = tiny_trace(events, distributedInfo={"rank": 0, "world_size": 1})
+    assert {metric: row for metric, row in said(path).items() if metric in FIRST} == {
+        "rejected": (0, "count", "ok"),
+        "repaired": (0, "count", "ok"),
+        "truncated": (0, "count", "ok"),
+        "rank_unknown": (0, "count", "ok"),
+        "duplicate_ranks": (0, "count", "ok"),
+        "missing_ranks": (0, "count", "ok"),
+        "device_events": (1, "count", "ok"),
+        "device_time_linked": (100, "pct", "ok"),
+        "unlinked_device_events": (0, "count", "ok"),
+        "device_time_classified": (100, "pct", "ok"),
+        "zero_duration_device_events": (0, "count", "ok"),
+        "same_stream_overlaps": (0, "count", "ok"),
+        "started_before_launch_returned": (0, "count", "ok"),
+        "unfinished_ops": (0, "count", "ok"),
+        "profiler_overhead": (0, "ns", "ok"),
+    }
+    assert meanings(path)["truncated"] == "the file is whole"
+    assert meanings(path)["rank_unknown"] == "rank from distributedInfo"
+
+
+def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
+    events = [
+        launch(0, 5, 1),
+        kernel("ampere_sgemm_128x64_tn", 3, 8, 1),  # Starts before its launch returns.
+        kernel("what is this", 7, 9, 99),  # On the same stream before the first ends; no launch.
+        kernel("what is this", 7, 10, 0, stream=8),  # Correlation 0 is no link.
+        kernel("what is this", 12, 12, 98),
+        span("cpu_op", "aten::mm", 0, 20, finished="false"),
+        span("cpu_op", "aten::mm", 0, 20, finished=False),
+        span("cpu_op", "aten::mm", 0, 20, finished="true"),
+        span("overhead", "Lazy Function Loading", 0, 1.5),
+        span("overhead", "Buffer Flush", 3, 4),
+    ]
+    text = json.dumps(events)[1:-1] + ', 5, {"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, {"ph": "X"'
+    found = said(tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}'))
+    assert {metric: row for metric, row in found.items() if metric in FIRST} == {
+        "rejected": (2, "count", "warn"),
+        "repaired": (1, "count", "note"),
+        "truncated": (1, "count", "warn"),
+        "rank_unknown": (1, "count", "note"),
+        "duplicate_ranks": (None, "count", "ok"),
+        "missing_ranks": (4, "count", "note"),
+        "device_events": (4, "count", "ok"),
+        "device_time_linked": (50, "pct", "warn"),
+        "unlinked_device_events": (3, "count", "note"),
+        "device_time_classified": (50, "pct", "note"),
+        "zero_duration_device_events": (1, "count", "note"),
+        "same_stream_overlaps": (1, "count", "note"),
+        "started_before_launch_returned": (1, "count", "ok"),
+        "unfinished_ops": (2, "count", "note"),
+        "profiler_overhead": (2500, "ns", "note"),
+    }
+
+
+def test_what_was_cut_off_is_said(tiny_trace: Write) -> None:
+    path = tiny_trace(json.dumps([kernel("k", 0, 1, 1)])[:-1])
+    assert meanings(path)["truncated"] == "the file ends inside the array of events"
+
+
+@pytest.mark.parametrize(
+    ("linked_us", "severity"), [(1000, "ok"), (990, "ok"), (989, "note"), (900, "note"), (899, "warn")]
+)
+def test_how_much_must_be_linked(tiny_trace: Write, linked_us: int, severity: str) -> None:
+    events = [launch(0, 1, 1), kernel("k", 2, 2 + linked_us, 1)]
+    events.append(kernel("k", 5000, 6000 - linked_us, 2))
+    found = said(tiny_trace(events))
+    assert found["device_time_linked"] == (linked_us / 10, "pct", severity)
+
+
+def test_several_kernels_of_one_launch_are_linked_once(tiny_trace: Write) -> None:
+    """A graph replay: its kernels share the correlation of one launch, which may come twice."""
+    events = [launch(0, 1, 5), launch(1, 2, 5)]
+    events += [kernel("k", at, at + 1, 5) for at in range(10, 20)]
+    found = said(tiny_trace(events))
+    assert found["device_events"] == (10, "count", "ok")
+    assert found["unlinked_device_events"] == (0, "count", "ok")
+
+
+def test_without_an_accelerator(tiny_trace: Write) -> None:
+    path = tiny_trace([span("cpu_op", "aten::mm", 0, 10)])
+    found = said(path)
+    assert found["device_events"] == (1, "count", "ok")
+    for metric in ("device_time_linked", "unlinked_device_events", "same_stream_overlaps"):
+        assert found[metric][0] is None
+        assert found[metric][2] == "ok"
+    assert meanings(path)["device_events"].startswith("no accelerator was recorded")
+    assert meanings(path)["device_time_linked"] == "ops of the CPU have no launch"
+
+
+def test_without_any_work(tiny_trace: Write) -> None:
+    path = tiny_trace([span("python_function", "main", 0, 10)])
+    found = said(path)
+    assert found["device_events"] == (0, "count", "warn")
+    assert found["device_time_classified"][0] is None
+    assert meanings(path)["device_events"] == "no work of a device is in the trace"
+
+
+def test_the_same_as_the_facade(tiny_trace: Write) -> None:
+    with tracekit.open(tiny_trace([kernel("k", 0, 1, 1)])) as trace:
+        assert trace.health() == trace.query("health")
+        assert trace.health().column_names == (
+            "rank", "metric", "value", "unit", "severity", "meaning",
+        )  # fmt: skip

@@ -1,0 +1,76 @@
+"""Device time by class of kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+
+def event(name: str, start: float, end: float, category: str = "kernel") -> dict[str, Any]:
+    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start}
+    return {**shown, "dur": end - start, "args": {"device": 0, "stream": 7}}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_classes(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        event("ampere_sgemm_128x64_tn", 0, 10),
+        event("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_tn", 5, 12),
+        event("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 8, 20),
+        event("ncclDevKernel_AllGather_RING_LL", 30, 35),
+        event("Memcpy HtoD (Pageable -> Device)", 18, 22, "gpu_memcpy"),
+        event("Memset (Device)", 22, 23, "gpu_memset"),
+        event("what is this", 40, 50),
+    ]
+    with tracekit.open(tiny_trace(events, distributedInfo={"rank": 0})) as trace:
+        result = trace.query("kernel_classes")
+        assert result.column_names == (
+            "rank", "device", "class", "kind", "kernel_count", "kernel_ns", "wall_ns", "wall_pct",
+        )  # fmt: skip
+        assert result.rows == [
+            (0, "0", "gemm", "compute", 2, 17_000, 12_000, 24.0),
+            (0, "0", "other", "compute", 1, 10_000, 10_000, 20.0),
+            (0, "0", "comm_allreduce", "comm", 1, 12_000, 8_000, 16.0),
+            (0, "0", "comm_allgather", "comm", 1, 5_000, 5_000, 10.0),
+            (0, "0", "memcpy_h2d", "memcpy", 1, 4_000, 2_000, 4.0),
+            (0, "0", "memset", "compute", 1, 1_000, 1_000, 2.0),
+        ]
+
+
+def test_a_window_of_no_length_has_no_shares(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace([event("k", 5, 5)])) as trace:
+        assert trace.query("kernel_classes").rows == [
+            (None, "0", "other", "compute", 1, 0, 0, None)
+        ]
+
+
+def test_an_op_in_pieces_counts_once(tiny_trace: Callable[..., Path]) -> None:
+    ops = [event("aten::mm", 0, 10, "cpu_op"), event("aten::add", 4, 5, "cpu_op")]
+    with tracekit.open(tiny_trace(ops)) as trace:
+        assert trace.query("kernel_classes").rows == [
+            (None, "cpu", "gemm", "compute", 1, 9_000, 9_000, 90.0),
+            (None, "cpu", "elementwise", "compute", 1, 1_000, 1_000, 10.0),
+        ]
+
+
+def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
+        '[kinds]\nring = "comm"\n',
+        encoding="utf-8",
+    )
+    path = tiny_trace([event("my_gemm", 0, 4), event("ampere_sgemm_128x64_tn", 4, 5)])
+    with tracekit.open(path, rules=rules) as trace:
+        rows = trace.query("kernel_classes").to_dicts()
+        assert [(row["class"], row["kind"]) for row in rows] == [("ring", "comm"), ("gemm", "compute")]
+        assert trace.query("timeline").column("exposed_comm_ns") == [4_000]

@@ -1,0 +1,68 @@
+"""Copies and sets: direction, bytes, bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def event(
+    name: str, start: float, end: float, size: object = None, category: str = "gpu_memcpy"
+) -> dict[str, Any]:
+    args = {"device": 0, "stream": 7} | ({} if size is None else {"bytes": size})
+    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start}
+    return {**shown, "dur": end - start, "args": args}
+
+
+def test_copies(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        event(H2D, 0, 4, 8_000),
+        event(H2D, 10, 12, 4_000),
+        event(H2D, 20, 30),  # Bytes unknown: counts in the time, not in the bandwidth.
+        event(D2H, 40, 41, "500"),
+        event("Memcpy DtoD (Device -> Device)", 50, 52),
+        event("Memset (Device)", 60, 61, 64, "gpu_memset"),
+        event("my_kernel", 0, 2, 1, "kernel"),  # Not its own bytes.
+    ]
+    with tracekit.open(tiny_trace(events, distributedInfo={"rank": 1})) as trace:
+        result = trace.query("memcpy")
+        assert result.column_names == (
+            "rank", "device", "direction", "name", "copy_count", "kernel_ns", "wall_ns",
+            "bytes", "sized_count", "bandwidth_bytes_per_s",
+        )  # fmt: skip
+        assert result.rows == [
+            (1, "0", "memcpy_h2d", H2D, 3, 16_000, 14_000, 12_000, 2, 2e9),
+            (1, "0", "memcpy_d2d", "Memcpy DtoD (Device -> Device)", 1, 2_000, 2_000, None, 0, None),
+            (1, "0", "memcpy_d2h", D2H, 1, 1_000, 1_000, 500, 1, 5e8),
+            (1, "0", "memset", "Memset (Device)", 1, 1_000, 1_000, 64, 1, 6.4e7),
+        ]
+
+
+def test_copies_that_are_kernels(tiny_trace: Callable[..., Path]) -> None:
+    # On AMD a copy may be a kernel; its name says so, not its category.
+    with tracekit.open(tiny_trace([event("__amd_rocclr_copyBuffer", 0, 2, None, "kernel")])) as trace:
+        (row,) = trace.query("memcpy").to_dicts()
+        assert (row["direction"], row["copy_count"], row["bytes"]) == ("memcpy_d2d", 1, None)
+
+
+def test_a_copy_of_no_duration_has_no_bandwidth(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace([event(H2D, 0, 0, 100)])) as trace:
+        (row,) = trace.query("memcpy").to_dicts()
+        assert (row["bytes"], row["sized_count"], row["bandwidth_bytes_per_s"]) == (100, 1, None)
+
+
+def test_no_copies_no_rows(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace([event("k", 0, 1, None, "kernel")])) as trace:
+        assert trace.query("memcpy").rows == []
