@@ -273,6 +273,11 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
     except duckdb.Error as error:
         connection.close()
         reason = str(error).splitlines()[0].replace(str(name), str(path))
+        if "Could not set lock" in reason:
+            raise StoreError(
+                f"{path}: the store is in use: another process has it open for writing",
+                hint="wait for that process, or close it",
+            ) from error
         raise StoreError(
             f"{path}: not a store that tracekit can open: {reason}",
             hint="make a new one: tracekit ingest TRACE -o STORE",

@@ -147,7 +147,7 @@ def open(
         UsageError: the rules file is not valid.
     """
     from tracekit import database
-    from tracekit.analysis.derive import queries_digest
+    from tracekit.analysis.derive import check_rules, queries_digest
 
     store = _given_store(paths)
     if store is not None:
@@ -159,6 +159,9 @@ def open(
         return Trace(database.open_store(store, unsafe=unsafe), store, contextlib.ExitStack())
     sources = find_traces(paths)
     rules_path = None if rules is None else Path(rules)
+    if rules_path is not None:
+        # Before the cache is asked: it would answer for a file that is not there, without rules.
+        check_rules(rules_path)
     resources = contextlib.ExitStack()
     with contextlib.ExitStack() as on_error:
         on_error.push(resources)

@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collectives, device_windows, steps
+-- Requires: collectives, device_windows, device_steps
 -- Columns:
 --   rank                    INTEGER  global rank
 --   device                  VARCHAR  number of the device, or cpu
@@ -38,10 +38,11 @@
 WITH step_time AS (
     SELECT
         trace_id,
+        device,
         count(*) AS step_count,
-        sum(dur_ns)::BIGINT AS dur_ns
-    FROM steps
-    GROUP BY trace_id
+        sum(span_ns)::BIGINT AS span_ns
+    FROM device_steps
+    GROUP BY trace_id, device
 ),
 
 summed AS (
@@ -86,7 +87,7 @@ SELECT
     100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
     100.0 * s.kernel_ns / nullif(w.window_ns, 0) AS kernel_pct,
     s.step_kernel_ns / t.step_count AS step_kernel_ns,
-    100.0 * s.step_kernel_ns / nullif(t.dur_ns, 0) AS step_pct,
+    100.0 * s.step_kernel_ns / nullif(t.span_ns, 0) AS step_pct,
     s.sized_count,
     s.message_bytes,
     1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
@@ -94,5 +95,5 @@ SELECT
     s.reason
 FROM summed AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
-LEFT JOIN step_time AS t ON s.trace_id = t.trace_id
+LEFT JOIN step_time AS t ON s.trace_id = t.trace_id AND s.device = t.device
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name

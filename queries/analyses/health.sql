@@ -70,8 +70,8 @@ idle_fact AS (
         trace_id,
         sum(idle_ns)::BIGINT AS idle_ns,
         coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
-        count(*) FILTER (cause = 'launch_latency' AND idle_ns > 100000) AS late_start_count,
-        coalesce(sum(idle_ns) FILTER (cause = 'launch_latency' AND idle_ns > 100000), 0)::BIGINT
+        count(*) FILTER (busy_at_ns IS NULL AND idle_ns > 100000) AS late_start_count,
+        coalesce(sum(idle_ns) FILTER (busy_at_ns IS NULL AND idle_ns > 100000), 0)::BIGINT
             AS late_start_ns
     FROM idle_gap
     GROUP BY trace_id

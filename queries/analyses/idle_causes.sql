@@ -15,9 +15,9 @@
 --   gap_count   BIGINT   gaps
 --   idle_ns     BIGINT   their length, ns; adds up to the device's idle time
 --   idle_pct    DOUBLE   idle_ns of the device's window, 0 to 100
---   top_op      VARCHAR  op that stands for the most of it: the one that kept the CPU busy, else the one that
+--   top_op      VARCHAR  op of the op and module that stand for most of it, at least a quarter: the one that kept the CPU busy, else the one that
 --                        launched the next work (data_loading has no such one)
---   top_module  VARCHAR  path of the module that stands for the most of it
+--   top_module  VARCHAR  path of that module; rolled up over layers where there are several
 -- Invariant: idle_ns > 0 AND gap_count > 0 AND 0 < idle_pct AND idle_pct <= 100
 
 WITH cause AS (
@@ -31,37 +31,72 @@ WITH cause AS (
     GROUP BY trace_id, device, cause
 ),
 
-op AS (
+-- Where the gaps of a cause are: op and module together, the op alone, the module alone. No op and no module is a
+-- place, too: what most of the time has nothing to do with is no explanation of it.
+place AS (
     SELECT
         idle_gap.trace_id,
         idle_gap.device,
         idle_gap.cause,
-        event.name
+        event.name AS op,
+        module.path,
+        coalesce(module.rollup_path, module.path) AS module_path,
+        idle_gap.idle_ns
     FROM idle_gap
-    INNER JOIN event
+    LEFT JOIN event
         ON idle_gap.trace_id = event.trace_id AND idle_gap.op_id = event.event_id
-    GROUP BY idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name
+    LEFT JOIN module
+        ON idle_gap.trace_id = module.trace_id AND idle_gap.module_id = module.module_id
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        cause,
+        op,
+        -- Rolled up over layers only where several are meant.
+        CASE WHEN min(path) = max(path) THEN min(path) ELSE module_path END AS module_path,
+        grouping(op) * 2 + grouping(module_path) AS form,
+        sum(idle_ns)::BIGINT AS idle_ns
+    FROM place
+    GROUP BY GROUPING SETS (
+        (trace_id, device, cause, op, module_path),
+        (trace_id, device, cause, op),
+        (trace_id, device, cause, module_path)
+    )
+),
+
+largest AS (
+    SELECT *
+    FROM summed
     QUALIFY
         row_number() OVER (
-            PARTITION BY idle_gap.trace_id, idle_gap.device, idle_gap.cause
-            ORDER BY sum(idle_gap.idle_ns) DESC, event.name
+            PARTITION BY trace_id, device, cause, form ORDER BY idle_ns DESC, op, module_path
         ) = 1
 ),
 
-in_module AS (
+-- The most telling form that stands for a quarter of the cause at least.
+top AS (
     SELECT
-        idle_gap.trace_id,
-        idle_gap.device,
-        idle_gap.cause,
-        module.path
-    FROM idle_gap
-    INNER JOIN module
-        ON idle_gap.trace_id = module.trace_id AND idle_gap.module_id = module.module_id
-    GROUP BY idle_gap.trace_id, idle_gap.device, idle_gap.cause, module.path
+        largest.trace_id,
+        largest.device,
+        largest.cause,
+        largest.op,
+        largest.module_path
+    FROM largest
+    INNER JOIN cause
+        ON
+            largest.trace_id = cause.trace_id
+            AND largest.device = cause.device
+            AND largest.cause = cause.cause
+    WHERE
+        largest.idle_ns * 4 >= cause.idle_ns
+        AND (largest.op IS NOT NULL OR largest.module_path IS NOT NULL)
     QUALIFY
         row_number() OVER (
-            PARTITION BY idle_gap.trace_id, idle_gap.device, idle_gap.cause
-            ORDER BY sum(idle_gap.idle_ns) DESC, module.path
+            PARTITION BY largest.trace_id, largest.device, largest.cause
+            ORDER BY CASE largest.form WHEN 0 THEN 0 WHEN 1 THEN 1 ELSE 2 END
         ) = 1
 )
 
@@ -72,15 +107,13 @@ SELECT
     cause.gap_count,
     cause.idle_ns,
     100.0 * cause.idle_ns / w.window_ns AS idle_pct,
-    op.name AS top_op,
-    in_module.path AS top_module
+    top.op AS top_op,
+    top.module_path AS top_module
 FROM cause
 INNER JOIN device_windows AS w ON cause.trace_id = w.trace_id AND cause.device = w.device
-LEFT JOIN op
-    ON cause.trace_id = op.trace_id AND cause.device = op.device AND cause.cause = op.cause
-LEFT JOIN in_module
+LEFT JOIN top
     ON
-        cause.trace_id = in_module.trace_id
-        AND cause.device = in_module.device
-        AND cause.cause = in_module.cause
+        cause.trace_id = top.trace_id
+        AND cause.device = top.device
+        AND cause.cause = top.cause
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, cause.idle_ns DESC, cause.cause

@@ -1,8 +1,9 @@
 -- Which classes of kernels held the device?
+-- A collective whose record tells what it was has that class; the name of its kernel may say less (SendRecv).
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows
+-- Requires: device_events, device_windows, collectives
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -17,7 +18,7 @@
 SELECT
     w.rank,
     w.device,
-    e.class,
+    coalesce(c.class, e.class) AS class,
     e.kind,
     count(*) FILTER (e.piece = 0) AS kernel_count,
     sum(e.dur_ns)::BIGINT AS kernel_ns,
@@ -25,5 +26,7 @@ SELECT
     100.0 * sum(e.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM device_events AS e
 INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
-GROUP BY w.trace_id, w.rank, w.device, w.window_ns, e.class, e.kind
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, e.class, e.kind
+LEFT JOIN collectives AS c
+    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, coalesce(c.class, e.class), e.kind
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, class, e.kind

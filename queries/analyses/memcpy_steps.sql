@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, steps
+-- Requires: device_events, device_context, device_windows, device_steps
 -- Columns:
 --   rank            INTEGER  global rank
 --   device          VARCHAR  number of the device
@@ -24,10 +24,11 @@
 WITH step_time AS (
     SELECT
         trace_id,
+        device,
         count(*) AS step_count,
-        sum(dur_ns)::BIGINT AS dur_ns
-    FROM steps
-    GROUP BY trace_id
+        sum(span_ns)::BIGINT AS span_ns
+    FROM device_steps
+    GROUP BY trace_id, device
 ),
 
 copied AS (
@@ -59,8 +60,8 @@ SELECT
     c.kernel_ns / s.step_count AS step_kernel_ns,
     c.wall_ns / s.step_count AS step_wall_ns,
     c.bytes / s.step_count AS step_bytes,
-    100.0 * c.kernel_ns / nullif(s.dur_ns, 0) AS step_pct
+    100.0 * c.kernel_ns / nullif(s.span_ns, 0) AS step_pct
 FROM copied AS c
-INNER JOIN step_time AS s ON c.trace_id = s.trace_id
+INNER JOIN step_time AS s ON c.trace_id = s.trace_id AND c.device = s.device
 INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, c.is_all, c.kernel_ns DESC, c.class

@@ -6,14 +6,14 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, steps, op_costs
+-- Requires: device_events, device_context, device_windows, device_steps, op_costs
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu
 --   step             BIGINT   number of the step; NULL for the window of a trace without steps
---   step_ns          BIGINT   duration of the step on the CPU, or of the window, ns
+--   step_ns          BIGINT   length of the step on the device, or of the window, ns
 --   flops            BIGINT   known operations
 --   recompute_flops  BIGINT   of these, computed again in the backward pass
 --   dtype            VARCHAR  type of most of them
@@ -120,9 +120,9 @@ span AS (
         w.rank,
         w.device,
         s.step,
-        coalesce(s.dur_ns, w.window_ns) AS step_ns
+        coalesce(s.span_ns, w.window_ns) AS step_ns
     FROM device_windows AS w
-    LEFT JOIN steps AS s ON w.trace_id = s.trace_id
+    LEFT JOIN device_steps AS s ON w.trace_id = s.trace_id AND w.device = s.device
 ),
 
 judged AS (

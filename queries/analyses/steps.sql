@@ -5,13 +5,14 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, steps
+-- Requires: device_events, device_context, device_windows, device_steps, steps
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
 --   step          BIGINT   number of the step; NULL for outside any step
 --   start_ns      BIGINT   start on the CPU, ns since the first event of the trace
 --   dur_ns        BIGINT   duration on the CPU, ns
+--   span_ns       BIGINT   length on the device, as in view device_steps, ns
 --   kernel_count  BIGINT   device events
 --   kernel_ns     BIGINT   sum of their durations, ns
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
@@ -71,6 +72,7 @@ SELECT
     sd.step,
     sd.ts_ns - t.first_ts_ns AS start_ns,
     sd.dur_ns,
+    ds.span_ns,
     coalesce(sw.kernel_count, 0) AS kernel_count,
     coalesce(sw.kernel_ns, 0) AS kernel_ns,
     coalesce(sw.wall_ns, 0) AS wall_ns
@@ -81,5 +83,7 @@ LEFT JOIN step_work AS sw
         sd.trace_id = sw.trace_id
         AND sd.device = sw.device
         AND sd.step IS NOT DISTINCT FROM sw.step
+LEFT JOIN device_steps AS ds
+    ON sd.trace_id = ds.trace_id AND sd.device = ds.device AND sd.step = ds.step
 WHERE sd.step IS NOT NULL OR sw.kernel_count > 0
 ORDER BY sd.rank NULLS LAST, sd.trace_id, sd.device, sd.ts_ns NULLS LAST

@@ -41,7 +41,7 @@
 --   busy_op_id         BIGINT   innermost op that was open then on the launching thread; NULL if none was
 --   op_id              BIGINT   that op, else (but for data_loading) the op that launched the next work
 --   module_id          INTEGER  module of the next work
--- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND 0 <= host_ns AND host_ns <= idle_ns
+-- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
 WITH work AS MATERIALIZED (
     SELECT
@@ -125,7 +125,9 @@ timed AS MATERIALIZED (
     SELECT
         gap.*,
         thread.rowid AS thread,
-        coalesce(greatest(least(returned_ns, end_ns) - start_ns, 0), 0) AS host_ns,
+        CASE
+            WHEN returned_ns IS NOT NULL THEN greatest(least(returned_ns, end_ns) - start_ns, 0)
+        END AS host_ns,
         coalesce(
             returned_ns > start_ns
             AND (least(returned_ns, end_ns) - start_ns) * 2 >= end_ns - start_ns,
@@ -286,7 +288,9 @@ judged AS (
                 ELSE 0
             END
         ) * 2 > timed.host_ns AS is_sync,
-        ordered.id IS NOT NULL AS is_ordered
+        ordered.id IS NOT NULL AS is_ordered,
+        -- What ended long ago holds nobody: a long gap behind it has another cause.
+        timed.end_ns - timed.start_ns <= 100000 AS is_short
     FROM timed
     LEFT JOIN waited ON timed.id = waited.id
     LEFT JOIN draining ON timed.id = draining.id
@@ -302,12 +306,12 @@ explained AS (
             WHEN link IS NULL OR link = 'missing_launch' THEN 'unknown'
             WHEN NOT is_late
                 THEN CASE
-                    WHEN previous_kind = 'comm' AND is_other_stream THEN 'comm_wait'
-                    WHEN is_graph THEN 'graph_gap'
+                    WHEN previous_kind = 'comm' AND is_other_stream AND is_short THEN 'comm_wait'
                     WHEN is_ordered THEN 'dependency'
                     WHEN
                         is_other_stream
                         AND is_stream_idle
+                        AND is_short
                         AND coalesce(returned_ns < start_ns, TRUE)
                         THEN 'dependency'
                     ELSE 'launch_latency'

@@ -148,9 +148,12 @@ BETWEEN: dict[str, tuple[str, list[str], list[tuple[int, int | None, str]]]] = {
         [(len(FIRST) + len(HEAD) + 11, None, "an event that is no object")],
     ),
     "words before an event": (
-        f"[{FIRST}, oops, {LAST}]",
-        ["first", "last"],
-        [(len(FIRST) + 3, None, "malformed JSON: invalid character (byte 0)")],
+        f"[{FIRST}, oops, {LAST}, oh {FIRST}]",
+        ["first", "last", "first"],
+        [
+            (len(FIRST) + 3, None, "malformed JSON: invalid character (byte 0)"),
+            (len(FIRST) + len(LAST) + 11, None, "malformed JSON: invalid character (byte 0)"),
+        ],
     ),
     "garbage behind": (
         f'{{"traceEvents":[{FIRST},{LAST}]}} garbage \n',

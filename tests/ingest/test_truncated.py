@@ -178,10 +178,10 @@ def test_a_large_gzip_stream_damaged_in_the_middle(
     noise = random.Random(7)
     texts = [
         json.dumps({"ph": "X", "name": f"k{at}", "ts": at, "dur": 1, "x": noise.random()})
-        for at in range(60_000)
+        for at in range(40_000)
     ]
     packed = gzip.compress(("[" + ",\n".join(texts) + "]").encode(), 1)
-    assert len(packed) > 1_000_000
+    assert len(packed) > 500_000
     path = tmp_path / "trace.json.gz"
     at = len(packed) * 2 // 3
     path.write_bytes(packed[:at] + bytes(64) + packed[at + 64 :])
@@ -208,7 +208,7 @@ def test_a_real_trace_cut_off(split: Callable[..., Any], sample_trace: Path) -> 
     data = gzip.decompress(sample_trace.read_bytes())
     whole = split(data)
     cuts = random.Random(3)
-    for _ in range(6):
+    for _ in range(3):
         cut = cuts.randrange(3000, len(data))
         found = split(data[:cut], block_bytes=1 << 18)
         assert found.events == whole.events[: len(found.events)]

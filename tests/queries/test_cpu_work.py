@@ -119,7 +119,9 @@ def test_every_moment_has_the_innermost_op(
     for thread in threads:
         if thread:
             expected = by_stack(thread)
-            here = {at - first: found[at] for at in range(first, first + len(thread)) if at in found}
+            here = {
+                at - first: found[at] for at in range(first, first + len(thread)) if at in found
+            }
             assert here == expected, thread
         first += len(thread)
 

@@ -88,7 +88,9 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
         span("overhead", "Lazy Function Loading", 0, 1.5),
         span("overhead", "Buffer Flush", 3, 4),
     ]
-    text = json.dumps(events)[1:-1] + ', 5, {"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, {"ph": "X"'
+    text = (
+        json.dumps(events)[1:-1] + ', 5, {"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, {"ph": "X"'
+    )
     found = said(tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}'))
     assert {metric: row for metric, row in found.items() if metric in FIRST} == {
         "rejected": (2, "count", "warn"),
@@ -115,7 +117,8 @@ def test_what_was_cut_off_is_said(tiny_trace: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("linked_us", "severity"), [(1000, "ok"), (990, "ok"), (989, "note"), (900, "note"), (899, "warn")]
+    ("linked_us", "severity"),
+    [(1000, "ok"), (990, "ok"), (989, "note"), (900, "note"), (899, "warn")],
 )
 def test_how_much_must_be_linked(tiny_trace: Write, linked_us: int, severity: str) -> None:
     events = [launch(0, 1, 1), kernel("k", 2, 2 + linked_us, 1)]

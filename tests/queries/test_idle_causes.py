@@ -221,7 +221,7 @@ def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
         ("hta_alexnet_cudasync", "allocator", 0.93),
         ("hta_ddp_nccl_metadata", "host_bound", 0.99),
         ("hta_resnet_v100_ns", "launch_latency", 0.71),
-        ("hta_a100_cudagraph", "graph_gap", 0.7),
+        ("hta_a100_cudagraph", "launch_latency", 0.7),
         ("tl_b200_vllm_eager", "host_bound", 0.98),
         ("tl_h100_owlv2_large", "data_loading", 0.963),
         ("tl_mi300_sglang_decode_graph", "dependency", 0.99),

@@ -171,7 +171,7 @@ CASES: dict[str, tuple[str, list[Event]]] = {
         [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 130, 140, 10)],
     ),
     "a graph that was launched in time": (
-        "graph_gap",
+        "launch_latency",
         [*FIRST, call("hipGraphLaunch", 96, 99, 11), SECOND],
     ),
     "a graph that was launched late": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import duckdb
@@ -46,8 +47,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def fill(connection: duckdb.DuckDBPyConnection, name: str, intervals: list[Interval]) -> None:
     connection.execute(
-        f"CREATE OR REPLACE TABLE {name} "
-        "(id BIGINT, part VARCHAR, start_ns BIGINT, end_ns BIGINT)"
+        f"CREATE OR REPLACE TABLE {name} (id BIGINT, part VARCHAR, start_ns BIGINT, end_ns BIGINT)"
     )
     if intervals:
         listed = [(at, *interval) for at, interval in enumerate(intervals)]
@@ -71,7 +71,7 @@ def test_union(connection: duckdb.DuckDBPyConnection) -> None:
         ]
         assert moments(found) == moments(intervals)
         # Disjoint, and what touches is joined.
-        for one, next_one in zip(found, found[1:], strict=False):
+        for one, next_one in pairwise(found):
             assert one.part < next_one.part or one.end_ns < next_one.start_ns
 
     run()
@@ -137,7 +137,9 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
         "range * 2 AS start_ns, range * 2 + 1 AS end_ns FROM range(200_000) "
         "UNION ALL SELECT 200_000, 'b', 0, 400_000"
     )
-    connection.execute("CREATE OR REPLACE TABLE pieces AS SELECT * REPLACE ('a' AS part) FROM given")
+    connection.execute(
+        "CREATE OR REPLACE TABLE pieces AS SELECT * REPLACE ('a' AS part) FROM given"
+    )
     assert connection.execute(
         "SELECT count(*), sum(end_ns - start_ns) FROM interval_union('given')"
     ).fetchall() == [(200_001, 600_000)]

@@ -17,7 +17,13 @@ from tracekit.errors import QueryError
 
 REPO = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-PATHS = [*sorted((REPO / "sample_traces").rglob("*.json.gz")), *sorted(FOLDER.rglob("*.json.gz"))]
+RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
+"""Folders of ranks: one store each."""
+PATHS = [
+    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
+    *sorted(FOLDER.glob("*.json.gz")),
+    *RUNS,
+]
 IDS = [path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz") for path in PATHS]
 Opened = Callable[[Path], tracekit.Trace]
 
@@ -107,7 +113,8 @@ def test_analyses_agree(opened: Opened, path: Path) -> None:
         assert per_device(classes, "kernel_count") == per_device(timeline, "event_count")
 
     for row in timeline:
-        here = [kind for kind in classes if kind["device"] == row["device"]]
+        place = (row["rank"], row["device"])
+        here = [kind for kind in classes if (kind["rank"], kind["device"]) == place]
         for kind, column in (("compute", "compute_ns"), ("comm", "exposed_comm_ns")):
             assert sum(r["wall_ns"] for r in here if r["kind"] == kind) == row[column]
         wall_pct = sum(r["wall_pct"] or 0 for r in here)
@@ -123,11 +130,14 @@ def test_analyses_agree(opened: Opened, path: Path) -> None:
     assert sum(r["kernel_ns"] for r in memcpy) == sum(r["kernel_ns"] for r in copies)
     assert sum(r["copy_count"] for r in memcpy) == sum(r["kernel_count"] for r in copies)
 
-    (about,) = trace.query("trace").to_dicts()
-    assert about["device_event_count"] == sum(row["event_count"] for row in timeline)
-    health = {row["metric"]: row["value"] for row in trace.query("health").to_dicts()}
-    assert health["device_events"] == about["device_event_count"]
-    assert health["rejected"] == about["rejected_count"]
+    about = trace.query("trace").to_dicts()
+    events = sum(row["device_event_count"] for row in about)
+    assert events == sum(row["event_count"] for row in timeline)
+    health: Counter[str] = Counter()
+    for row in trace.query("health").to_dicts():
+        health[row["metric"]] += row["value"] or 0
+    assert health["device_events"] == events
+    assert health["rejected"] == sum(row["rejected_count"] for row in about)
 
 
 @on_every_trace

@@ -72,5 +72,8 @@ def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path:
     path = tiny_trace([event("my_gemm", 0, 4), event("ampere_sgemm_128x64_tn", 4, 5)])
     with tracekit.open(path, rules=rules) as trace:
         rows = trace.query("kernel_classes").to_dicts()
-        assert [(row["class"], row["kind"]) for row in rows] == [("ring", "comm"), ("gemm", "compute")]
+        assert [(row["class"], row["kind"]) for row in rows] == [
+            ("ring", "comm"),
+            ("gemm", "compute"),
+        ]
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]

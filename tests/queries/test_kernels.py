@@ -44,13 +44,13 @@ def test_kernels(trace: tracekit.Trace) -> None:
         "mean_ns", "min_ns", "max_ns", "std_ns", "wall_ns", "wall_pct",
     )  # fmt: skip
     gemm, nccl = "ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    fused = "triton_poi_fused_add_0"
     elementwise = "void at::native::vectorized_elementwise_kernel<4>()"
     std_ns = pytest.approx(stdev([4_000, 10_000]))
     assert result.rows == [
         (2, "0", nccl, "comm_allreduce", 1, 25_000, 25_000.0, 25_000, 25_000, None, 19_000, 47.5),
         (2, "0", gemm, "gemm", 2, 14_000, 7_000.0, 4_000, 10_000, std_ns, 14_000, 35.0),
-        (2, "0", "triton_poi_fused_add_0", "triton_fused", 1)
-        + (4_000, 4_000.0, 4_000, 4_000, None, 2_000, 5.0),
+        (2, "0", fused, "triton_fused", 1, 4_000, 4_000.0, 4_000, 4_000, None, 2_000, 5.0),
         (2, "0", elementwise, "elementwise", 1, 1_000, 1_000.0, 1_000, 1_000, None, 1_000, 2.5),
         (2, "1", gemm, "gemm", 1, 1_000, 1_000.0, 1_000, 1_000, None, 1_000, 100.0),
     ]

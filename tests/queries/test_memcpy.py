@@ -44,7 +44,18 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
         )  # fmt: skip
         assert result.rows == [
             (1, "0", "memcpy_h2d", H2D, 3, 16_000, 14_000, 12_000, 2, 2e9),
-            (1, "0", "memcpy_d2d", "Memcpy DtoD (Device -> Device)", 1, 2_000, 2_000, None, 0, None),
+            (
+                1,
+                "0",
+                "memcpy_d2d",
+                "Memcpy DtoD (Device -> Device)",
+                1,
+                2_000,
+                2_000,
+                None,
+                0,
+                None,
+            ),
             (1, "0", "memcpy_d2h", D2H, 1, 1_000, 1_000, 500, 1, 5e8),
             (1, "0", "memset", "Memset (Device)", 1, 1_000, 1_000, 64, 1, 6.4e7),
         ]
@@ -52,7 +63,9 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
 
 def test_copies_that_are_kernels(tiny_trace: Callable[..., Path]) -> None:
     # On AMD a copy may be a kernel; its name says so, not its category.
-    with tracekit.open(tiny_trace([event("__amd_rocclr_copyBuffer", 0, 2, None, "kernel")])) as trace:
+    with tracekit.open(
+        tiny_trace([event("__amd_rocclr_copyBuffer", 0, 2, None, "kernel")])
+    ) as trace:
         (row,) = trace.query("memcpy").to_dicts()
         assert (row["direction"], row["copy_count"], row["bytes"]) == ("memcpy_d2d", 1, None)
 

@@ -40,7 +40,7 @@ def job(rank: int) -> dict[str, Any]:
 
 
 def test_a_few_events(tiny_trace: Write) -> None:
-    """compute 0-10 and 30-40, comm 5-20, copies 15-25 and 32-35, nothing 25-30."""
+    """Compute 0-10 and 30-40, comm 5-20, copies 15-25 and 32-35, nothing 25-30."""
     events = [
         work(COMPUTE, 0, 10),
         work(COMM, 5, 20, stream=8),

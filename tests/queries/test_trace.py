@@ -40,7 +40,8 @@ def test_two_ranks(tiny_trace: Write) -> None:
     )
     broken = json.dumps([span("cpu_op", "aten::mm", 1, 4)])[:-1] + ',5,{"ph":"X"'
     first = tiny_trace(broken, name="b/worker0.json")
-    sizes = [path.stat().st_size for path in (first, second)]
+    read = [2 * [path.stat().st_size] for path in (first, second)]
+    told, devices = "distributedInfo", ["0 NVIDIA H100", "1"]
     with tracekit.open(first.parent) as trace:
         result = trace.query("trace")
         assert result.column_names == (
@@ -49,10 +50,23 @@ def test_two_ranks(tiny_trace: Write) -> None:
             "repaired_count", "is_truncated", "window_ns",
         )  # fmt: skip
         assert result.rows == [
-            (0, "file name", str(first), None, "cpu", ["cpu"], sizes[0], sizes[0])
-            + (1, 1, 1, 2, 0, True, 3_000),
-            (1, "distributedInfo", str(second), 2, "cuda", ["0 NVIDIA H100", "1"])
-            + (sizes[1], sizes[1], 5, 4, 3, 0, 0, False, 8_000),
+            (
+                0,
+                "file name",
+                str(first),
+                None,
+                "cpu",
+                ["cpu"],
+                *read[0],
+                1,
+                1,
+                1,
+                2,
+                0,
+                True,
+                3_000,
+            ),
+            (1, told, str(second), 2, "cuda", devices, *read[1], 5, 4, 3, 0, 0, False, 8_000),
         ]
 
 

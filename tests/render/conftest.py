@@ -98,6 +98,7 @@ STEPS = {
     "step": "BIGINT",
     "start_ns": "BIGINT",
     "dur_ns": "BIGINT",
+    "span_ns": "BIGINT",
     "kernel_count": "BIGINT",
     "kernel_ns": "BIGINT",
     "wall_ns": "BIGINT",
@@ -209,9 +210,9 @@ def breakdown() -> dict[str, Result]:
         "steps": make(
             "steps",
             STEPS,
-            (0, "0", 1, 0, 98 * MS, 480, 90 * MS, 90 * MS),
-            (0, "0", 2, 98 * MS, 101 * MS, 480, 81 * MS, 81 * MS),
-            (0, "0", None, None, None, 23, 9 * MS, 9 * MS),
+            (0, "0", 1, 0, 90 * MS, 98 * MS, 480, 90 * MS, 90 * MS),
+            (0, "0", 2, 98 * MS, 90 * MS, 101 * MS, 480, 81 * MS, 81 * MS),
+            (0, "0", None, None, None, None, 23, 9 * MS, 9 * MS),
         ),
         "memcpy": make(
             "memcpy",
@@ -263,7 +264,7 @@ def run_of() -> Callable[[int], dict[str, Result]]:
                 "steps",
                 STEPS,
                 *(
-                    (rank, "0", step, step * 100 * MS, (100 + rank) * MS, 1, MS, MS)
+                    (rank, "0", step, step * 100 * MS, MS, (100 + rank) * MS, 1, MS, MS)
                     for rank in range(ranks)
                     for step in range(2)
                 ),

@@ -68,6 +68,8 @@ _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowPar
 _INSTANCE = re.compile(r"(.+)_(\d+)$")
 _LAYER_NUMBER = re.compile(r"(?:^|[./])(\d+)(?=[./]|$)")
 _NUMBER = re.compile(r"\d+")
+# In the name of a range, digits inside a word (all2all) are no number of a layer.
+_NUMBER_ALONE = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 _SPANS = f"""
 WITH span AS (
@@ -521,7 +523,7 @@ def _layer_of(module: _Module, above: int | None) -> tuple[int | None, str | Non
         found = _LAYER_NUMBER.search(module.label)
         return (int(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
     if module.source == "range":
-        return above, _NUMBER.sub("*", module.label)
+        return above, _NUMBER_ALONE.sub("*", module.label)
     if above is None and not _NO_LAYER.search(module.label):
         found = _LAYER_CLASS.search(module.label)
         if found:

@@ -55,6 +55,17 @@ def queries_digest(rules: Path | None = None) -> str:
     return digest.hexdigest()
 
 
+def check_rules(rules: Path) -> None:
+    """Make sure that a rules file of the user's is valid.
+
+    Raises:
+        UsageError: it cannot be read, or a rule in it is not valid.
+    """
+    load_rules(rules)
+    load_range_rules(rules)
+    load_role_rules(rules)
+
+
 def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
     """Create what depends on no trace: the tables of rules and the macros of every store.
 

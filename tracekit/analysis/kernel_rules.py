@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
 _BUILTIN = Path("kernel_class.toml")
+_TABLES = {"rule", "range", "role", "kinds"}
 _MEMBERS = {"class", "applies_to", "pattern", "category", "source", "example", "trace"}
 
 
@@ -62,7 +63,15 @@ def load_rules(user_file: Path | None = None) -> list[KernelRule]:
         try:
             user = tomllib.loads(user_file.read_text("utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UsageError(f"{user_file}: the rules file cannot be read: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"{user_file}: the rules file cannot be read: {reason}") from error
+        unknown = set(user) - _TABLES
+        if unknown or not set(user) & (_TABLES - {"kinds"}):
+            raise UsageError(
+                f"{user_file}: "
+                + (f"unknown key {sorted(unknown)[0]!r}" if unknown else "there is no rule in it"),
+                hint="rules are tables of these: [[rule]], [[range]], [[role]]; and [kinds]",
+            )
         kinds |= _kinds(user_file, user.get("kinds", {}), kinds)
         rules += _rules(user_file, user, kinds)
     return rules + _rules(_BUILTIN, builtin, kinds)

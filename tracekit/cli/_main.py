@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -86,6 +87,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except TracekitError as error:
         _say(error.message, error.hint)
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return UsageError.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "tracekit"
         _say(error.format_message(), f"{path} --help shows what it takes")
@@ -100,6 +104,12 @@ def main(args: Sequence[str] | None = None) -> int:
         # The reader has seen enough, as `head` has.
         _discard_stdout()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_stdout()
+        _say(f"stdout: {error.strerror}", None)
+        return StoreError.exit_code
 
 
 def _run(args: list[str]) -> int:

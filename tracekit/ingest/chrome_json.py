@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -75,8 +75,10 @@ _strict_json = json.JSONDecoder()
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT_END = re.compile(rb"(\})\s*,")
 _BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
+# Where an event may begin: behind a comma; where its first member is the phase, behind anything.
 _EVENT_START = re.compile(
-    rb'(?:^|,)\s*(\{)\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:', re.ASCII
+    rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
+    re.ASCII,
 )
 _PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
@@ -260,11 +262,12 @@ class TraceText:
         Nothing that may stand behind the array has events in it, but arrays of its own.
         """
         stop = len(buffer) if array_start is None else array_start
-        starts = [m.start(1) for m in islice(_EVENT_START.finditer(buffer, 0, stop), 2)]
-        if not starts or not _PHASE_MEMBER.search(buffer, starts[0], (starts[1:] or [stop])[0]):
-            return None
-        head = b"".join(self._outside) + buffer[: starts[0]]
-        return None if _is_surely_nested(head) else starts[0]
+        starts = [m.start(1) for m in islice(_EVENT_START.finditer(buffer, 0, stop), 9)]
+        for start, following in pairwise([*starts, stop]):
+            if _PHASE_MEMBER.search(buffer, start, following):
+                head = b"".join(self._outside) + buffer[:start]
+                return None if _is_surely_nested(head) else start
+        return None
 
     # -- one block ---------------------------------------------------------------------------
 
@@ -731,6 +734,11 @@ def unreadable(path: object, stream: ByteStream, text: TraceText) -> TraceError:
     if stream.text_bytes == 0:
         why = "the file is empty" if stream.problem is None else stream.problem
         return TraceError(f"{path}: {why}", hint="collect the trace again, or copy it again")
+    if not text.found_array and stream.problem is not None:
+        return TraceError(
+            f"{path}: {stream.problem}, before the first event",
+            hint="collect the trace again, or copy it again",
+        )
     if not text.found_array:
         return TraceError(
             f"{path}: not a Chrome trace: it has no array of trace events",

@@ -26,11 +26,11 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     if full:
         return [heading("Steps"), *grid_lines(data["steps"], width, units=True)]
     rows = data["steps"].to_dicts()
-    # A step has one row for each device of its rank.
+    # On the device: the host may run ahead, and then its ranges measure only itself.
     durations = {
-        (row["rank"], row["step"], row["start_ns"]): row["dur_ns"]
+        (row["rank"], row["device"], row["step"]): row["span_ns"]
         for row in rows
-        if row["step"] is not None
+        if row["step"] is not None and row["span_ns"] is not None
     }
     parts = []
     if durations:
