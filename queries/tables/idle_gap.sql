@@ -1,11 +1,12 @@
 -- When did each device have nothing to do, and why?
 -- A row is a gap of the device's merged timeline: no stream runs anything. Gaps add up to its window minus its busy
 -- time. The cause is what the CPU did between the end of the previous work and the launch of the next:
---   graph_gap       between the kernels of one graph replay, or the replay was queued in time
+--   graph_gap       between the kernels of one graph replay
 --   unknown         the launch of the next work is not in the trace, so nothing can be said
 -- The launch was in time (its call returned before the gap, or in the first half of it):
---   comm_wait       behind communication of another stream
+--   comm_wait       behind communication of another stream, 0.1 ms at the most: what ended long ago holds nobody
 --   dependency      a stream was told to wait, or the work lay ready on a stream that was idle longer than the device
+--                   (0.1 ms at the most, likewise)
 --   launch_latency  nothing was in between
 -- The launch was late, because for more than half of the host's part of the gap (from its start until the launch call
 -- returned) the launching thread was
