@@ -52,8 +52,14 @@ def run_analysis(
     try:
         columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        reason = str(error).splitlines()[0]
+        if "Could not read" in reason or "checksum" in reason:
+            raise StoreError(
+                f"{spec.name}: the store is damaged or cut off",
+                hint="make it again from the trace; tracekit cache clear removes cached ones",
+            ) from error
         raise StoreError(
-            f"{spec.name}: {str(error).splitlines()[0]}",
+            f"{spec.name}: {reason}",
             hint="free some memory or space in the temporary folder",
         ) from error
     return Result(spec.name, columns, rows)

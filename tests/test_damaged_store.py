@@ -1,0 +1,21 @@
+"""A store that was cut off is said to be damaged, under a name that the user knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def test_a_store_that_was_cut_off(
+    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "run.duckdb"
+    assert cli("ingest", sample_trace, "-o", store).exit_code == 0
+    whole = store.read_bytes()
+    for share in (0.3, 0.6):
+        store.write_bytes(whole[: int(len(whole) * share)])
+        done = cli("breakdown", store)
+        assert (done.exit_code, done.stdout) == (4, "")
+        assert "Traceback" not in done.stderr
+        assert "the store is damaged or cut off" in done.stderr
