@@ -1,0 +1,1 @@
+"""Gradient compression as communication hooks of DistributedDataParallel, one method per file."""

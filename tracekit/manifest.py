@@ -1,0 +1,290 @@
+"""`run.json`: what a run was, beside its traces.
+
+The collectors write it, the analysis half reads it into the table `run`; neither knows the other.
+Only the standard library is used, so that a machine that merely collects needs nothing else.
+
+A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving, and
+`logs/`. A folder is whole or absent: it is written beside its name and renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from tracekit.errors import TraceError
+
+FILE_NAME = "run.json"
+SCHEMA_VERSION = 1
+"""Raised when a member changes its meaning; a manifest of a later version is refused."""
+
+Stage = Literal["pretrain", "finetune", "serve", "custom"]
+Outcome = Literal["ok", "oom", "failed"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Model:
+    """The model that ran.
+
+    `parameter_count` counts every parameter of the whole model once, however it is sharded or
+    packed; `config` is the configuration as the framework states it.
+    """
+
+    name: str
+    model_class: str | None = None
+    parameter_count: int | None = None
+    trainable_parameter_count: int | None = None
+    layer_count: int | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Parallel:
+    """How the ranks share the work; sizes multiply to the world size."""
+
+    world_size: int = 1
+    data_size: int = 1
+    tensor_size: int = 1
+    pipeline_size: int = 1
+    node_count: int = 1
+
+
+@dataclass(slots=True)
+class Steps:
+    """How many steps were run: not counted, measured, repeated and profiled."""
+
+    warmup_count: int = 0
+    measured_count: int = 0
+    repeat_count: int = 1
+    profiled_count: int = 0
+
+
+@dataclass(slots=True)
+class Repeat:
+    """One repeat of the measured steps, without profiler and hooks.
+
+    `step_ns` are the step times of rank 0, each up to the end of its device work;
+    `tokens_per_s` counts the tokens of all ranks over the slowest rank's wall time.
+    """
+
+    tokens_per_s: float
+    wall_ns: int
+    step_ns: list[int] = field(default_factory=list)
+    final_loss: float | None = None
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """The peak memory of one rank: device bytes by the framework's allocator, host bytes as RSS."""
+
+    rank: int
+    device_allocated_bytes: int | None = None
+    device_reserved_bytes: int | None = None
+    host_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class Overhead:
+    """What ranges and profiler cost: mean step time of each kind of step, ns, on rank 0."""
+
+    plain_step_ns: int | None = None
+    ranges_step_ns: int | None = None
+    profiled_step_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Environment:
+    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine."""
+
+    host_name: str | None = None
+    platform: str | None = None
+    python_version: str | None = None
+    processor: str | None = None
+    core_count: int | None = None
+    memory_bytes: int | None = None
+    devices: list[str] = field(default_factory=list)
+    device_memory_bytes: int | None = None
+    driver_version: str | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Load:
+    """The load of a serving run, and what became of it.
+
+    `arrival` is `burst`, `poisson:RATE` or `constant:RATE` (requests per second). `start_unix_ns`
+    is the instant that the times of `requests.jsonl` count from. `window_start_ns` and
+    `window_end_ns` bound the profiled window on the same clock.
+    """
+
+    request_count: int
+    prompt_token_count: int
+    max_new_token_count: int
+    arrival: str = "burst"
+    concurrency: int | None = None
+    warmup_count: int = 0
+    retry_count: int = 0
+    start_unix_ns: int = 0
+    wall_ns: int | None = None
+    ok_count: int = 0
+    failed_count: int = 0
+    prompt_source: str | None = None
+    window_start_ns: int | None = None
+    window_end_ns: int | None = None
+    profile_note: str | None = None
+    server: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Manifest:
+    """A run: one `run.json`.
+
+    `opt` is the canonical form of `--opt`. `reason` says why the outcome is not `ok`.
+    `tokens_per_s_*` are over the repeats (`std` is the sample standard deviation, None for one
+    repeat). `traces` are file names inside the folder, in the order of their ranks. `extra` holds
+    what an engine wants to keep and no column is made of.
+    """
+
+    run_id: str
+    tracekit_version: str
+    created_at: str
+    stage: Stage
+    engine: str
+    outcome: Outcome = "ok"
+    reason: str | None = None
+    schema_version: int = SCHEMA_VERSION
+    command: list[str] = field(default_factory=list)
+    opt: str | None = None
+    model: Model | None = None
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    precision: str | None = None
+    seed: int | None = None
+    attention_backend: str | None = None
+    attention_reason: str | None = None
+    parallel: Parallel = field(default_factory=Parallel)
+    steps: Steps = field(default_factory=Steps)
+    repeats: list[Repeat] = field(default_factory=list)
+    tokens_per_s_mean: float | None = None
+    tokens_per_s_std: float | None = None
+    peak_memory: list[RankMemory] = field(default_factory=list)
+    overhead: Overhead | None = None
+    environment: Environment = field(default_factory=Environment)
+    load: Load | None = None
+    traces: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def to_json(manifest: Manifest) -> str:
+    """Return a manifest as indented JSON with a final newline."""
+    return json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n"
+
+
+def write(manifest: Manifest, folder: Path) -> Path:
+    """Write `run.json` into a folder that is still being made, and return its path.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = folder / FILE_NAME
+    path.write_text(to_json(manifest), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        path: a `run.json`, or the folder that holds it.
+
+    Returns:
+        The manifest. Members that this version does not know are left out.
+
+    Raises:
+        TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type.
+    """
+    if path.is_dir():
+        path = path / FILE_NAME
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(f"{path}: the manifest cannot be read: {reason}") from error
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: the manifest is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise TraceError(f"{path}: the manifest is no JSON object")
+    version = value.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise TraceError(
+            f"{path}: the manifest has version {version}, this tracekit knows {SCHEMA_VERSION}",
+            hint="read it with the tracekit that wrote it, or a later one",
+        )
+    try:
+        return _build(Manifest, value, "run.json")
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{path}: the manifest is not valid: {error}") from error
+
+
+def _build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
+    """Make a dataclass of a JSON object, checking every member's type."""
+    hints = typing.get_type_hints(cls)
+    members: dict[str, Any] = {}
+    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if item.name in value:
+            members[item.name] = _checked(
+                hints[item.name], value[item.name], f"{where}: {item.name}"
+            )
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{where}: {item.name} is missing")
+    return cls(**members)
+
+
+def _checked(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as the type that the hint says.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        (inner,) = (part for part in get_args(hint) if part is not type(None))
+        return _checked(inner, value, where)
+    if origin is Literal:
+        if value in get_args(hint):
+            return value
+        raise TypeError(f"{where} is {value!r}, not one of {', '.join(get_args(hint))}")
+    if origin is list:
+        if isinstance(value, list):
+            (inner,) = get_args(hint)
+            return [_checked(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
+    elif origin is dict:
+        if isinstance(value, dict):
+            inner = get_args(hint)[1]
+            return {key: _checked(inner, item, f"{where}.{key}") for key, item in value.items()}
+    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, dict):
+            return _build(hint, value, where)
+    elif hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    name = getattr(hint, "__name__", str(hint))
+    raise TypeError(f"{where} is {value!r:.60}, not of type {name}")
