@@ -1,12 +1,16 @@
-# Two commands, each with its own virtual environment:
-#   make demo   install the core and print the breakdown of a bundled sample trace
-#   make test   install what developers need and run every check, the tests last
+# Three commands, each with its own virtual environment:
+#   make demo     install the core and print the breakdown of a bundled sample trace
+#   make collect  install torch and its kin too, train a tiny model for a few steps under the
+#                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
+#   make test     install what developers need and run every check, the tests last
 # The single checks, for quick turns: lint, types, imports, sql, pytest (ARGS="-k timeline").
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
-SAMPLE := sample_traces/cpu_llama_ckpt/rank0.json.gz
+SAMPLE := sample_traces/pretrain_R+Z3
+RUN := runs/pretrain_R+Z3
 DEMO := .venv
+COLLECT := .venv-collect
 DEV := .venv-dev
 ARGS ?=
 
@@ -14,13 +18,17 @@ ARGS ?=
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 
 .NOTPARALLEL:
-.PHONY: help demo test check lint format types imports sql pytest clean
+.PHONY: help demo collect test check lint format types imports sql pytest clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
 
 demo: $(DEMO)/.installed
 	@$(DEMO)/bin/tracekit breakdown $(SAMPLE)
+
+collect: $(COLLECT)/.installed
+	@$(COLLECT)/bin/tracekit collect --stage pretrain --opt R+Z3 --nproc 2 --out $(RUN) --force \
+		--breakdown $(ARGS)
 
 test: check
 
@@ -55,7 +63,7 @@ format: $(DEV)/.installed
 	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
 
 clean:
-	rm -rf $(DEMO) $(DEV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
 $(DEMO)/.installed: pyproject.toml Makefile
@@ -64,10 +72,16 @@ $(DEMO)/.installed: pyproject.toml Makefile
 	@$(DEMO)/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
+$(COLLECT)/.installed: pyproject.toml constraints.txt Makefile
+	@echo "== installing tracekit and its collectors into $(COLLECT)"
+	@$(call new_environment,$(COLLECT))
+	@$(COLLECT)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[collect]'
+	@touch $@
+
 $(DEV)/.installed: pyproject.toml constraints.txt Makefile
 	@echo "== installing tracekit and its developers' tools into $(DEV)"
 	@$(call new_environment,$(DEV))
-	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect]'
 	@touch $@
 
 define new_environment

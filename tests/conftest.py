@@ -38,7 +38,7 @@ def expected(public_traces: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def sample_trace() -> Path:
     """Return the bundled sample trace."""
-    return REPO / "sample_traces" / "cpu_llama_lora" / "rank0.json.gz"
+    return REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
 
 @pytest.fixture(scope="session")
@@ -132,3 +132,36 @@ def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes a run folder: its name, requests, members of the manifest.
+
+    A pre-training run unless the members say otherwise. `requests` are dicts or the raw lines of
+    `requests.jsonl`; `into` is a folder below the test's own.
+    """
+
+    def make(
+        name: str,
+        requests: Sequence[Mapping[str, Any] | str] | None = None,
+        *,
+        into: str = ".",
+        **members: Any,
+    ) -> Path:
+        folder = tmp_path / into / name
+        folder.mkdir(parents=True)
+        known: dict[str, Any] = {
+            "run_id": name,
+            "tracekit_version": "0.1.0",
+            "created_at": "2026-01-31T12:00:00Z",
+            "stage": "pretrain",
+            "engine": "deepspeed",
+        }
+        (folder / "run.json").write_text(json.dumps(known | members))
+        if requests is not None:
+            lines = [line if isinstance(line, str) else json.dumps(line) for line in requests]
+            (folder / "requests.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder
+
+    return make

@@ -95,6 +95,12 @@ def test_the_rank_that_the_name_tells(name: str, rank: int | None) -> None:
     assert find_rank({"distributedInfo": "?"}, name)[0] == rank
 
 
+def test_the_rank_that_a_collector_wrote_goes_before_the_file_name() -> None:
+    assert find_rank({"tracekit_rank": "3"}, "rank1.json") == (3, "tracekit_rank")
+    told = {"tracekit_rank": 3, "distributedInfo": {"rank": 2}}
+    assert find_rank(told, "rank1.json") == (2, "distributedInfo")
+
+
 @pytest.mark.parametrize(
     ("value", "number"),
     [
@@ -223,9 +229,9 @@ def test_a_glob_that_the_shell_has_opened(run_folder: Path) -> None:
     assert "run.json" not in names(find_traces(given))
 
 
-def test_a_manifest_alone_is_no_trace(run_folder: Path) -> None:
-    with pytest.raises(TraceError, match=r"run\.json: not a Chrome trace"):
-        tracekit.open(run_folder / "run.json")
+def test_a_manifest_alone_stands_for_its_run(run_folder: Path) -> None:
+    with tracekit.open(run_folder / "run.json") as trace:
+        assert trace.query("trace").column("rank") == [0, 9, 10]
 
 
 def test_a_file_whose_name_looks_like_a_glob(tiny_trace: Write) -> None:
@@ -269,7 +275,7 @@ def test_no_such_file(run_folder: Path) -> None:
 
 def test_a_folder_without_a_trace(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "run.json").write_text("{}")
+    (tmp_path / "empty" / "requests.jsonl").write_text("{}")
     with pytest.raises(TraceError) as raised:
         tracekit.open(tmp_path / "empty")
     assert raised.value.message == f"{tmp_path / 'empty'}: there is no trace in this folder"

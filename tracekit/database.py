@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError
-from tracekit.schema import SCHEMA_VERSION, TABLES
+from tracekit.schema import RUN_TABLES, SCHEMA_VERSION, TABLES
 from tracekit.sql_text import quote
 from tracekit.units import GB, MB
 
@@ -36,6 +36,9 @@ TRACEKIT_MEMORY_LIMIT fixes the limit instead.
 
 SMALL_SOURCE_BYTES = 100 * MB
 """Up to this much JSON text the first limit is tried first."""
+
+SMALL_STORE_BYTES = 16 * MB
+"""In a store up to this size a second thread costs a query more than it saves."""
 
 CHECKPOINT_THRESHOLD = "64MB"
 """How much may be loaded before it is compressed and written: often costs time, seldom memory."""
@@ -185,7 +188,13 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     for table in TABLES:
-        connection.execute(table.create_sql())
+        if table not in RUN_TABLES:
+            connection.execute(table.create_sql())
+
+
+def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables of run folders; apart, so that it can be done while a trace is read."""
+    connection.execute("; ".join(table.create_sql() for table in RUN_TABLES))
 
 
 @contextlib.contextmanager
@@ -292,6 +301,8 @@ def open_store(path: Path, *, unsafe: bool = False) -> duckdb.DuckDBPyConnection
     # DuckDB makes this folder, but none above it, and removes it when the connection is closed.
     spill_folder = f"tracekit-{os.getpid()}-{os.urandom(4).hex()}"
     _set_limits(connection, Path(tempfile.gettempdir()) / spill_folder)
+    if path.stat().st_size <= SMALL_STORE_BYTES:
+        connection.execute("SET threads = 1")
     if not unsafe:
         lock(connection)
     return connection
@@ -391,7 +402,10 @@ def list_cached() -> list[CachedStore]:
         with contextlib.suppress(duckdb.Error, StoreError):
             connection = open_store(file)
             try:
-                rows = connection.execute("SELECT path FROM trace ORDER BY trace_id").fetchall()
+                rows = connection.execute(
+                    "SELECT path FROM trace UNION ALL "
+                    "SELECT path FROM run WHERE NOT EXISTS (FROM trace)"
+                ).fetchall()
             finally:
                 connection.close()
             more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""

@@ -7,9 +7,10 @@ derived from these are described by the headers of their SQL files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -24,14 +25,30 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One ingested table: what a row is, and its columns in order."""
+    """One ingested table: what a row is, and its columns in order.
+
+    Where `kind` is given, it is a view: the rows of table `record` of that kind, each column by the
+    expression in `sources` that has its name, else by the column of its name.
+    """
 
     name: str
     row: str
     columns: tuple[Column, ...]
+    kind: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def create_sql(self) -> str:
-        """Return the statement that creates the table, with its comments."""
+        """Return the statement that creates the table or view."""
+        if self.kind is not None:
+            picked = ", ".join(
+                f'{self.sources[column.name]} AS "{column.name}"'
+                if column.name in self.sources
+                else f'"{column.name}"'
+                for column in self.columns
+            )
+            return (
+                f"CREATE VIEW {self.name} AS SELECT {picked} FROM record WHERE kind = '{self.kind}'"
+            )
         # zstd halves the store and is written faster than what DuckDB would choose for JSON.
         columns = ", ".join(
             f'"{column.name}" {column.type}'
@@ -45,6 +62,12 @@ def _table(name: str, row: str, *columns: tuple[str, str, str]) -> Table:
     return Table(name, row, tuple(Column(*column) for column in columns))
 
 
+def _view(
+    kind: str, row: str, *columns: tuple[str, str, str], sources: Mapping[str, str] | None = None
+) -> Table:
+    return Table(kind, row, tuple(Column(*column) for column in columns), kind, sources or {})
+
+
 _TRACE_ID = ("trace_id", "INTEGER", "the trace, as in table trace")
 _EVENT_ID = ("event_id", "BIGINT", "position among the readable events of the file, from 0")
 _THREAD = (
@@ -52,8 +75,165 @@ _THREAD = (
     ("tid", "BIGINT", "thread id; a negative stand-in where the file has a text (table thread)"),
 )
 _TS = ("ts_ns", "BIGINT", "start, ns; add trace.base_time_ns for time since the epoch")
+_LINKS = (
+    ("correlation", "BIGINT", "links a launch and its device events; NULL for none"),
+    ("external_id", "BIGINT", "links an op and what it launched (External id)"),
+    ("stream", "BIGINT", "stream or queue of the device"),
+    ("device", "BIGINT", "number of the device"),
+    ("python_id", "BIGINT", "id of a Python call"),
+    ("python_parent_id", "BIGINT", "id of the calling Python call"),
+    ("python_module_id", "BIGINT", "number of the nn.Module among those of its class"),
+    ("sequence_number", "BIGINT", "links a forward op and its autograd node"),
+    ("forward_thread", "BIGINT", "profiler thread id of the forward op; 0 on that op itself"),
+)
+_MEMORY = (
+    ("address", "UBIGINT", "Addr"),
+    ("bytes", "BIGINT", "Bytes"),
+    ("total_allocated_bytes", "BIGINT", "Total Allocated"),
+    ("total_reserved_bytes", "BIGINT", "Total Reserved"),
+    ("device_type", "BIGINT", "Device Type"),
+    ("device_id", "BIGINT", "Device Id"),
+)
+"""Columns of table memory with their arguments in the file."""
+
+KINDS = ("event", "flow", "instant", "counter", "memory", "metadata")
+"""The kinds of record; each is a view of its name."""
+
+KIND_TYPE = f"ENUM({', '.join(map(repr, KINDS))})"
+"""DuckDB's type of record.kind."""
+
 _ARGS = ("args", "JSON", "all arguments, as in the file, those with columns of their own too")
 _EXTRA = ("extra", "JSON", "members of the event that have no column; pid and tid given as text")
+
+_RUN_ID = ("run_id", "VARCHAR", "the run, as in table run")
+
+RUN_TABLES: tuple[Table, ...] = (
+    _table(
+        "run",
+        "one run: its run.json, which the collectors wrote",
+        ("run_id", "VARCHAR", "as in run.json; with #2 and so on where several runs say the same"),
+        ("path", "VARCHAR", "the run's folder, as an absolute path"),
+        ("folder_name", "VARCHAR", "name of that folder"),
+        ("manifest_version", "INTEGER", "version of run.json (schema_version)"),
+        ("tracekit_version", "VARCHAR", "the tracekit that ran it"),
+        ("created_at", "VARCHAR", "when, as in run.json"),
+        ("stage", "VARCHAR", "pretrain, finetune, serve or custom; NULL if unreadable"),
+        ("engine", "VARCHAR", "training or serving engine"),
+        ("outcome", "VARCHAR", "ok, oom, failed, or unreadable: run.json could not be read"),
+        ("reason", "VARCHAR", "why the outcome is not ok"),
+        ("command", "VARCHAR[]", "command line"),
+        ("opt", "VARCHAR", "optimizations, in their canonical form"),
+        ("model", "VARCHAR", "name of the model"),
+        ("model_class", "VARCHAR", "its class"),
+        ("parameter_count", "BIGINT", "parameters of the whole model"),
+        ("trainable_parameter_count", "BIGINT", "of these, trained"),
+        ("layer_count", "INTEGER", "layers"),
+        ("model_config", "JSON", "configuration, as the framework states it"),
+        ("batch_size", "INTEGER", "sequences in a step of one data-parallel rank"),
+        ("sequence_length", "INTEGER", "tokens of a sequence"),
+        ("precision", "VARCHAR", "number type of the compute"),
+        ("seed", "BIGINT", "seed"),
+        ("attention_backend", "VARCHAR", "which attention ran"),
+        ("attention_reason", "VARCHAR", "why this one"),
+        ("world_size", "INTEGER", "ranks"),
+        ("data_size", "INTEGER", "data-parallel size"),
+        ("tensor_size", "INTEGER", "tensor-parallel size"),
+        ("pipeline_size", "INTEGER", "pipeline-parallel size"),
+        ("node_count", "INTEGER", "machines"),
+        ("warmup_step_count", "INTEGER", "steps before the measured ones"),
+        ("measured_step_count", "INTEGER", "measured steps of each repeat"),
+        ("repeat_count", "INTEGER", "repeats that were asked for"),
+        ("profiled_step_count", "INTEGER", "profiled steps"),
+        ("tokens_per_s_mean", "DOUBLE", "tokens/s of all ranks, mean of the repeats"),
+        ("tokens_per_s_std", "DOUBLE", "its sample standard deviation; NULL for one repeat"),
+        ("peak_device_allocated_bytes", "BIGINT", "of the rank that allocated most, bytes"),
+        ("peak_device_reserved_bytes", "BIGINT", "of the rank that reserved most, bytes"),
+        ("peak_host_bytes", "BIGINT", "of the rank that held most host memory, bytes"),
+        ("peak_memory", "JSON", "peak memory of every rank"),
+        ("plain_step_ns", "BIGINT", "mean step without ranges and profiler, rank 0, ns"),
+        ("ranges_step_ns", "BIGINT", "mean step with ranges, rank 0, ns"),
+        ("profiled_step_ns", "BIGINT", "mean step with ranges and profiler, rank 0, ns"),
+        ("host_name", "VARCHAR", "host"),
+        ("platform", "VARCHAR", "operating system"),
+        ("python_version", "VARCHAR", "version of Python"),
+        ("processor", "VARCHAR", "processor"),
+        ("core_count", "INTEGER", "cores"),
+        ("memory_bytes", "BIGINT", "host memory, bytes"),
+        ("devices", "VARCHAR[]", "accelerators by name; empty on a CPU-only machine"),
+        ("device_memory_bytes", "BIGINT", "memory of one, bytes"),
+        ("driver_version", "VARCHAR", "version of the driver"),
+        ("packages", "JSON", "package versions by name"),
+        ("variables", "JSON", "environment variables that matter"),
+        ("load_request_count", "BIGINT", "serving: requests of the load, without warm-up"),
+        ("load_prompt_token_count", "BIGINT", "tokens of a prompt that were asked for"),
+        ("load_max_new_token_count", "BIGINT", "tokens of an answer that were asked for"),
+        ("load_arrival", "VARCHAR", "burst, poisson:RATE or constant:RATE (requests/s)"),
+        ("load_concurrency", "INTEGER", "requests in flight at most; NULL for no limit"),
+        ("load_warmup_count", "BIGINT", "warm-up requests"),
+        ("load_retry_count", "INTEGER", "retries that a request may have"),
+        ("load_start_unix_ns", "BIGINT", "what to add to times of table request, ns"),
+        ("load_wall_ns", "BIGINT", "how long the load took, ns"),
+        ("load_ok_count", "BIGINT", "requests that succeeded, as the client counted"),
+        ("load_failed_count", "BIGINT", "requests that did not"),
+        ("load_prompt_source", "VARCHAR", "how the length of prompts is known"),
+        ("load_window_start_ns", "BIGINT", "start of the profiled window, since the load's, ns"),
+        ("load_window_end_ns", "BIGINT", "end of the profiled window, since the load's start, ns"),
+        ("load_profile_note", "VARCHAR", "what is to be said of the profile"),
+        ("load_server", "JSON", "what the server says of itself"),
+        ("traces", "VARCHAR[]", "trace files of the run"),
+        ("missing_trace_count", "INTEGER", "of these, not in the folder"),
+        ("notes", "VARCHAR[]", "what else is to be said"),
+        ("extra", "JSON", "what the engine keeps besides"),
+        ("request_count", "BIGINT", "rows of table request"),
+        ("rejected_count", "BIGINT", "lines of requests.jsonl in table rejected"),
+    ),
+    _table(
+        "run_repeat",
+        "one repeat of a run's measured steps, without profiler and hooks",
+        _RUN_ID,
+        ("repeat", "INTEGER", "number of the repeat, from 0"),
+        ("tokens_per_s", "DOUBLE", "tokens of all ranks over the slowest rank's time, tokens/s"),
+        ("wall_ns", "BIGINT", "time of the measured steps, ns"),
+        ("step_ns", "BIGINT[]", "time of each step on rank 0, ns"),
+        ("final_loss", "DOUBLE", "loss of the last step"),
+    ),
+    _table(
+        "request",
+        "serving: one request; times count from run.load_start_unix_ns",
+        _RUN_ID,
+        ("request_id", "BIGINT", "number of the request in its run"),
+        ("engine_request_id", "VARCHAR", "its name in the engine"),
+        ("is_warmup", "BOOLEAN", "sent to warm up; in no figure"),
+        (
+            "is_profiled",
+            "BOOLEAN",
+            "sent while the profiler ran, in a load of its own; in no figure",
+        ),
+        ("outcome", "VARCHAR", "ok, timeout, refused, http_error, broken_stream, bad_response, …"),
+        ("reason", "VARCHAR", "why the outcome is not ok"),
+        ("http_status", "INTEGER", "HTTP status"),
+        ("attempt_count", "INTEGER", "times that it was sent"),
+        ("prompt_token_count", "BIGINT", "tokens of the prompt"),
+        ("prompt_source", "VARCHAR", "how that is known: token_ids, text or usage"),
+        ("output_token_count", "BIGINT", "tokens of the answer"),
+        ("arrival_ns", "BIGINT", "when the schedule wanted it sent, ns"),
+        ("sent_ns", "BIGINT", "when it was sent, ns"),
+        ("first_token_ns", "BIGINT", "when its first token came, ns"),
+        ("end_ns", "BIGINT", "when it ended, ns"),
+        ("token_ns", "BIGINT[]", "when each token, or chunk of tokens, came, ns"),
+        ("token_counts", "BIGINT[]", "tokens of each chunk; NULL if each is one"),
+        ("extra", "JSON", "members of the line that have no column"),
+    ),
+    _table(
+        "request_step",
+        "serving: a span of engine steps (tk/step/<n>) that served a request",
+        _RUN_ID,
+        ("request_id", "BIGINT", "the request, as in table request"),
+        ("first_step", "BIGINT", "number of the first step"),
+        ("last_step", "BIGINT", "number of the last step"),
+    ),
+)
+"""The tables of run folders; empty where the traces lie in none."""
 
 TABLES: tuple[Table, ...] = (
     _table(
@@ -70,7 +250,7 @@ TABLES: tuple[Table, ...] = (
         ("path", "VARCHAR", "the file, as an absolute path"),
         ("file_name", "VARCHAR", "the file's name without folders"),
         ("rank", "INTEGER", "global rank, NULL where neither file nor file name tells it"),
-        ("rank_source", "VARCHAR", "distributedInfo, file name or unknown"),
+        ("rank_source", "VARCHAR", "distributedInfo, tracekit_rank, file name or unknown"),
         ("world_size", "INTEGER", "number of ranks of the job"),
         ("backend", "VARCHAR", "communication backend of the job"),
         ("base_time_ns", "BIGINT", "what to add to ts_ns for ns since the epoch; 0 if absent"),
@@ -98,6 +278,7 @@ TABLES: tuple[Table, ...] = (
         ("first_ts_ns", "BIGINT", "earliest start of a complete event, ns"),
         ("last_end_ns", "BIGINT", "latest end of a complete event, ns"),
         ("metadata", "JSON", "all members of the trace object but its events"),
+        ("run_id", "VARCHAR", "the run whose folder the file lies in; NULL without run.json"),
     ),
     _table(
         "device",
@@ -132,6 +313,25 @@ TABLES: tuple[Table, ...] = (
         ("thread_name", "VARCHAR", "name from the file's metadata events"),
     ),
     _table(
+        "record",
+        "one readable event of any kind; the tables event to metadata are its views",
+        _TRACE_ID,
+        _EVENT_ID,
+        ("kind", KIND_TYPE, "event, flow, instant, counter, memory or metadata"),
+        ("phase", "VARCHAR", "phase (ph), as in the file"),
+        *_THREAD,
+        ("category", "VARCHAR", "category (cat), as in the file"),
+        ("name", "VARCHAR", "name; of a complete event without one the empty text"),
+        _TS,
+        ("dur_ns", "BIGINT", "duration, ns"),
+        *_LINKS,
+        ("id", "VARCHAR", "id of a flow or counter, as in the file"),
+        ("scope", "VARCHAR", "scope of an instant (s), as in the file"),
+        ("binding", "VARCHAR", "binding point of a flow (bp), as in the file"),
+        _ARGS,
+        _EXTRA,
+    ),
+    _view(
         "event",
         "one complete event (a span; phase X)",
         _TRACE_ID,
@@ -141,19 +341,11 @@ TABLES: tuple[Table, ...] = (
         ("name", "VARCHAR", "name"),
         _TS,
         ("dur_ns", "BIGINT", "duration, ns"),
-        ("correlation", "BIGINT", "links a launch and its device events; NULL for none"),
-        ("external_id", "BIGINT", "links an op and what it launched (External id)"),
-        ("stream", "BIGINT", "stream or queue of the device"),
-        ("device", "BIGINT", "number of the device"),
-        ("python_id", "BIGINT", "id of a Python call"),
-        ("python_parent_id", "BIGINT", "id of the calling Python call"),
-        ("python_module_id", "BIGINT", "number of the nn.Module among those of its class"),
-        ("sequence_number", "BIGINT", "links a forward op and its autograd node"),
-        ("forward_thread", "BIGINT", "profiler thread id of the forward op; 0 on that op itself"),
+        *_LINKS,
         _ARGS,
         _EXTRA,
     ),
-    _table(
+    _view(
         "flow",
         "one end of an arrow (phases s, t, f)",
         _TRACE_ID,
@@ -167,8 +359,9 @@ TABLES: tuple[Table, ...] = (
         ("binding", "VARCHAR", "binding point (bp)"),
         _ARGS,
         _EXTRA,
+        sources={"flow_id": "TRY_CAST(id AS BIGINT)"},
     ),
-    _table(
+    _view(
         "instant",
         "one mark (phases i, I, R, n) that is no allocator event",
         _TRACE_ID,
@@ -181,7 +374,7 @@ TABLES: tuple[Table, ...] = (
         _ARGS,
         _EXTRA,
     ),
-    _table(
+    _view(
         "counter",
         "one sample of counters (phase C)",
         _TRACE_ID,
@@ -193,8 +386,9 @@ TABLES: tuple[Table, ...] = (
         _TS,
         _ARGS,
         _EXTRA,
+        sources={"series_id": "id"},
     ),
-    _table(
+    _view(
         "memory",
         "one allocator event ([memory])",
         _TRACE_ID,
@@ -209,8 +403,12 @@ TABLES: tuple[Table, ...] = (
         ("device_id", "BIGINT", "number of the device"),
         _ARGS,
         _EXTRA,
+        sources={
+            column: f"TRY_CAST(args ->> '$.\"{key}\"' AS {type_name})"
+            for column, type_name, key in _MEMORY
+        },
     ),
-    _table(
+    _view(
         "metadata",
         "one metadata event (phase M)",
         _TRACE_ID,
@@ -223,12 +421,13 @@ TABLES: tuple[Table, ...] = (
     ),
     _table(
         "rejected",
-        "one piece of the file that could not be read",
+        "one piece of a file that could not be read",
         _TRACE_ID,
         ("byte_offset", "BIGINT", "where it begins in the JSON text, bytes"),
         ("event_id", "BIGINT", "its position among the events, where it is well-formed JSON"),
         ("reason", "VARCHAR", "why it could not be read"),
         ("text", "VARCHAR", "its first 2048 bytes"),
+        ("run_id", "VARCHAR", "of a line of requests.jsonl: the run; trace_id is NULL then"),
     ),
     _table(
         "repaired",
@@ -238,4 +437,5 @@ TABLES: tuple[Table, ...] = (
         ("byte_offset", "BIGINT", "where it begins in the JSON text, bytes"),
         ("reason", "VARCHAR", "what was mended"),
     ),
+    *RUN_TABLES,
 )

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit import __version__
-from tracekit.errors import StoreError, TraceError
+from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
+from tracekit.ingest.run_folders import (
+    MANIFEST_NAME,
+    REQUESTS_NAME,
+    Sources,
+    close_names,
+    find_runs,
+    glob,
+    has_requests,
+    natural,
+    runs_of_traces,
+)
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.sql_text import rows
+from tracekit.sql_text import quote, rows
 
 if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.result import Result
+    from tracekit.analysis.spec import Spec
     from tracekit.database import Build
 
 BREAKDOWN = (
@@ -38,12 +49,35 @@ BREAKDOWN = (
 )
 """The analyses of a breakdown, in the order in which they are read."""
 
+HEALTH = "health"
+
+RUN_HEALTH = "run_health"
+"""What a run adds to the health of its traces."""
+
+RUN_BREAKDOWN = ("run",)
+"""What a breakdown has besides where the traces lie in a run folder."""
+
+SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
+"""And what it has where requests were recorded."""
+
+SERVED_BREAKDOWN = ("serving_window", "serving_modules")
+"""And where there are traces of such a run."""
+
 _TRACE_SUFFIXES = (".json", ".json.gz")
-_NOT_TRACES = frozenset({"run.json"})
+_MAX_NAMED = 10
+_NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
+
+
+class _Contents(NamedTuple):
+    """What a store holds, as far as that decides which questions it answers."""
+
+    has_traces: bool
+    runs: tuple[str, ...]
+    has_requests: bool
 
 
 class Trace:
-    """One trace, or the traces of one run, ready to be asked.
+    """One trace, the traces of one run, or the manifests of several, ready to be asked.
 
     Make one with :func:`open`. It is a context manager; :meth:`close` frees its store.
     """
@@ -53,10 +87,14 @@ class Trace:
         connection: duckdb.DuckDBPyConnection,
         store_path: Path | None,
         resources: contextlib.ExitStack,
+        contents: _Contents | None = None,
+        answers: Mapping[str, Result] | None = None,
     ) -> None:
         self._connection = connection
         self._store_path = store_path
         self._resources = resources
+        self._known_contents = contents
+        self._answers = dict(answers or {})
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -76,13 +114,21 @@ class Trace:
             **params: its parameters; the rest have their defaults.
 
         Raises:
-            QueryError: there is no such analysis or parameter.
-            UsageError: a parameter has the wrong type.
+            QueryError: there is no such analysis or parameter, or nothing here that it is about.
+            UsageError: a parameter has the wrong type, or the analysis is about one run and here
+                are several.
         """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analysis
 
-        return run_analysis(self._connection, load_catalog().analysis(name), params)
+        spec = load_catalog().analysis(name)
+        if name == HEALTH and self._contents.runs and not params:
+            of_traces = None
+            if self._contents.has_traces:
+                of_traces = run_analysis(self._connection, spec, params)
+            return self._with_health_of_run(of_traces)
+        self._check_scope(spec)
+        return run_analysis(self._connection, spec, params)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -99,13 +145,83 @@ class Trace:
         return self.query("health")
 
     def breakdown(self) -> dict[str, Result]:
-        """Return the results of a breakdown by analysis name, in the order of :data:`BREAKDOWN`."""
+        """Return the results of a breakdown by analysis name.
+
+        They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
+        :data:`RUN_BREAKDOWN` and, with requests, of :data:`SERVING_BREAKDOWN` and
+        :data:`SERVED_BREAKDOWN`.
+
+        Raises:
+            UsageError: there are several runs here.
+        """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analyses
 
+        contents = self._contents
+        names: list[str] = [*BREAKDOWN] if contents.has_traces else []
+        if contents.runs:
+            names[1:1] = RUN_BREAKDOWN
+            if contents.has_requests:
+                served = SERVED_BREAKDOWN if contents.has_traces else ()
+                names[2:2] = [*SERVING_BREAKDOWN, *served]
+        if not contents.has_traces and len(contents.runs) > 1:
+            raise _several("breakdown", contents.runs)
         catalog = load_catalog()
-        results = run_analyses(self._connection, [catalog.analysis(name) for name in BREAKDOWN])
-        return dict(zip(BREAKDOWN, results, strict=True))
+        open_names = [name for name in names if name not in self._answers]
+        specs = [catalog.analysis(name) for name in open_names]
+        answers = self._answers | dict(
+            zip(open_names, run_analyses(self._connection, specs), strict=True)
+        )
+        found = {name: answers[name] for name in names}
+        if contents.runs:
+            found[HEALTH] = self._with_health_of_run(found.get(HEALTH))
+        return found
+
+    def _with_health_of_run(self, of_traces: Result | None) -> Result:
+        """Return the health of traces with what their run's manifest says of itself."""
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.result import Column, Result
+        from tracekit.analysis.run import run_analysis
+
+        if len(self._contents.runs) > 1:
+            raise _several(HEALTH, self._contents.runs)
+        catalog = load_catalog()
+        of_run = run_analysis(self._connection, catalog.analysis(RUN_HEALTH), {})
+        columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
+        before = [] if of_traces is None else of_traces.rows
+        return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])
+
+    @property
+    def _contents(self) -> _Contents:
+        if self._known_contents is None:
+            (found,) = self._connection.execute(
+                "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request) "
+                "FROM run"
+            ).fetchall()
+            self._known_contents = _Contents(found[0], tuple(found[1] or ()), found[2])
+        return self._known_contents
+
+    def _check_scope(self, spec: Spec) -> None:
+        """Make sure that there is what an analysis is about.
+
+        Raises:
+            QueryError: there is nothing of the kind.
+            UsageError: there are several runs, and it is about the traces of one.
+        """
+        contents = self._contents
+        if spec.scope == "runs":
+            if not contents.runs:
+                raise QueryError(
+                    f"{spec.name} is about runs, and there is no run.json beside the trace",
+                    hint="tracekit collect writes one; give the folder that it made",
+                )
+        elif not contents.has_traces:
+            if len(contents.runs) > 1:
+                raise _several(spec.name, contents.runs)
+            raise QueryError(
+                f"{spec.name} is about traces, and {contents.runs[0]} has none",
+                hint="tracekit query run shows how the run ended",
+            )
 
     def close(self) -> None:
         """Close the store."""
@@ -126,20 +242,28 @@ class Trace:
 
 def open(
     *paths: str | Path,
+    traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
+    expect_breakdown: bool = False,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
+    Of a run folder, its manifest and requests are read too; also where one of its traces is given.
+    Of several runs only manifests and requests are read, for analyses of scope ``runs``.
+
     Args:
-        *paths: trace files, folders or globs of them (the ranks of one run), or one ``.duckdb``
-            store.
+        *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
+            of them, or one ``.duckdb`` store.
+        traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
         progress: called now and then while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
+        expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
+            is done then.
 
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
@@ -157,22 +281,28 @@ def open(
                 hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
             )
         return Trace(database.open_store(store, unsafe=unsafe), store, contextlib.ExitStack())
-    sources = find_traces(paths)
+    sources = find_sources(paths, traces=traces)
+    contents = _Contents(
+        bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
+    )
     rules_path = None if rules is None else Path(rules)
     if rules_path is not None:
         # Before the cache is asked: it would answer for a file that is not there, without rules.
         check_rules(rules_path)
+    wanted = BREAKDOWN if expect_breakdown else ()
+    answers: Mapping[str, Result] = {}
     resources = contextlib.ExitStack()
     with contextlib.ExitStack() as on_error:
         on_error.push(resources)
-        if not cache:
+        # Manifests alone are read sooner than a store of them would be written.
+        if not cache or not (sources.traces or contents.has_requests):
             build = resources.enter_context(database.build_temporary())
-            _fill(build, sources, rules_path, progress)
+            answers = _fill(build, sources, rules_path, progress, wanted)
             if not unsafe:
                 database.lock(build.connection)
             on_error.pop_all()
-            return Trace(build.connection, None, resources)
-        cached = database.cached_store_path(sources, queries_digest(rules_path))
+            return Trace(build.connection, None, resources, contents, answers)
+        cached = database.cached_store_path(sources.files, queries_digest(rules_path))
         connection = None
         if cached.is_file():
             # A damaged store in the cache is no reason to fail: the trace is there.
@@ -181,11 +311,11 @@ def open(
                 database.touch(cached)
         if connection is None:
             with database.build_store(cached) as build:
-                _fill(build, sources, rules_path, progress)
+                answers = _fill(build, sources, rules_path, progress, wanted)
             database.forget_older(cached)
             connection = database.open_store(cached, unsafe=unsafe)
         on_error.pop_all()
-        return Trace(connection, cached, resources)
+        return Trace(connection, cached, resources, contents, answers)
 
 
 def ingest(
@@ -217,10 +347,41 @@ def ingest(
 
     if output.exists() and not force:
         raise StoreError(f"{output}: exists already", hint="--force replaces it")
-    sources = find_traces(paths)
+    sources = find_sources(paths)
     with database.build_store(output) as build:
         _fill(build, sources, rules, progress)
     return output
+
+
+def find_sources(paths: Sequence[str | Path], *, traces: bool = True) -> Sources:
+    """Return the traces and the run folders that are meant by files, folders and globs.
+
+    Args:
+        paths: trace files, run folders, folders of run folders, globs of any.
+        traces: look for traces. Without it only for runs.
+
+    Raises:
+        TraceError: a path does not exist, or there is neither trace nor run.
+    """
+    if not traces:
+        runs = find_runs(paths)
+        if not runs:
+            raise TraceError(
+                f"{paths[0] if paths else '.'}: there is no run here",
+                hint="a run is a folder with run.json, which tracekit collect makes",
+            )
+        return Sources([], runs)
+    try:
+        found = find_traces(paths)
+        runs = runs_of_traces(found)
+        if runs and all(file.name in _NOT_TRACES for file in found):
+            found = _traces_in(runs[0])
+    except TraceError:
+        runs = find_runs(paths)
+        if not runs:
+            raise
+        found = _traces_in(runs[0])
+    return Sources(found if len(runs) <= 1 else [], runs)
 
 
 def find_traces(paths: Sequence[str | Path]) -> list[Path]:
@@ -237,26 +398,20 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     for given in paths:
         path = Path(given)
         if path.is_dir():
-            inside = [
-                file
-                for file in path.iterdir()
-                if file.name.endswith(_TRACE_SUFFIXES)
-                and file.name not in _NOT_TRACES
-                and not file.name.startswith(".")
-                and file.is_file()
-            ]
+            inside = _traces_in(path)
             if not inside:
                 raise TraceError(
                     f"{path}: there is no trace in this folder",
                     hint="traces end in " + " or ".join(_TRACE_SUFFIXES),
                 )
-            found += sorted(inside, key=_natural)
+            found += inside
         elif path.exists():
             found.append(path)
-        elif matches := _glob(path):
-            found += sorted(matches, key=_natural)
+        elif matches := glob(path):
+            for match in matches:
+                found += find_traces([match]) if match.is_dir() else [match]
         else:
-            raise TraceError(f"{path}: no such file or folder", hint=_close_names(path))
+            raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
     # A shell's glob over a run's folder names its manifest too.
     found = [file for file in found if file.name not in _NOT_TRACES] or found
     unique = list(dict.fromkeys(file.resolve() for file in found))
@@ -268,14 +423,27 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     return unique
 
 
-def _glob(pattern: Path) -> list[Path]:
-    """Return what a glob means; its first part may be absolute."""
-    anchor = Path(pattern.anchor)
-    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
-    try:
-        return list(anchor.glob(str(relative)))
-    except (ValueError, NotImplementedError):
-        return []
+def _traces_in(folder: Path) -> list[Path]:
+    """Return the traces that lie in a folder, in natural order."""
+    inside = [
+        file
+        for file in folder.iterdir()
+        if file.name.endswith(_TRACE_SUFFIXES)
+        and file.name not in _NOT_TRACES
+        and not file.name.startswith(".")
+        and file.is_file()
+    ]
+    return sorted(inside, key=natural)
+
+
+def _several(name: str, runs: Sequence[str]) -> UsageError:
+    shown = [Path(run).name for run in runs[:_MAX_NAMED]]
+    more = len(runs) - len(shown)
+    return UsageError(
+        f"{name} is about one run, and there are {len(runs)} here: {', '.join(shown)}"
+        + (f" and {more} more" if more else ""),
+        hint=f"choose one, for example {runs[0]}",
+    )
 
 
 def _given_store(paths: Sequence[str | Path]) -> Path | None:
@@ -286,16 +454,24 @@ def _given_store(paths: Sequence[str | Path]) -> Path | None:
 
 def _fill(
     build: Build,
-    sources: Sequence[Path],
+    sources: Sources,
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
-) -> None:
+    wanted: Sequence[str] = (),
+) -> dict[str, Result]:
+    """Fill a store; return the results of those wanted analyses that were run by the way."""
+    from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive, prepare, queries_digest
-    from tracekit.database import cursor_of, with_room
+    from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
     from tracekit.ingest.load import forget_trace, load_trace, usual_text_bytes
 
     connection = build.connection
-    text_bytes = sum(map(usual_text_bytes, sources))
+    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
+    if not sources.traces:
+        _fill_runs(build, sources, progress)
+        connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
+        return {}
+    text_bytes = sum(map(usual_text_bytes, sources.traces))
     # DuckDB reads a block on one thread while the next one is split on another: more threads would
     # only hold more memory.
     connection.execute("SET threads = 1")
@@ -305,7 +481,7 @@ def _fill(
         if rules is not None:
             # What is wrong with the user's rules is said before a long reading, not after it.
             prepared.result()
-        for trace_id, source in enumerate(sources):
+        for trace_id, source in enumerate(sources.traces):
 
             def load(source: Path = source, trace_id: int = trace_id) -> None:
                 forget_trace(connection, trace_id)
@@ -313,24 +489,29 @@ def _fill(
 
             with_room(connection, text_bytes, load)
         prepared.result()
-    connection.execute("RESET threads")
-    derive(connection, text_bytes)
-    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
+    if text_bytes > SMALL_SOURCE_BYTES:
+        connection.execute("RESET threads")
+    if sources.runs:
+        _fill_runs(build, sources, progress)
+    catalog = load_catalog()
+    answers = derive(connection, text_bytes, [catalog.analysis(name) for name in wanted])
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
+    return answers
 
 
-def _natural(path: Path) -> tuple[object, ...]:
-    """Sort rank10 behind rank9."""
-    parts = re.split(r"(\d+)", path.name)
-    return tuple(int(part) if part.isdigit() else part for part in parts)
+def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], None] | None) -> None:
+    from tracekit.database import create_run_tables
+    from tracekit.ingest.runs import load_runs
 
-
-def _close_names(path: Path) -> str | None:
-    from difflib import get_close_matches
-
-    try:
-        names = [other.name for other in path.parent.iterdir()]
-    except OSError:
-        return None
-    close = get_close_matches(path.name, names, n=3)
-    return "did you mean " + " or ".join(close) + "?" if close else None
+    if not sources.traces:
+        create_run_tables(build.connection)
+    run_ids = load_runs(
+        build.connection, sources.runs, build.folder, progress, needs_one=not sources.traces
+    )
+    for run, run_id in zip(sources.runs, run_ids, strict=True):
+        inside = [number for number, trace in enumerate(sources.traces) if trace.parent == run]
+        if inside:
+            build.connection.execute(
+                f"UPDATE trace SET run_id = {quote(run_id)} "
+                f"WHERE trace_id IN ({', '.join(map(str, inside))})"
+            )

@@ -13,6 +13,7 @@
 --   meaning   VARCHAR  what it says about the figures
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit <> 'pct' OR value IS NULL OR (0 <= value AND value <= 100)
+-- Note: in a run folder, the rows of analysis run_health come behind these, without a rank
 
 WITH launch AS (
     SELECT
@@ -58,7 +59,7 @@ event_fact AS (
         count(*) FILTER (category = 'overhead') AS overhead_count,
         coalesce(sum(dur_ns) FILTER (category = 'overhead'), 0)::BIGINT AS overhead_ns,
         count(*) FILTER (
-            args::VARCHAR LIKE '%"finished":%false%'
+            contains(args::VARCHAR, '"finished"')
             AND (args ->> '$.finished') = 'false'
         ) AS unfinished_count
     FROM event

@@ -2,11 +2,13 @@
 -- Model FLOPs utilisation: the operations of products, attention and convolutions by their shapes (macro op_costs),
 -- each at the dense peak of its type, against the duration of the step. mfu_pct leaves out what is computed again in
 -- the backward pass, hfu_pct counts it. Both are refused unless the shapes are known for nearly all of the time that
--- such kernels take. A trace without steps is one step: the window of the device.
+-- such kernels take; then run.json may still tell: a training step of a model with N parameters, of which T are trained,
+-- takes (4 N + 2 T) operations per token, 6 N where all are. Column source says which of the two it was. A trace without
+-- steps is one step: the window of the device.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, op_costs
+-- Requires: device_events, device_context, device_windows, device_steps, op_costs, run
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -14,17 +16,21 @@
 --   device           VARCHAR  number of the device, or cpu
 --   step             BIGINT   number of the step; NULL for the window of a trace without steps
 --   step_ns          BIGINT   length of the step on the device, or of the window, ns
+--   source           VARCHAR  where the operations are from: shapes or parameters; NULL if they are not known
 --   flops            BIGINT   known operations
---   recompute_flops  BIGINT   of these, computed again in the backward pass
+--   recompute_flops  BIGINT   of these, computed again in the backward pass; NULL where parameters are the source
 --   dtype            VARCHAR  type of most of them
 --   peak_flop_per_s  DOUBLE   dense peak of the device for that type, operations/s
 --   flop_per_s       DOUBLE   flops / step_ns, operations/s
 --   covered_pct      DOUBLE   share of the time of products, attention and convolutions whose operations are known
 --   mfu_pct          DOUBLE   model FLOPs utilisation, 0 to 100
---   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100
+--   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100; NULL where parameters are the
+--                             source
 --   reason           VARCHAR  why it is refused; NULL if it is not
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
--- Invariant: reason IS NOT NULL OR mfu_pct <= hfu_pct
+-- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
+-- Invariant: (source IS NULL) = (flops IS NULL)
+-- Note: by parameters, attention's own products are left out, and of a mixture of experts all experts are counted
 
 WITH op AS (
     SELECT
@@ -125,6 +131,38 @@ span AS (
     LEFT JOIN device_steps AS s ON w.trace_id = s.trace_id AND w.device = s.device
 ),
 
+-- Forward 2 N, gradients of the activations 2 N, those of the trained parameters 2 T; tokens of one data-parallel
+-- rank, whose tensor and pipeline ranks share the work.
+manifest AS (
+    SELECT
+        t.trace_id,
+        r.precision AS dtype,
+        4 * r.parameter_count::HUGEINT
+        + 2 * coalesce(r.trainable_parameter_count, r.parameter_count) AS token_flops,
+        r.batch_size::HUGEINT * r.sequence_length AS token_count,
+        greatest(r.tensor_size * r.pipeline_size, 1) AS part_count,
+        try_cast(token_flops * token_count // part_count AS BIGINT) AS flops
+    FROM trace AS t
+    INNER JOIN run AS r ON t.run_id = r.run_id
+    WHERE r.stage IN ('pretrain', 'finetune')
+),
+
+by_parameters AS (
+    SELECT
+        span.trace_id,
+        span.device,
+        span.step,
+        m.dtype,
+        any_value(p.flop_per_s) AS peak_flop_per_s,
+        any_value(m.flops) AS flops
+    FROM span
+    INNER JOIN manifest AS m ON span.trace_id = m.trace_id
+    LEFT JOIN device_peak AS p
+        ON m.trace_id = p.trace_id AND p.device IN (span.device, '*') AND m.dtype = p.dtype
+    WHERE span.step IS NOT NULL AND m.flops IS NOT NULL
+    GROUP BY span.trace_id, span.device, span.step, m.dtype
+),
+
 judged AS (
     SELECT
         span.*,
@@ -149,6 +187,39 @@ judged AS (
             span.trace_id = s.trace_id
             AND span.device = s.device
             AND span.step IS NOT DISTINCT FROM s.step
+),
+
+-- What the shapes do not tell, the parameters may.
+told AS (
+    SELECT
+        j.rank,
+        j.trace_id,
+        j.device,
+        j.step,
+        j.step_ns,
+        j.covered_pct,
+        CASE
+            WHEN
+                p.flops IS NOT NULL
+                AND (j.flops IS NULL OR coalesce(j.covered_pct, 0) < $min_covered_pct)
+                THEN 'parameters'
+            WHEN j.flops IS NOT NULL THEN 'shapes'
+        END AS source,
+        if(source = 'parameters', p.flops, j.flops) AS flops,
+        if(source = 'parameters', NULL, j.recompute_flops) AS recompute_flops,
+        if(source = 'parameters', p.dtype, j.dtype) AS dtype,
+        if(source = 'parameters', p.peak_flop_per_s, j.peak_flop_per_s) AS peak_flop_per_s,
+        if(source = 'parameters', 1e9 * p.flops / p.peak_flop_per_s, j.model_ideal_ns)
+            AS model_ideal_ns,
+        if(source = 'parameters', NULL, j.ideal_ns) AS ideal_ns,
+        CASE
+            WHEN source = 'shapes' OR source IS NULL OR j.device = 'cpu' OR j.step_ns = 0
+                THEN j.reason
+            WHEN p.peak_flop_per_s IS NULL THEN 'the peak of this device for that type is not known'
+        END AS reason
+    FROM judged AS j
+    LEFT JOIN by_parameters AS p
+        ON j.trace_id = p.trace_id AND j.device = p.device AND j.step = p.step
 )
 
 SELECT
@@ -156,6 +227,7 @@ SELECT
     device,
     step,
     step_ns,
+    source,
     flops,
     recompute_flops,
     dtype,
@@ -165,5 +237,5 @@ SELECT
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
     reason
-FROM judged
+FROM told
 ORDER BY rank NULLS LAST, trace_id, device, step

@@ -1,10 +1,13 @@
 -- Where in a pass through the model was the time: before the layers, attention, FFN, behind the layers?
 -- The paper's timeline of an inference engine. What is in a layer but in neither of its sections, such as the
 -- all-reduce and the residual sum behind each, belongs to the section before it. What no module encloses is other.
+-- Idle time goes to the section of the device event that ends it, so that busy and idle time of the sections of a phase
+-- are those of the phase.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, module, module_roles, launch
+-- Requires: device_events, device_context, device_windows, module, module_roles, launch, serving_steps,
+--           serving_step_work
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -15,8 +18,13 @@
 --   kernel_ns     BIGINT   sum of their durations, ns
 --   wall_ns       BIGINT   busy time that is theirs, ns
 --   phase_pct     DOUBLE   wall_ns of the busy time of the phase, 0 to 100
+--   idle_ns       BIGINT   idle time before them, ns
+--   span_pct      DOUBLE   wall_ns and idle_ns of those of the phase, 0 to 100
+--   step_count    BIGINT   steps of serving of this phase that put work on the device; NULL where no range marks any
+--   step_span_ns  DOUBLE   wall_ns and idle_ns per step, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
+-- Invariant: 0 <= idle_ns AND (span_pct IS NULL OR (0 <= span_pct AND span_pct <= 100.0000001))
 
 WITH layer_range AS (
     SELECT
@@ -28,15 +36,31 @@ WITH layer_range AS (
     GROUP BY trace_id
 ),
 
+waited AS (
+    SELECT
+        trace_id,
+        device,
+        event_id,
+        piece,
+        dur_ns,
+        wall_ns,
+        ts_ns,
+        greatest(
+            coalesce(
+                ts_ns - max(end_ns) OVER (
+                    PARTITION BY trace_id, device ORDER BY ts_ns, event_id, piece
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ),
+                0
+            ),
+            0
+        ) AS idle_ns
+    FROM device_events
+),
+
 work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.event_id,
-        d.piece,
-        d.dur_ns,
-        d.wall_ns,
-        d.ts_ns,
+        d.*,
         c.phase,
         m.layer,
         l.ts_ns AS launch_ts_ns,
@@ -46,7 +70,7 @@ work AS (
             WHEN m.position > g.last_position THEN 'after transformer'
             ELSE 'other'
         END AS section
-    FROM device_events AS d
+    FROM waited AS d
     INNER JOIN device_context AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
     INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
@@ -69,6 +93,17 @@ sectioned AS (
             'attention'
         ) AS section
     FROM work
+),
+
+stepped AS (
+    SELECT
+        s.trace_id,
+        w.device,
+        s.phase,
+        count(*) AS step_count
+    FROM serving_steps AS s
+    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
+    GROUP BY s.trace_id, w.device, s.phase
 )
 
 SELECT
@@ -82,10 +117,18 @@ SELECT
     sum(s.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(s.wall_ns)::BIGINT / nullif(
         sum(sum(s.wall_ns)) OVER (PARTITION BY w.trace_id, w.device, s.phase), 0
-    )::BIGINT AS phase_pct
+    )::BIGINT AS phase_pct,
+    sum(s.idle_ns)::BIGINT AS idle_ns,
+    100.0 * sum(s.wall_ns + s.idle_ns)::BIGINT / nullif(
+        sum(sum(s.wall_ns + s.idle_ns)) OVER (PARTITION BY w.trace_id, w.device, s.phase), 0
+    )::BIGINT AS span_pct,
+    n.step_count,
+    sum(s.wall_ns + s.idle_ns)::BIGINT / n.step_count AS step_span_ns
 FROM sectioned AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
-GROUP BY w.trace_id, w.rank, w.device, s.phase, s.section
+LEFT JOIN stepped AS n
+    ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase
+GROUP BY w.trace_id, w.rank, w.device, s.phase, s.section, n.step_count
 ORDER BY
     w.rank NULLS LAST,
     w.trace_id,

@@ -5,7 +5,7 @@
 -- Requires: accelerator, device_windows
 -- Columns:
 --   rank            INTEGER    global rank; NULL where neither the file nor its name tells it
---   rank_source     VARCHAR    distributedInfo, file name or unknown
+--   rank_source     VARCHAR    distributedInfo, tracekit_rank, file name or unknown
 --   file            VARCHAR    the file
 --   world_size      INTEGER    ranks of the job, where the file tells
 --   accelerator     VARCHAR    cuda, hip, xpu, mtia, hpu or cpu

@@ -170,3 +170,42 @@ def test_names_that_never_repeat_do_not_fill_the_memory(
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         assert trace.sql("SELECT count(*) FROM module").rows == [(5,)]
         assert trace.query("modules").column("module_path") == ["all"]
+
+
+def test_a_backward_range_does_not_end_the_node_that_it_crosses(tiny_trace: Write) -> None:
+    """Hooks begin it inside of one autograd node and end it inside of another."""
+    number = {"Sequence number": 5}
+    node = {**number, "Fwd thread id": 1}
+    events = [
+        span("user_annotation", "tk/module/forward/fc#Linear", 0, 10),
+        span("cpu_op", "aten::mm", 1, 9, **number),
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 20, 50, **node),
+        span("user_annotation", "tk/module/backward/other#Linear", 25, 70),
+        *work(30, correlation=1),
+        span("cpu_op", "MmBackward0", 35, 45, **node),
+        *work(40, correlation=2),
+        span("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 55, 80),
+        *work(60, correlation=3),
+    ]
+    found = contexts(tiny_trace(events))
+    assert found[1][1:] == ["fc", "backward"]
+    assert found[2][1:] == ["fc", "backward"]
+    assert found[3][2] == "backward"
+
+
+def test_what_hooks_do_with_a_gradient_is_no_recomputation(tiny_trace: Write) -> None:
+    """DeepSpeed's run inside of AccumulateGrad with grad mode on: their ops have numbers."""
+    events = [
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 0, 20),
+        span("cpu_op", "aten::mm", 5, 15, **{"Sequence number": 1}),
+        *work(10, correlation=1),
+        span(
+            "cpu_op", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 30, 60
+        ),
+        span("cpu_op", "torch::autograd::AccumulateGrad", 32, 58),
+        span("cpu_op", "aten::view_as", 40, 50, **{"Sequence number": 9}),
+        *work(45, correlation=2),
+    ]
+    found = contexts(tiny_trace(events))
+    assert found[1][2] == "recompute"
+    assert found[2][2] == "backward"

@@ -54,6 +54,7 @@ def test_ingest_says_on_stderr_what_it_read(
         ") AS t (trace_id, file_name, rank, event_count, rejected_count, repaired_count, "
         "is_truncated, truncation_reason)"
     )
+    fake_trace.connection.execute("CREATE TABLE run (run_id VARCHAR)")
     store = tmp_path / "run.duckdb"
     outcome = tracekit_command("ingest", "a", "b", "-o", str(store), "--force", "--rules", "r.toml")
     assert (outcome.exit_code, outcome.stdout) == (0, "")

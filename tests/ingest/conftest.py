@@ -15,7 +15,7 @@ from tracekit.database import Build, build_temporary
 from tracekit.ingest import load as load_module
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
-from tracekit.schema import TABLES
+from tracekit.schema import RUN_TABLES, TABLES
 
 EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata")
 
@@ -74,7 +74,8 @@ def load(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         for table in TABLES:
-            build.connection.execute(f"DELETE FROM {table.name}")
+            if table not in RUN_TABLES and table.kind is None:
+                build.connection.execute(f"DELETE FROM {table.name}")
         monkeypatch.setattr(
             load_module, "TraceText", lambda stream, *_: TraceText(stream, block_bytes)
         )

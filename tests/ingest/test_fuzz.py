@@ -79,7 +79,7 @@ def hand_made(separator: bytes, *, ascii_only: bool, indent: int | None = None) 
 
 def sample() -> Text:
     """Some hundred events of the bundled trace, as Kineto wrote them."""
-    path = Path(__file__).resolve().parents[2] / "sample_traces/cpu_llama_lora/rank0.json.gz"
+    path = Path(__file__).resolve().parents[2] / "tests/traces/cpu_llama_lora/rank0.json.gz"
     text = gzip.decompress(path.read_bytes()).decode()
     at = text.index('"traceEvents": [') + 16
     events = []

@@ -20,7 +20,8 @@ FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared"
 RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
 """Folders of ranks: one store each."""
 PATHS = [
-    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
+    *sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json")),
+    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
     *sorted(FOLDER.glob("*.json.gz")),
     *RUNS,
 ]

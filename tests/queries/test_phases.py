@@ -16,7 +16,11 @@ Opened = Callable[[Path], tracekit.Trace]
 
 REPO = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-PATHS = [*sorted((REPO / "sample_traces").rglob("*.json.gz")), *sorted(FOLDER.rglob("*.json.gz"))]
+PATHS = [
+    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
+    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
+    *sorted(FOLDER.rglob("*.json.gz")),
+]
 TRAINING = (
     *("cpu_llama_ckpt_module_ranges", "cpu_llama_lora", "cpu_llama_z3_rank0", "cpu_llama_z3_rank1"),
     *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "hta_mi250_toy_train"),

@@ -295,7 +295,9 @@ class _Walk:
             while stack and stack[-1][0] <= start:
                 stack.pop()
             while stack and stack[-1][0] < end:
-                if end - stack[-1][0] <= ROUNDING_NS:
+                # A hook begins a backward range inside of one autograd node and ends it inside of
+                # another: it is a hint, and no end of the node.
+                if end - stack[-1][0] <= ROUNDING_NS or markers[bits >> _BITS].kind == _BACKWARD:
                     end = stack[-1][0]
                     break
                 stack.pop()
@@ -309,7 +311,8 @@ class _Walk:
             if kind == _OP and not bits & _IS_NODE:
                 _, module, node, is_recompute, phase, row, span, hint, part = context
                 # Grad mode is off in backward: only recomputation has numbers there.
-                if bits & _HAS_SEQUENCE and node is not None:
+                # What hooks do when a gradient is there, with grad mode on, is none of it.
+                if bits & _HAS_SEQUENCE and node is not None and row <= 0:
                     is_recompute = 1
                 context = (event_id, module, node, is_recompute, phase, row, span, hint, part)
             else:

@@ -6,7 +6,9 @@ what may be made at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from graphlib import TopologicalSorter
@@ -28,11 +30,18 @@ from tracekit.analysis.role_rules import (
     create_role_rules,
     load_role_rules,
 )
+from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
-from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
+from tracekit.database import SMALL_SOURCE_BYTES, create_run_tables, cursor_of, with_room
+from tracekit.errors import StoreError
 
 if TYPE_CHECKING:
     import duckdb
+
+    from tracekit.analysis.result import Result
+
+_QUESTION = "?"
+"""What sets the name of an analysis apart from that of a table in the order of making."""
 
 
 def queries_digest(rules: Path | None = None) -> str:
@@ -67,7 +76,7 @@ def check_rules(rules: Path) -> None:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
-    """Create what depends on no trace: the tables of rules and the macros of every store.
+    """Create what depends on no trace: the tables of runs and of rules, the macros of every store.
 
     Args:
         connection: the store that is being built.
@@ -76,6 +85,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
     Raises:
         UsageError: the rules file is not valid.
     """
+    create_run_tables(connection)
     create_rules(connection, load_rules(rules))
     create_range_rules(connection, load_range_rules(rules))
     create_role_rules(connection, load_role_rules(rules))
@@ -83,7 +93,9 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
         connection.execute(spec.sql)
 
 
-def derive(connection: duckdb.DuckDBPyConnection, text_bytes: int = 0) -> None:
+def derive(
+    connection: duckdb.DuckDBPyConnection, text_bytes: int = 0, wanted: Sequence[Spec] = ()
+) -> dict[str, Result]:
     """Create derived tables and views in a store that is prepared and filled.
 
     For small traces two steps are made at a time: planning is most of their time, and DuckDB plans
@@ -92,17 +104,31 @@ def derive(connection: duckdb.DuckDBPyConnection, text_bytes: int = 0) -> None:
     Args:
         connection: the store that is being built, as :func:`prepare` left it.
         text_bytes: how much JSON text the traces have, roughly.
+        wanted: analyses to run with their default parameters, each as soon as what it requires is
+            there.
+
+    Returns:
+        The results of these by name; one that ran out of memory is missing.
     """
     create_device_peaks(connection)
     specs, graph = _steps(load_catalog())
+    analyses = {spec.name: spec for spec in wanted}
+    for name, spec in analyses.items():
+        graph[_QUESTION + name] = [other for other in spec.requires if other in specs]
     sorter = TopologicalSorter(graph)
     sorter.prepare()
     workers = 2 if text_bytes <= SMALL_SOURCE_BYTES else 1
     cursors = [cursor_of(connection) for _ in range(workers)]
+    results: dict[str, Result] = {}
 
     def make(name: str) -> str:
         cursor = cursors.pop()
         try:
+            if name.startswith(_QUESTION):
+                spec = analyses[name.removeprefix(_QUESTION)]
+                with contextlib.suppress(StoreError):
+                    results[spec.name] = run_analysis(cursor, spec, {})
+                return name
             step = (
                 partial(context_walk.walk_contexts, cursor)
                 if name == context_walk.WALK
@@ -114,9 +140,13 @@ def derive(connection: duckdb.DuckDBPyConnection, text_bytes: int = 0) -> None:
         return name
 
     with ThreadPoolExecutor(workers, thread_name_prefix="tracekit-derive") as pool:
+        ready: list[str] = []
         running: set[Future[str]] = set()
         while sorter.is_active():
-            running |= {pool.submit(make, name) for name in sorter.get_ready()}
+            # What others wait for goes before what nobody waits for.
+            ready = sorted([*ready, *sorter.get_ready()], key=lambda name: name[0] == _QUESTION)
+            while ready and len(running) < workers:
+                running.add(pool.submit(make, ready.pop(0)))
             finished, running = wait(running, return_when=FIRST_COMPLETED)
             try:
                 sorter.done(*(future.result() for future in finished))
@@ -126,6 +156,7 @@ def derive(connection: duckdb.DuckDBPyConnection, text_bytes: int = 0) -> None:
     for cursor in cursors:
         cursor.close()
     context_walk.drop_walk(connection)
+    return results
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:

@@ -6,7 +6,7 @@ The header is the run of `--` lines at the top of the file:
     -- Optional further lines.
     --
     -- Kind:     analysis | view | table | macro
-    -- Scope:    trace | run                          (analyses)
+    -- Scope:    trace | run | runs                   (analyses)
     -- Requires: other, names
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["analysis", "view", "table", "macro"]
-Scope = Literal["trace", "run"]
+Scope = Literal["trace", "run", "runs"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,23 +17,33 @@ if TYPE_CHECKING:
 def open_traces(
     traces: Sequence[str],
     *,
+    is_traced: bool = True,
     no_cache: bool = False,
     rules: Path | None = None,
     unsafe: bool = False,
+    expect_breakdown: bool = False,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
 
     Args:
         traces: files, folders, globs, or one store.
+        is_traced: read traces; without them only manifests and requests.
         no_cache: ingest again, keep nothing.
         rules: further classification rules.
         unsafe: let SQL read files and the network.
+        expect_breakdown: a breakdown will be asked for.
     """
     import tracekit
 
     with progress_bar() as progress:
         trace = tracekit.open(
-            *traces, cache=not no_cache, rules=rules, progress=progress, unsafe=unsafe
+            *traces,
+            traces=is_traced,
+            cache=not no_cache,
+            rules=rules,
+            progress=progress,
+            unsafe=unsafe,
+            expect_breakdown=expect_breakdown,
         )
     with trace:
         yield trace

@@ -26,5 +26,5 @@ def command(
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
-    with open_traces(traces, no_cache=no_cache, rules=rules) as trace:
+    with open_traces(traces, no_cache=no_cache, rules=rules, expect_breakdown=True) as trace:
         emit(trace.breakdown(), format_name, full=full)

@@ -42,11 +42,16 @@ def command(traces: tuple[str, ...], output: Path, force: bool, rules: Path | No
             "SELECT file_name, rank, event_count, rejected_count, repaired_count, is_truncated, "
             "truncation_reason FROM trace ORDER BY rank, trace_id"
         )
+        ((run_count,),) = trace.sql("SELECT count(*) FROM run").rows
     for line in _report(ingested):
         click.echo(line, err=True)
     total = sum(ingested.column("event_count"))
-    files = f"{len(ingested)} trace{'' if len(ingested) == 1 else 's'}"
-    click.echo(f"{store}: {files}, {total:,} events", err=True)
+    parts = [f"{len(ingested)} trace{'' if len(ingested) == 1 else 's'}", f"{total:,} events"]
+    if run_count:
+        parts.append(f"{run_count} run{'' if run_count == 1 else 's'}")
+    click.echo(f"{store}: {', '.join(parts)}", err=True)
+    if run_count > 1 and not ingested:
+        click.echo("hint: traces are read of one run at a time", err=True)
 
 
 def _report(ingested: Result) -> list[str]:

@@ -111,7 +111,8 @@ def _analysis_command(spec: Spec) -> click.Command:
         from tracekit.cli._open import open_traces
 
         given = {name: value for name, value in params.items() if value is not None}
-        with open_traces(traces, no_cache=no_cache, rules=rules) as trace:
+        is_traced = spec.scope != "runs"
+        with open_traces(traces, is_traced=is_traced, no_cache=no_cache, rules=rules) as trace:
             emit(trace.query(spec.name, **given), format_name)
 
     shared = (no_cache_option, rules_option, format_option, trace_argument)

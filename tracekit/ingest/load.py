@@ -1,46 +1,33 @@
 """Loads one trace file into the tables of a store.
 
-Three things run at a time: this thread inflates the text and splits it into blocks, a second one
-has DuckDB read the block before, a third one moves the rows of the one before that to their tables.
-At most three blocks are in memory, whatever the size of the file.
+The text is split into blocks (:mod:`tracekit.ingest.chrome_json`), which DuckDB reads into table
+record (:mod:`tracekit.ingest.block_loader`). A few blocks are in memory, whatever the file's size.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit.database import cursor_of
+from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BlockLoader
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
     BLOCK_BYTES,
     MAX_BLOCK_BYTES,
-    REJECTED_TEXT_BYTES,
-    Block,
     Rejected,
     Repaired,
     TraceText,
     unreadable,
 )
-from tracekit.ingest.normalize import (
-    TARGETS,
-    block_sql,
-    census_sql,
-    exact_sql,
-    exact_times,
-    fault_sql,
-    insert_sql,
-)
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.rank import as_int, find_rank
-from tracekit.ingest.repair import has_duplicate_keys
+from tracekit.schema import KINDS
 from tracekit.sql_text import literal, rows
 
 if TYPE_CHECKING:
@@ -52,193 +39,15 @@ USUAL_GZIP_RATIO = 15
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-BLOCKS_PER_GROUP = 2
-"""How many blocks DuckDB reads at once: planning a statement costs it as much as 1 MB of text."""
+_INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.')
+"""A fraction of µs beyond EXACT_DOUBLE_US: a double does not hold it to the nanosecond."""
 
-SCRATCH = "scratch"
-"""The database in memory that holds the blocks under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A block in a file."""
-
-    path: Path
-    text_bytes: int
-    block: Block
-
-    def with_text(self) -> Block:
-        """Return the block with its text, from the file where it was left there."""
-        return self.block if self.block.text else replace(self.block, text=self.path.read_bytes())
-
-
-class _BlockLoader:
-    """Puts blocks into the tables, in order, on two threads of its own."""
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        trace_id: int,
-        work_folder: Path,
-        group_bytes: int,
-    ) -> None:
-        self._reader = cursor_of(connection)
-        self._writer = cursor_of(connection)
-        self._trace_id = trace_id
-        self._work_folder = work_folder
-        self._group_bytes = group_bytes
-        self._group: list[_Part] = []
-        self._read_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-read")
-        self._write_pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-write")
-        self._slots: list[Future[None] | None] = [None, None]
-        self._turn = 0
-        self.counts = dict.fromkeys(TARGETS, 0)
-        self.rejected: list[Rejected] = []
-        self.repaired: list[Repaired] = []
-
-    def add(self, block: Block) -> None:
-        """Have a block loaded, with others in one go; waits while two groups are under way."""
-        if not self._group:
-            self._turn ^= 1
-            busy = self._slots[self._turn]
-            if busy is not None:
-                busy.result()
-        path = self._work_folder / f"block{self._turn}_{len(self._group)}.json"
-        text_bytes = path.write_bytes(block.text)
-        # The text is in the file; it is read again in the rare case that it is looked at.
-        self._group.append(_Part(path, text_bytes, replace(block, text=b"")))
-        if sum(part.text_bytes for part in self._group) >= self._group_bytes:
-            self._submit()
-
-    def _submit(self) -> None:
-        group, self._group = self._group, []
-        table = f"{SCRATCH}.block{self._turn}"
-        read = self._read_pool.submit(self._read, self._reader, table, group)
-        self._slots[self._turn] = self._write_pool.submit(self._write, read, table, group)
-
-    def wait(self) -> None:
-        """Load what was added and wait for it; raise what the loading raised."""
-        if self._group:
-            self._submit()
-        for slot in self._slots:
-            if slot is not None:
-                slot.result()
-
-    def close(self) -> None:
-        self._read_pool.shutdown(wait=True, cancel_futures=True)
-        self._write_pool.shutdown(wait=True, cancel_futures=True)
-        for turn in (0, 1):
-            self._writer.execute(f"DROP TABLE IF EXISTS {SCRATCH}.block{turn}")
-        self._reader.close()
-        self._writer.close()
-
-    @staticmethod
-    def _read(cursor: duckdb.DuckDBPyConnection, table: str, group: Sequence[_Part]) -> str | None:
-        """Have DuckDB read a group of blocks; return what it says if it cannot."""
-        import duckdb
-
-        statement = block_sql(
-            table,
-            [str(part.path) for part in group],
-            group[0].block.first_event_id,
-            max(part.text_bytes for part in group),
-        )
-        try:
-            cursor.execute(statement)
-        except (duckdb.InvalidInputException, duckdb.ConversionException) as error:
-            return str(error).splitlines()[0]
-        return None
-
-    def _write(self, read: Future[str | None], table: str, group: Sequence[_Part]) -> None:
-        message = read.result()
-        census: list[tuple[str | None, int, int]] = []
-        if message is None:
-            census = self._writer.execute(census_sql(table)).fetchall()
-        is_good = message is None and not any(
-            target is None or inexact for target, _, inexact in census
-        )
-        if not is_good and len(group) > 1:
-            # Block by block: what is wrong is then known to be in this one.
-            for part in group:
-                self._write_now(table, part)
-            return
-        if message is not None:
-            self._isolate(table, group[0], message)
-            return
-        if any(inexact for _, _, inexact in census):
-            times = group[0].path.with_suffix(".times.json")
-            times.write_bytes(exact_times(group[0].with_text()))
-            self._writer.execute(exact_sql(table, str(times)))
-        for target, count, _ in census:
-            if target is None:
-                self._reject(table, group[0].with_text())
-            else:
-                self._writer.execute(insert_sql(target, self._trace_id, table))
-                self.counts[target] += count
-
-    def _write_now(self, table: str, part: _Part) -> None:
-        """Read and write one block on the writer's connection."""
-        done: Future[str | None] = Future()
-        done.set_result(self._read(self._writer, table, [part]))
-        self._write(done, table, [part])
-
-    def _reject(self, table: str, block: Block) -> None:
-        events = block.events()
-        for event_id, reason in self._writer.execute(fault_sql(table)).fetchall():
-            text, offset = events[event_id - block.first_event_id]
-            shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            self.rejected.append(Rejected(offset, reason, shown, event_id))
-
-    def _isolate(self, table: str, whole: _Part, message: str) -> None:
-        """Mend the events that DuckDB does not read; find by halving what it still refuses."""
-        block = whole.with_text()
-        events, repaired = _without_duplicate_keys(block)
-        if repaired:
-            self.repaired.extend(repaired)
-            self._reload(table, whole, 0, events)
-            return
-        if len(events) == 1:
-            text, offset = events[0]
-            shown = text[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            reason = message.replace(str(whole.path), "the block")
-            self.rejected.append(Rejected(offset, reason, shown, block.first_event_id))
-            return
-        middle = len(events) // 2
-        self._reload(table, whole, 0, events[:middle])
-        self._reload(table, whole, middle, events[middle:])
-
-    def _reload(
-        self, table: str, whole: _Part, first: int, events: list[tuple[bytes, int]]
-    ) -> None:
-        """Load a part of a block, from its event number ``first`` on."""
-        part = Block(
-            b"[" + b",\n".join(text for text, _ in events) + b"]",
-            whole.block.first_event_id + first,
-            len(events),
-            whole.block.byte_offset,
-            tuple(offset for _, offset in events),
-        )
-        path = whole.path.with_name(whole.path.name.split(".")[0] + ".part.json")
-        text_bytes = path.write_bytes(part.text)
-        # Kept with its text: the file is written over by the next part.
-        self._write_now(table, _Part(path, text_bytes, part))
-
-
-def _without_duplicate_keys(block: Block) -> tuple[list[tuple[bytes, int]], list[Repaired]]:
-    """Return the events of a block, of equal keys the last one kept, and which had equal keys."""
-    events: list[tuple[bytes, int]] = []
-    repaired: list[Repaired] = []
-    for event_id, (text, offset) in enumerate(block.events(), start=block.first_event_id):
-        if has_duplicate_keys(text):
-            text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
-            repaired.append(Repaired(event_id, offset, "duplicate key"))
-        events.append((text, offset))
-    return events, repaired
+_PEEKED_BYTES = 64 << 10
 
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
     """Remove what a reading of the trace that did not get to its end left in the tables."""
-    for table in (*TARGETS, "trace", "device", "process_group", "thread", "rejected", "repaired"):
+    for table in ("record", "trace", "device", "process_group", "thread", "rejected", "repaired"):
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
 
@@ -276,36 +85,102 @@ def load_trace(
     Raises:
         TraceError: the file cannot be read, or holds no readable event.
     """
-    text: TraceText
+    reading = _Reading(path, progress)
+    _load(connection, trace_id, work_folder, reading)
+    stream, text = reading.stream, reading.text
+    metadata = text.metadata()
+    rejected = sorted(text.rejected + reading.rejected, key=lambda row: row.byte_offset)
+    repaired = sorted(text.repaired + reading.repaired, key=lambda row: row.byte_offset)
+    counts = dict.fromkeys(KINDS, 0) | dict(
+        connection.execute(
+            f"SELECT kind, count(*) FROM record WHERE trace_id = {trace_id} GROUP BY kind"
+        ).fetchall()
+    )
+    if not any(counts.values()):
+        text.rejected[:] = rejected
+        raise unreadable(path, stream, text)
+    _insert_faults(connection, trace_id, rejected, repaired)
+    _insert_trace(
+        connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
+    )
+    _insert_described(connection, trace_id, metadata)
+    _insert_threads(connection, trace_id)
 
-    def on_read(stream: ByteStream) -> None:
-        if progress is not None:
-            progress(
-                Progress(str(path), stream.file_bytes_read, stream.file_bytes, text.event_count)
+
+class _Reading:
+    """One reading of a file from its beginning, and what its loading found wrong."""
+
+    def __init__(self, path: Path, progress: Callable[[Progress], None] | None = None) -> None:
+        self._progress = progress
+        self.stream = ByteStream(path, self._on_read)
+        self.block_bytes = _block_bytes(path)
+        self.text = TraceText(self.stream, self.block_bytes)
+        self.rejected: list[Rejected] = []
+        self.repaired: list[Repaired] = []
+
+    def _on_read(self, stream: ByteStream) -> None:
+        if self._progress is not None:
+            read = Progress(
+                str(stream.path), stream.file_bytes_read, stream.file_bytes, self.text.event_count
             )
+            self._progress(read)
 
-    stream = ByteStream(path, on_read)
-    block_bytes = _block_bytes(path)
-    text = TraceText(stream, block_bytes)
-    loader = _BlockLoader(connection, trace_id, work_folder, BLOCKS_PER_GROUP * block_bytes)
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: _Reading
+) -> None:
+    blocks = reading.text.blocks()
+    first = next(blocks, None)
+    if first is None:
+        return
+    is_short_way = not _INEXACT_TIME.search(first.text[:_PEEKED_BYTES])
+    loader = BlockLoader(
+        connection,
+        trace_id,
+        work_folder,
+        BLOCKS_PER_GROUP * reading.block_bytes,
+        is_short_way=is_short_way,
+    )
     try:
-        for block in text.blocks():
+        loader.add(first)
+        del first
+        for block in blocks:
             loader.add(block)
         loader.wait()
     finally:
         loader.close()
-    metadata = text.metadata()
-    if sum(loader.counts.values()) == 0:
-        text.rejected.extend(loader.rejected)
-        text.rejected.sort(key=lambda rejected: rejected.byte_offset)
-        raise unreadable(path, stream, text)
-    rejected = sorted(text.rejected + loader.rejected, key=lambda row: row.byte_offset)
-    text.repaired.extend(loader.repaired)
-    text.repaired.sort(key=lambda row: row.byte_offset)
-    _insert_faults(connection, trace_id, rejected, text.repaired)
-    _insert_trace(connection, trace_id, path, stream, text, metadata, loader.counts, len(rejected))
-    _insert_described(connection, trace_id, metadata)
-    _insert_threads(connection, trace_id)
+    reading.rejected, reading.repaired = loader.rejected, loader.repaired
+    if is_short_way:
+        _look_again(connection, trace_id, work_folder, reading)
+
+
+def _look_again(
+    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: _Reading
+) -> None:
+    """Load those blocks again, the long way, in which an event was not read."""
+    rows_of_trace = f"FROM record WHERE trace_id = {trace_id} AND"
+    unread = [
+        event_id
+        for (event_id,) in connection.execute(
+            f"SELECT event_id {rows_of_trace} kind IS NULL ORDER BY event_id"
+        ).fetchall()
+    ]
+    if not unread:
+        return
+    loader = BlockLoader(connection, trace_id, work_folder, group_bytes=1, is_short_way=False)
+    try:
+        for block in _Reading(reading.stream.path).text.blocks():
+            first, behind = block.first_event_id, block.first_event_id + block.event_count
+            if bisect_left(unread, first) < bisect_left(unread, behind):
+                connection.execute(
+                    f"DELETE {rows_of_trace} event_id BETWEEN {first} AND {behind - 1}"
+                )
+                loader.add(block)
+        loader.wait()
+    finally:
+        loader.close()
+    reading.rejected += loader.rejected
+    reading.repaired += loader.repaired
 
 
 def _insert_faults(
@@ -317,7 +192,7 @@ def _insert_faults(
     _insert(
         connection,
         "rejected",
-        [(trace_id, r.byte_offset, r.event_id, r.reason, r.text) for r in rejected],
+        [(trace_id, r.byte_offset, r.event_id, r.reason, r.text, None) for r in rejected],
     )
     _insert(
         connection,
@@ -342,6 +217,7 @@ def _insert_trace(
     metadata: Mapping[str, object],
     counts: Mapping[str, int],
     rejected_count: int,
+    repaired_count: int,
 ) -> None:
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
@@ -356,7 +232,7 @@ def _insert_trace(
         "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,
-        "world_size": as_int(info.get("world_size"), bits=32),
+        "world_size": as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32),
         "backend": _text(info.get("backend")),
         "base_time_ns": as_int(metadata.get("baseTimeNanoseconds")) or 0,
         "display_time_unit": _text(metadata.get("displayTimeUnit")),
@@ -377,7 +253,7 @@ def _insert_trace(
         "memory_count": counts["memory"],
         "metadata_count": counts["metadata"],
         "rejected_count": rejected_count,
-        "repaired_count": len(text.repaired),
+        "repaired_count": repaired_count,
         "is_truncated": text.truncation is not None,
         "truncation_reason": text.truncation,
         "first_ts_ns": span[0],

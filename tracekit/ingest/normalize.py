@@ -16,6 +16,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 import msgspec
 
 from tracekit.ingest.chrome_json import EVENT_MEMBERS, EXTRA_KEY, Block
+from tracekit.schema import KIND_TYPE
 from tracekit.sql_text import quote
 from tracekit.units import NS_PER_US
 
@@ -68,11 +69,13 @@ def _with_extra(*members: str) -> str:
     return f"""json_merge_patch(coalesce("{EXTRA_KEY}", '{{}}'), json_object({listed}))"""
 
 
-def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes: int) -> str:
-    """Return the statement that reads the JSON files of consecutive blocks into ``table``.
+def events_sql(paths: Sequence[str], first_event_id: int, text_bytes: int) -> str:
+    """Return the SELECT that reads JSON arrays of consecutive events.
+
+    Its rows have the columns of table `record` but for trace_id; where an event is not read, or its
+    times are not exact, `kind` is NULL. Further columns say why: `fault`, `is_inexact`.
 
     Args:
-        table: made anew.
         paths: the files, in order.
         first_event_id: position in the trace of the first event.
         text_bytes: size of the largest file, bytes.
@@ -90,7 +93,6 @@ def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes:
         for column, key in LINKS.items()
     )
     return f"""
-    CREATE OR REPLACE TABLE {table} AS
     WITH member AS (
         SELECT
             row_number() OVER () - 1 + {first_event_id} AS event_id,
@@ -111,14 +113,14 @@ def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes:
             {_thread("tid")} AS tid,
             {_ns("ts", "ts_us")} AS ts_ns,
             {_ns("dur", "dur_us")} AS dur_ns,
-            CASE
+            CAST(CASE
                 WHEN ph = 'X' THEN 'event'
                 WHEN ph IN ('s', 't', 'f') THEN 'flow'
                 WHEN ph IN ('i', 'I', 'R', 'n') AND name = '[memory]' THEN 'memory'
                 WHEN ph IN ('i', 'I', 'R', 'n') THEN 'instant'
                 WHEN ph = 'C' THEN 'counter'
                 WHEN ph = 'M' THEN 'metadata'
-            END AS kind,
+            END AS {KIND_TYPE}) AS form,
             CASE
                 WHEN ts_us IS NULL THEN CASE WHEN ts IS NULL THEN 'no ts' ELSE 'ts is no number' END
                 WHEN NOT isfinite(ts_us) OR contains(ts, '_') THEN 'ts is no number'
@@ -148,58 +150,76 @@ def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes:
             * EXCLUDE (link),
             {links},
             CASE
-                WHEN kind = 'metadata' THEN NULL
+                WHEN form = 'metadata' THEN NULL
                 WHEN ph IS NULL THEN 'no phase (ph)'
-                WHEN kind IS NULL THEN 'phase ' || ph || ' is not read'
+                WHEN form IS NULL THEN 'phase ' || ph || ' is not read'
                 WHEN ts_fault IS NOT NULL THEN ts_fault
-                WHEN kind = 'event' THEN dur_fault
-            END AS fault
+                WHEN form = 'event' THEN dur_fault
+            END AS fault,
+            (ts_ns IS NULL AND ts_fault IS NULL) OR (dur_ns IS NULL AND dur_fault IS NULL)
+                AS is_inexact
         FROM number
     )
     SELECT
-        * EXCLUDE (kind, ts_fault, dur_fault),
-        (ts_ns IS NULL AND ts_fault IS NULL) OR (dur_ns IS NULL AND dur_fault IS NULL)
-            AS is_inexact,
-        CASE WHEN fault IS NULL THEN kind END AS target
+        event_id,
+        CASE WHEN fault IS NULL THEN form END AS kind,
+        ph AS phase, pid, tid, cat AS category,
+        CASE WHEN form = 'event' THEN coalesce(name, '') ELSE name END AS name,
+        ts_ns, dur_ns, {", ".join(LINKS)}, id, s AS scope, bp AS binding, args, extra,
+        fault, is_inexact
     FROM judged
     """
 
 
+_OWN = "fault, is_inexact"
+"""Columns of :func:`events_sql` that table record does not have."""
+
+
+def block_sql(table: str, paths: Sequence[str], first_event_id: int, text_bytes: int) -> str:
+    """Return the statement that reads the JSON files of consecutive blocks into ``table``.
+
+    Args:
+        table: made anew; its columns are those of :func:`events_sql`.
+        paths: the files, in order.
+        first_event_id: position in the trace of the first event.
+        text_bytes: size of the largest file, bytes.
+    """
+    events = events_sql(paths, first_event_id, text_bytes)
+    return f"CREATE OR REPLACE TABLE {table} AS {events}"
+
+
+def direct_sql(trace_id: int, paths: Sequence[str], first_event_id: int, text_bytes: int) -> str:
+    """Return the statement by which table record takes the events of consecutive blocks.
+
+    Rows whose kind is NULL could not be read, or their times are not exact.
+
+    Args:
+        trace_id: the trace.
+        paths: the JSON files of the blocks, in order.
+        first_event_id: position in the trace of the first event.
+        text_bytes: size of the largest file, bytes.
+    """
+    return f"""INSERT INTO record BY NAME
+        SELECT {trace_id} AS trace_id,
+            * EXCLUDE ({_OWN}) REPLACE (CASE WHEN NOT is_inexact THEN kind END AS kind)
+        FROM ({events_sql(paths, first_event_id, text_bytes)})"""
+
+
 def census_sql(block: str) -> str:
-    """Return the statement that counts, per table, a block's rows and those with inexact times."""
-    return f"SELECT target, count(*), count(*) FILTER (is_inexact) FROM {block} GROUP BY target"
+    """Return the statement that counts a block's rows that are not read, and its inexact times."""
+    return f"SELECT count(*) FILTER (kind IS NULL), count(*) FILTER (is_inexact) FROM {block}"
 
 
 def fault_sql(block: str) -> str:
     """Return the statement that gives a block's rows that no table takes, with the reason."""
-    return f"SELECT event_id, fault FROM {block} WHERE target IS NULL ORDER BY event_id"
+    return f"SELECT event_id, fault FROM {block} WHERE kind IS NULL ORDER BY event_id"
 
 
-_COLUMNS = {
-    "event": "pid, tid, cat, coalesce(name, ''), ts_ns, dur_ns, "
-    "correlation, external_id, stream, device, python_id, python_parent_id, "
-    "python_module_id, sequence_number, forward_thread",
-    "flow": "pid, tid, ph, TRY_CAST(id AS BIGINT), cat, name, ts_ns, bp",
-    "instant": "pid, tid, cat, name, s, ts_ns",
-    "counter": "pid, tid, cat, name, id, ts_ns",
-    "memory": "pid, tid, ts_ns, "
-    "TRY_CAST(args ->> '$.Addr' AS UBIGINT), "
-    + ", ".join(
-        f"TRY_CAST(args ->> '$.\"{key}\"' AS BIGINT)"
-        for key in ("Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
-    ),
-    "metadata": "pid, tid, name, ts_ns",
-}
-
-TARGETS = tuple(_COLUMNS)
-"""The tables that take events."""
-
-
-def insert_sql(table: str, trace_id: int, block: str) -> str:
-    """Return the statement by which ``table`` takes its rows from a block."""
+def insert_sql(trace_id: int, block: str) -> str:
+    """Return the statement by which table record takes the rows of a block that were read."""
     return (
-        f"INSERT INTO {table} SELECT {trace_id}, event_id, {_COLUMNS[table]}, args, extra "
-        f"FROM {block} WHERE target = '{table}'"
+        f"INSERT INTO record BY NAME SELECT {trace_id} AS trace_id, * EXCLUDE ({_OWN}) "
+        f"FROM {block} WHERE kind IS NOT NULL"
     )
 
 

@@ -16,17 +16,22 @@ def find_rank(metadata: Mapping[str, object], file_name: str) -> tuple[int | Non
     """Return the global rank of a trace and where it was found.
 
     Args:
-        metadata: members of the trace object; Kineto writes ``distributedInfo.rank``.
+        metadata: members of the trace object; Kineto writes ``distributedInfo.rank`` where
+            torch.distributed was in use, tracekit's collectors always ``tracekit_rank``.
         file_name: name of the file, e.g. ``worker3_step_12.pt.trace.json.gz`` or ``rank0.json``.
 
     Returns:
-        The rank, and ``distributedInfo`` or ``file name``; (None, ``unknown``) where neither tells.
+        The rank, and ``distributedInfo``, ``tracekit_rank`` or ``file name``; (None, ``unknown``)
+        where none of them tells.
     """
     info = metadata.get("distributedInfo")
     if isinstance(info, Mapping):
         rank = as_int(info.get("rank"))
         if rank is not None and rank >= 0:
             return rank, "distributedInfo"
+    rank = as_int(metadata.get("tracekit_rank"))
+    if rank is not None and rank >= 0:
+        return rank, "tracekit_rank"
     for pattern in _IN_NAME:
         found = pattern.findall(file_name)
         if found:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _GAPS = (2, 1)
 _MIN_TEXT = 24
 # Columns that hold a sentence: cut off it would say nothing.
-_SENTENCES = frozenset({"meaning", "question"})
+_SENTENCES = frozenset({"as_printed", "meaning", "note", "question", "reason"})
 _HEADER_BREAK = re.compile(r"(?<=[_ ])")
 
 Lines = list[str]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from rich.text import Text
+
 from tracekit.render._breakdown import breakdown_lines
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import grid_lines
+from tracekit.render.sections import drawing
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -25,4 +28,6 @@ def render(
     if isinstance(data, Mapping):
         print_lines(console, breakdown_lines(data, console.width, full=full))
     else:
+        if drawn := drawing(data, console.width):
+            print_lines(console, [*drawn, Text()])
         print_lines(console, grid_lines(data, console.width, units=units))

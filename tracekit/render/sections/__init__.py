@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
+DRAWINGS = ("latency_cdf",)
+"""Sections that are also shown above the table of their analysis."""
+
+
 class Section(Protocol):
     """What every section module is."""
 
@@ -30,6 +34,14 @@ class Section(Protocol):
     def lines(self, data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         """Return the lines, each at most `width` cells; `full` lifts the limits on rows."""
         ...
+
+
+def drawing(data: Result, width: int) -> list[Text]:
+    """Return what is shown above the table of an analysis: nothing of most."""
+    if data.name not in DRAWINGS:
+        return []
+    section = cast("Section", import_module(f"{__name__}.{data.name}"))
+    return section.lines({data.name: data}, width, full=True)
 
 
 def sections() -> list[Section]:

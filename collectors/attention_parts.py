@@ -1,0 +1,321 @@
+"""Attention as its parts, Bmm0, Softmax, Bmm1 and RoPE, and fused attention for comparison.
+
+The parts are ranges inside of the model's own eager attention function, so that outputs are the
+same to the bit: while it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
+product, `tk/part/softmax` from there to the second (scaling, mask, softmax and dropout), and
+`tk/part/bmm1` around that. What is before and after (repeating the heads of keys and values, the
+final transposition) stays with the attention module. The function is made known to transformers by
+its `AttentionInterface`.
+
+Rotary embeddings have no such interface: the module that makes cosines and sines has a range of its
+own like every module, and the function that applies them is a global of the model's file
+(`apply_rotary_pos_emb` or a name like it). It is wrapped there while `RopeRanges` is attached.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from tracekit.errors import WorkloadError
+
+from .ranges import Range, part
+
+EAGER = "tracekit_eager"
+"""The name under which transformers knows eager attention with ranges for its parts."""
+
+FLASH = "tracekit_sdpa_one_backend"
+"""The name under which transformers knows torch's flash SDPA backend, and no other backend.
+
+Transformers takes a name with «flash» in it for a kernel that it should fetch.
+"""
+
+_PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "__matmul__", "einsum"})
+_MARK = "_is_tracekit_part"
+_ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
+
+
+class Backend(NamedTuple):
+    """An attention implementation that was chosen, and why.
+
+    `implementation` is what transformers takes as `attn_implementation`, `name` is for people.
+    """
+
+    implementation: str
+    name: str
+    reason: str
+
+
+def eager_parts() -> str:
+    """Make eager attention with ranges for its parts known to transformers.
+
+    Returns:
+        The name for `attn_implementation` or `model.set_attn_implementation()`.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(EAGER, _eager_attention)
+    AttentionMaskInterface.register(EAGER, eager_mask)
+    return EAGER
+
+
+def flash(device: torch.device, dtype: torch.dtype, head_size: int = 64) -> Backend:
+    """Choose FlashAttention: the flash-attn package where it can run, else torch's flash backend.
+
+    Args:
+        device: where the model runs.
+        dtype: the type of queries, keys and values.
+        head_size: elements of one head.
+    """
+    package = _flash_package(device, dtype)
+    if package is None:
+        version = importlib.metadata.version("flash-attn")
+        return Backend(
+            "flash_attention_2", f"flash-attn {version}", "the flash-attn package runs on this GPU"
+        )
+    problem = _flash_backend_problem(device, dtype, head_size)
+    if problem is None:
+        _register_flash()
+        return Backend(FLASH, "torch SDPA, flash", f"{package}; torch's flash backend is used")
+    return Backend("sdpa", "torch SDPA", f"{package}; torch's flash backend cannot run: {problem}")
+
+
+class RopeRanges:
+    """`tk/part/rope` ranges around rotary embeddings, while they are attached.
+
+    Args:
+        model: whose model files are looked through for functions that apply them.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
+
+    def __enter__(self) -> Self:
+        self.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.detach()
+
+    def attach(self) -> int:
+        """Wrap the functions, and return how many there are."""
+        if not self._originals:
+            names = sorted({type(module).__module__ for module in self.model.modules()})
+            for file in filter(None, map(sys.modules.get, names)):
+                for name, value in list(vars(file).items()):
+                    if _ROPE.match(name) and callable(value) and not _is_wrapped(value):
+                        self._originals.append((file, name, value))
+                        setattr(file, name, _in_part("rope", value))
+        return len(self._originals)
+
+    def detach(self) -> None:
+        """Put the functions back."""
+        for file, name, value in self._originals:
+            setattr(file, name, value)
+        self._originals.clear()
+
+
+class AttentionRanges:
+    """Ranges for the parts of attention of a whole model, while they are attached.
+
+    RoPE as by `RopeRanges`; and a transformers model that computes eager attention computes it
+    with `eager_parts()` meanwhile. Other models and other attention are left as they are.
+
+    Args:
+        model: the model; it may be wrapped.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._rope = RopeRanges(model)
+        self._model = model
+        self._switched: list[Any] = []
+
+    def __enter__(self) -> Self:
+        self.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.detach()
+
+    def attach(self) -> None:
+        """Open the ranges from now on."""
+        self._rope.attach()
+        for module in self._model.modules():
+            config = getattr(module, "config", None)
+            if (
+                hasattr(type(module), "set_attn_implementation")
+                and getattr(config, "_attn_implementation", None) == "eager"
+                and _has_own_eager(module)
+            ):
+                module.set_attn_implementation(eager_parts())
+                self._switched.append(module)
+
+    def detach(self) -> None:
+        """Put everything back."""
+        self._rope.detach()
+        for module in self._switched:
+            module.set_attn_implementation("eager")
+        self._switched.clear()
+
+
+def _has_own_eager(model: nn.Module) -> bool:
+    """Tell whether the file of a model has the eager attention that its modules use."""
+    return hasattr(sys.modules.get(type(model).__module__), "eager_attention_forward")
+
+
+def _is_wrapped(value: object) -> bool:
+    return isinstance(value, type) or hasattr(value, _MARK)
+
+
+def _in_part(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        with part(name):
+            return function(*args, **kwargs)
+
+    setattr(wrapper, _MARK, True)
+    return wrapper
+
+
+class _Parts(TorchFunctionMode):
+    """Opens and closes the ranges of the parts as their operators go by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._products = 0
+        self._softmax: Range | None = None
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        del types
+        if getattr(func, "__name__", "") not in _PRODUCTS:
+            return func(*args, **(kwargs or {}))
+        self.end()
+        self._products += 1
+        with part("bmm0" if self._products == 1 else "bmm1"):
+            result = func(*args, **(kwargs or {}))
+        if self._products == 1:
+            self._softmax = part("softmax")
+            self._softmax.__enter__()
+        return result
+
+    def end(self) -> None:
+        """Close the range of the softmax if it is open."""
+        if self._softmax is not None:
+            self._softmax.__exit__(None, None, None)
+            self._softmax = None
+
+
+def _eager_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Run the eager attention of a module's own model file, with ranges for its parts."""
+    function = _own_eager(type(module))
+    if torch.compiler.is_compiling():
+        return function(module, *args, **kwargs)
+    parts = _Parts()
+    try:
+        with parts:
+            return function(module, *args, **kwargs)
+    finally:
+        parts.end()
+
+
+def _own_eager(kind: type[nn.Module]) -> Callable[..., Any]:
+    """Return the eager attention function that a class of attention modules would use itself.
+
+    Raises:
+        WorkloadError: its file has none.
+    """
+    for base in kind.__mro__:
+        file = sys.modules.get(base.__module__)
+        function = getattr(file, "eager_attention_forward", None)
+        if callable(function):
+            return function
+    raise WorkloadError(
+        f"{kind.__name__} of {kind.__module__} has no eager attention that has parts",
+        hint="run the model with attn_implementation='eager' or 'sdpa'",
+    )
+
+
+def _register_flash() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(FLASH, _flash_attention)
+    AttentionMaskInterface.register(FLASH, sdpa_mask)
+
+
+def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Run transformers' SDPA attention with no backend but flash."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return sdpa_attention_forward(module, *args, **kwargs)
+
+
+def _flash_package(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return why the flash-attn package cannot run, or None if it can."""
+    if device.type != "cuda":
+        return f"flash-attn does not run on {device.type}"
+    if dtype not in (torch.float16, torch.bfloat16):
+        return f"flash-attn does not compute in {str(dtype).removeprefix('torch.')}"
+    try:
+        from transformers.utils import is_flash_attn_2_available
+
+        importlib.import_module("flash_attn")
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "flash_attn"
+        return "flash-attn is not installed" if missing else f"flash-attn cannot load: {error}"
+    if not is_flash_attn_2_available():
+        return "transformers refuses this version of flash-attn"
+    return None
+
+
+def _flash_backend_problem(device: torch.device, dtype: torch.dtype, head_size: int) -> str | None:
+    """Return why torch's flash backend cannot run, or None; found out by running it once."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    query = torch.zeros(1, 1, 16, head_size, device=device, dtype=dtype, requires_grad=True)
+    # Torch says in warnings why a backend does not take its input.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                output = nn.functional.scaled_dot_product_attention(
+                    query, query, query, is_causal=True
+                )
+            output.sum().backward()
+        except RuntimeError as error:
+            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
+            return "; ".join(reasons) or str(error)
+    return None

@@ -1,0 +1,122 @@
+"""ACP-SGD: alternately compressed Power-SGD.
+
+Zhang et al., «Evaluation and Optimization of Gradient Compression for Distributed Deep Learning»,
+ICDCS 2023. Like Power-SGD it approximates a gradient matrix M by P Qᵀ of low rank, but a step
+computes and sends only one of the two factors, and the next step the other:
+
+- a step in which P is sent: Q of the step before is orthogonalized, P = M Q;
+- a step in which Q is sent: P of the step before is orthogonalized, Q = Mᵀ P.
+
+Two steps are one power iteration. Since the orthogonal factor is the same on every rank, the mean
+of the sent factors decodes to the mean of the ranks' approximations: one all-reduce a step, and
+nothing waits for its result but the end of the step. What the own approximation leaves out is added
+to the next gradient (error feedback), rounding of the sent factor included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ._hook import BucketHook, Codec, Compression
+
+_SEED = 20230718
+
+
+class _Matrix:
+    """The state of one parameter: both factors, what was not sent, and whose turn it is."""
+
+    __slots__ = ("basis", "residual", "sends_left")
+
+    def __init__(self, basis: torch.Tensor, residual: torch.Tensor) -> None:
+        self.basis = basis
+        self.residual = residual
+        self.sends_left = True
+
+
+class AlternatingLowRank(Codec):
+    """The codec of ACP-SGD.
+
+    The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
+    a large residual instead of adding up.
+
+    Args:
+        rank: columns of the factors, at most; a matrix with a shorter side has as many as that.
+    """
+
+    is_summable = True
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._matrices: dict[torch.Tensor, _Matrix] = {}
+        # Drawn on the CPU, in the order of first use, so that every rank begins with the same Q.
+        self._generator = torch.Generator().manual_seed(_SEED)
+
+    def takes(self, gradient: torch.Tensor) -> bool:
+        """Return whether the factors of two steps are smaller than two gradients."""
+        if not super().takes(gradient):
+            return False
+        row_count, column_count = as_matrix(gradient).shape
+        return self._rank * (row_count + column_count) < 2 * row_count * column_count
+
+    def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
+        """Return this step's factor of the gradient and the residual."""
+        state = self._matrices.get(parameter)
+        if state is None:
+            state = self._matrices[parameter] = self._new(gradient)
+        matrix = state.residual.add_(as_matrix(gradient))
+        state.basis = torch.linalg.qr(state.basis).Q
+        factor = matrix @ state.basis if state.sends_left else matrix.T @ state.basis
+        sent = factor.to(gradient.dtype)
+        matrix.sub_(self._approximation(state, sent.to(matrix.dtype)))
+        return [sent]
+
+    def decode(
+        self,
+        parameter: torch.Tensor,
+        gradient: torch.Tensor,
+        received: Sequence[list[torch.Tensor]],
+    ) -> None:
+        """Write the mean approximation; the mean factor becomes the basis of the next step."""
+        state = self._matrices[parameter]
+        ((mean,),) = received
+        mean = mean.to(state.residual.dtype)
+        as_matrix(gradient).copy_(self._approximation(state, mean))
+        state.basis = mean
+        state.sends_left = not state.sends_left
+
+    def residual(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Return what was not sent yet of a parameter's gradients, as a matrix."""
+        return self._matrices[parameter].residual
+
+    @staticmethod
+    def _approximation(state: _Matrix, factor: torch.Tensor) -> torch.Tensor:
+        return factor @ state.basis.T if state.sends_left else state.basis @ factor.T
+
+    def _new(self, gradient: torch.Tensor) -> _Matrix:
+        dtype = torch.promote_types(gradient.dtype, torch.float32)
+        row_count, column_count = as_matrix(gradient).shape
+        rank = min(self._rank, row_count, column_count)
+        basis = torch.randn(column_count, rank, generator=self._generator, dtype=dtype)
+        residual = gradient.new_zeros((row_count, column_count), dtype=dtype)
+        return _Matrix(basis.to(gradient.device), residual)
+
+
+def as_matrix(gradient: torch.Tensor) -> torch.Tensor:
+    """Return a gradient as a matrix, a view of it: all dimensions but the first are columns."""
+    return gradient.view(gradient.shape[0], -1)
+
+
+def install(ddp_model: Any, *, rank: int) -> Compression:
+    """Hook a model with ACP-SGD.
+
+    Args:
+        ddp_model: a `DistributedDataParallel`.
+        rank: columns of the factors.
+    """
+    compression = Compression("acpsgd", {"rank": rank})
+    return BucketHook(AlternatingLowRank(rank), compression, ddp_model.process_group).install(
+        ddp_model
+    )

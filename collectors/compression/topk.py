@@ -1,0 +1,78 @@
+"""Top-k sparsification: only the elements of largest magnitude are sent.
+
+Aji and Heafield, «Sparse Communication for Distributed Gradient Descent», EMNLP 2017, with the
+error feedback of Stich et al., «Sparsified SGD with Memory», NeurIPS 2018: what is not sent is
+added to the next gradient. The ranks choose different elements, so that their messages cannot be
+summed on the way: each rank gets all of them (all-gather) and averages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ._hook import BucketHook, Codec, Compression
+
+
+class Sparsifier(Codec):
+    """The codec of Top-k: indices and values, chosen for each parameter by itself.
+
+    The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
+    a large residual instead of adding up.
+
+    Args:
+        density: share of the elements that is sent, above 0 up to 1; at least one element is.
+    """
+
+    is_summable = False
+
+    def __init__(self, density: float) -> None:
+        self._density = density
+        self._residuals: dict[torch.Tensor, torch.Tensor] = {}
+
+    def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
+        """Return the indices and values of the largest elements of gradient plus residual."""
+        flat = gradient.reshape(-1)
+        residual = self._residuals.get(parameter)
+        if residual is None:
+            dtype = torch.promote_types(gradient.dtype, torch.float32)
+            residual = self._residuals[parameter] = torch.zeros_like(flat, dtype=dtype)
+        residual += flat
+        count = math.ceil(self._density * flat.numel())
+        indices = residual.abs().topk(count, sorted=False).indices
+        values = residual[indices].to(gradient.dtype)
+        # Not set to zero: what rounding to the gradient's type takes away is sent later.
+        residual[indices] -= values.to(residual.dtype)
+        is_short = flat.numel() <= torch.iinfo(torch.int32).max
+        return [indices.to(torch.int32) if is_short else indices, values]
+
+    def decode(
+        self,
+        parameter: torch.Tensor,
+        gradient: torch.Tensor,
+        received: Sequence[list[torch.Tensor]],
+    ) -> None:
+        """Write the mean of the ranks' sparse gradients, added in the order of the ranks."""
+        total = torch.zeros_like(self._residuals[parameter])
+        for indices, values in received:
+            # Within one message no index repeats, so that the sum does not depend on the order.
+            total[indices.long()] += values.to(total.dtype)
+        gradient.copy_(total.div_(len(received)).view(gradient.shape))
+
+    def residual(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Return what was not sent yet of a parameter's gradients, flat."""
+        return self._residuals[parameter]
+
+
+def install(ddp_model: Any, *, density: float) -> Compression:
+    """Hook a model with Top-k sparsification.
+
+    Args:
+        ddp_model: a `DistributedDataParallel`.
+        density: share of the elements of a matrix that is sent.
+    """
+    compression = Compression("topk", {"density": density})
+    return BucketHook(Sparsifier(density), compression, ddp_model.process_group).install(ddp_model)

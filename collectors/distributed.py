@@ -1,0 +1,117 @@
+"""The place of a process among the ranks of a run, and their process group."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_TIMEOUT = datetime.timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which rank this process is."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+
+def place_in(environment: Mapping[str, str]) -> Place | None:
+    """Return the place that a launcher such as torchrun or deepspeed gave, or None without one.
+
+    Raises:
+        UsageError: the variables are there and make no sense.
+    """
+    if "RANK" not in environment or "WORLD_SIZE" not in environment:
+        return None
+    try:
+        place = Place(
+            int(environment["RANK"]),
+            int(environment.get("LOCAL_RANK", environment["RANK"])),
+            int(environment["WORLD_SIZE"]),
+        )
+    except ValueError as error:
+        raise UsageError(f"RANK, LOCAL_RANK or WORLD_SIZE is no number: {error}") from error
+    if not 0 <= place.rank < place.world_size:
+        raise UsageError(f"RANK is {place.rank}, which is none of WORLD_SIZE {place.world_size}")
+    return place
+
+
+def device_of(place: Place) -> torch.device:
+    """Return the device of a rank, and make it the current one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if place.local_rank >= count:
+        raise UsageError(
+            f"there are {count} GPUs, but rank {place.rank} would be the number "
+            f"{place.local_rank + 1} on this machine",
+            hint="choose a smaller --nproc",
+        )
+    device = torch.device("cuda", place.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+@contextlib.contextmanager
+def process_group(place: Place, device: torch.device, store: Path | None) -> Iterator[None]:
+    """Make the process group of all ranks, if it is not there yet, and take it down at the end.
+
+    Args:
+        place: this process.
+        device: decides the backend, NCCL or gloo.
+        store: a file through which local ranks find each other, so that no port can be taken; None
+            to use MASTER_ADDR and MASTER_PORT.
+    """
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        yield
+        return
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    dist.init_process_group(
+        backend="nccl" if device.type == "cuda" else "gloo",
+        init_method="env://" if store is None else f"file://{store}",
+        rank=place.rank,
+        world_size=place.world_size,
+        timeout=_TIMEOUT,
+        device_id=device if device.type == "cuda" else None,
+    )
+    yield
+    # Not after an error: the other ranks may be inside a collective and would be waited for.
+    dist.destroy_process_group()
+
+
+def from_first_rank(text: str | None) -> str | None:
+    """Return on every rank what rank 0 gave."""
+    import torch.distributed as dist
+
+    given = [text]
+    dist.broadcast_object_list(given, src=0)
+    return given[0]
+
+
+def barrier(device: torch.device) -> None:
+    """Wait until every rank is here and its device has nothing left to do."""
+    import torch
+    import torch.distributed as dist
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        dist.barrier(device_ids=[device.index])
+    else:
+        dist.barrier()

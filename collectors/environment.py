@@ -1,0 +1,152 @@
+"""Where a run happens: packages, processor, memory, accelerators."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import socket
+import sys
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from tracekit.errors import WorkloadError
+from tracekit.manifest import Environment
+
+_PACKAGES = (
+    "accelerate",
+    "bitsandbytes",
+    "deepspeed",
+    "flash-attn",
+    "megatron-core",
+    "numpy",
+    "nvtx",
+    "peft",
+    "torch",
+    "transformers",
+    "triton",
+    "vllm",
+)
+# What changes how a run behaves, and holds no secret.
+_VARIABLES = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_VISIBLE_DEVICES",
+    "DS_ACCELERATOR",
+    "MKL_NUM_THREADS",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
+
+
+def probe() -> Environment:
+    """Return what is known of this machine.
+
+    Devices are asked for only if torch is loaded already: a parent process must not load it.
+    """
+    found = Environment(
+        host_name=socket.gethostname(),
+        platform=platform.platform(),
+        python_version=platform.python_version(),
+        processor=processor_name(),
+        core_count=core_count(),
+        memory_bytes=memory_bytes(),
+        driver_version=driver_version(),
+        packages=package_versions(),
+        variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    )
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        found.devices = [torch.cuda.get_device_name(index) for index in range(count)]
+        found.device_memory_bytes = torch.cuda.get_device_properties(0).total_memory
+    return found
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that a run depends on, of those that are installed."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def require(packages: dict[str, str], needed_by: str) -> None:
+    """Make sure that packages are installed, without importing them.
+
+    Args:
+        packages: import name to the name that pip knows it by.
+        needed_by: what needs them, for the message: `--opt R+Z3`.
+
+    Raises:
+        WorkloadError: some are missing; one sentence, with the command that installs them.
+    """
+    missing = [name for name in packages if not _is_installed(name)]
+    if missing:
+        listed = ", ".join(missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise WorkloadError(
+            f"{needed_by} needs {listed}, which {verb} not installed",
+            hint=f"pip install 'tracekit[collect]', or only: pip install "
+            f"{' '.join(packages[name] for name in missing)}",
+        )
+
+
+def accelerator_count() -> int:
+    """Return the number of CUDA devices, asking the driver so that torch need not be loaded."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    # CUDA_SUCCESS is 0; the driver itself honours CUDA_VISIBLE_DEVICES.
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def core_count() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int | None:
+    """Return the size of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def processor_name() -> str | None:
+    """Return the processor's name as the system states it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or None
+
+
+def driver_version() -> str | None:
+    """Return the version of the NVIDIA driver, or None."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text("utf-8").strip()
+    except OSError:
+        return None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:  # the parent package of a dotted name is missing
+        return False

@@ -1,0 +1,198 @@
+"""Start the ranks of a run on this machine, watch them, and leave none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from .environment import core_count
+
+# `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: error: ")
+_POLL_S = 0.05
+_GRACE_S = 3.0
+_PARENT_VARIABLE = "TRACEKIT_LAUNCHER_PID"
+_LINUX_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The rank that ended first, and not well.
+
+    `exit_code` is negative for a signal, as in `subprocess`.
+    """
+
+    rank: int
+    exit_code: int
+    log: Path
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words: `exit code 1`, `signal SIGKILL`."""
+        if self.exit_code >= 0:
+            return f"exit code {self.exit_code}"
+        try:
+            return f"signal {signal.Signals(-self.exit_code).name}"
+        except ValueError:
+            return f"signal {-self.exit_code}"
+
+    def last_error(self) -> str:
+        """Return the last line of its log that tells of an error, or nothing."""
+        try:
+            lines = self.log.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        for line in reversed(lines):
+            text = line.strip()
+            if _ERROR.match(text):
+                return text[:400]
+        return ""
+
+
+def log_path(logs: Path, rank: int) -> Path:
+    """Return the path of a rank's log."""
+    return logs / f"rank{rank}.log"
+
+
+def run_ranks(
+    arguments: Sequence[str],
+    rank_count: int,
+    logs: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    watch: Callable[[], None] = lambda: None,
+) -> Failure | None:
+    """Run a Python module once for each rank and wait for all of them.
+
+    A rank that ends badly ends the others. An interrupt ends all and goes on as
+    `KeyboardInterrupt`; so do SIGTERM and SIGHUP. Each rank has a process group of its own, so that
+    what it started goes with it, and dies by itself should this process be killed.
+
+    Args:
+        arguments: what follows `python`: `["-m", "module", …]`.
+        rank_count: how many to start; each finds RANK, LOCAL_RANK and WORLD_SIZE.
+        logs: the folder that takes stdout and stderr of each, as `rank<N>.log`.
+        environment: added to the environment of all.
+        watch: called about every 50 ms.
+
+    Returns:
+        The rank that failed first, or None.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    with signals_as_interrupt():
+        try:
+            for rank in range(rank_count):
+                processes.append(_start(arguments, rank, rank_count, logs, environment or {}))
+            failed = _wait(processes, watch)
+        finally:
+            _end(processes)
+        watch()
+    if failed is None:
+        return None
+    return Failure(failed, processes[failed].returncode, log_path(logs, failed))
+
+
+def die_with_launcher() -> None:
+    """Make this rank end when its launcher is gone, however that ended (Linux)."""
+    launcher = os.environ.get(_PARENT_VARIABLE)
+    if launcher is None or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(_LINUX_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(launcher):  # it went before we asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _start(
+    arguments: Sequence[str],
+    rank: int,
+    rank_count: int,
+    logs: Path,
+    environment: Mapping[str, str],
+) -> subprocess.Popen[bytes]:
+    threads = max(1, core_count() // rank_count)
+    variables = {
+        # Local ranks need no network; a host name that does not resolve stops gloo without this.
+        **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform.startswith("linux") else {}),
+        "OMP_NUM_THREADS": str(threads),
+        **os.environ,
+        **environment,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(rank_count),
+        "LOCAL_WORLD_SIZE": str(rank_count),
+        "PYTHONUNBUFFERED": "1",
+        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
+        _PARENT_VARIABLE: str(os.getpid()),
+    }
+    with log_path(logs, rank).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=variables,
+            start_new_session=True,
+        )
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], watch: Callable[[], None]) -> int | None:
+    """Wait until all have ended well or one has not, and return that one."""
+    while True:
+        codes = [process.poll() for process in processes]
+        failed = [rank for rank, code in enumerate(codes) if code not in (None, 0)]
+        if failed:
+            # One that a signal ended did not end because of the others.
+            return min(failed, key=lambda rank: (processes[rank].returncode > 0, rank))
+        if all(code == 0 for code in codes):
+            return None
+        watch()
+        time.sleep(_POLL_S)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End what still runs: ask first, then kill; and what its group left running."""
+    for process in processes:
+        if process.poll() is None:
+            _signal_group(process, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_S
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+@contextlib.contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, so that no rank is left."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = {}
+    # Signal handlers can only be set in the main thread; elsewhere its owner has set his own.
+    with contextlib.suppress(ValueError):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,52 @@
+"""How many steps of a loop are recorded, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracekit.manifest import Stage
+
+PROFILER_WARMUP_COUNT = 1
+"""Steps that the profiler sees before those that it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """How many steps of each kind, in their order, and what the profiler keeps.
+
+    Attributes:
+        warmup_count: steps that do not count.
+        measured_count: timed steps, with nothing added to them.
+        profiled_count: steps with ranges alone, and again as many under the profiler.
+        stage: what the manifest calls the run.
+        name: the model's name in tables; its class if None.
+        record_shapes: whether to keep the shapes of operators' arguments.
+        with_stack: whether to keep Python stacks.
+        profile_memory: whether to keep the allocator's events.
+        all_threads: whether to see threads that the loop starts itself.
+    """
+
+    warmup_count: int = 2
+    measured_count: int = 5
+    profiled_count: int = 3
+    stage: Stage = "custom"
+    name: str | None = None
+    record_shapes: bool = True
+    with_stack: bool = False
+    profile_memory: bool = False
+    all_threads: bool = False
+
+    @property
+    def step_count(self) -> int:
+        """How many steps the loop must have."""
+        recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
+        return self.warmup_count + recorded
+
+    def too_few(self, count: int) -> str:
+        """Return the sentence about a loop that ended after so many steps."""
+        return (
+            f"the loop ended after {count} steps, but {self.step_count} are needed: "
+            f"{self.warmup_count} to warm up, {self.measured_count} timed, "
+            f"{self.profiled_count} with ranges, {PROFILER_WARMUP_COUNT} for the profiler to warm "
+            f"up and {self.profiled_count} profiled"
+        )

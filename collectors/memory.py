@@ -1,0 +1,120 @@
+"""Memory of a rank: its peak, a limit on it, and what running out of it looks like."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import WorkloadError
+
+if TYPE_CHECKING:
+    import torch
+
+# The allocators of the host raise plain RuntimeErrors, and libraries wrap what CUDA says.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|DefaultCPUAllocator: can't allocate memory|std::bad_alloc"
+    r"|Cannot allocate memory|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED",
+    re.IGNORECASE,
+)
+
+
+def limit(size_bytes: int, device: torch.device) -> None:
+    """Let this process use so much memory and no more: of its device, or of the host without one.
+
+    On a host the limit holds for all private writable memory of the process, as the kernel counts
+    it (RLIMIT_DATA), that of the libraries included.
+
+    Raises:
+        WorkloadError: the system does not let it be limited.
+    """
+    if device.type == "cuda":
+        import torch
+
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, size_bytes / total), device)
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (size_bytes, resource.RLIM_INFINITY))
+    except (OSError, ValueError) as error:
+        raise WorkloadError(f"--memory-limit cannot be set here: {error}") from error
+
+
+def reset_peak(device: torch.device) -> None:
+    """Count the peak from now on: making the model may need more than training it."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+    # Only Linux can forget the peak of the resident set; elsewhere it is that of the whole process.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
+
+
+def peak(device: torch.device) -> dict[str, int]:
+    """Return the peak since `reset_peak`, as the members of `manifest.RankMemory`."""
+    found = {"host_bytes": _host_peak_bytes()}
+    if device.type == "cuda":
+        import torch
+
+        found["device_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
+        found["device_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
+    return found
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error, or what led to it, says that memory ran out."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, MemoryError):
+            return True
+        if isinstance(seen, RuntimeError | OSError) and _OUT_OF_MEMORY.search(str(seen)):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def out_of_memory_reason(error: BaseException) -> str:
+    """Return what an error says about the memory, in one line."""
+    for line in str(error).splitlines():
+        match = _OUT_OF_MEMORY.search(line)
+        if match:
+            # "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't …"
+            return re.sub(r"^\[enforce fail at [^\]]*\][^.]*\.\s*", "", line).strip()[:300]
+    return str(error).strip().split("\n", 1)[0][:300] or "out of memory"
+
+
+def kernel_kill_count() -> int:
+    """Return how many processes the kernel has killed because memory ran out, since it started."""
+    try:
+        text = Path("/proc/vmstat").read_text("ascii")
+    except OSError:
+        return 0
+    match = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def was_killed_for_memory(exit_code: int, kill_count_before: int) -> bool:
+    """Tell whether a process that ended by SIGKILL was the victim of a lack of memory.
+
+    Args:
+        exit_code: negative for a signal.
+        kill_count_before: `kernel_kill_count` when the process was started.
+    """
+    return exit_code == -signal.SIGKILL and kernel_kill_count() > kill_count_before
+
+
+def _host_peak_bytes() -> int:
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        status = ""
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    if match:
+        return int(match[1]) * 1024
+    peak_rss: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak_rss) * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,225 @@
+"""`--opt`: the optimization methods of a run, their one parser and the rules of combining them.
+
+The canonical form is the one the paper prints: the fine-tuning method, F, R, Q, the ZeRO stage, O,
+gradient compression; `z3+r` becomes `R+Z3`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from tracekit.errors import UsageError
+
+Engine = Literal["ddp", "deepspeed", "fsdp2", "megatron"]
+ENGINES: tuple[Engine, ...] = ("ddp", "deepspeed", "fsdp2", "megatron")
+
+COMPRESSIONS = ("powersgd", "acpsgd", "topk", "signsgd")
+NAIVE = "Naive"
+
+# Token to what it does, in canonical order.
+TOKENS: dict[str, str] = {
+    NAIVE: "data parallel, nothing else",
+    "L": "LoRA",
+    "QL": "QLoRA",
+    "LFA": "LoRA-FA",
+    "PT": "prompt tuning",
+    "F": "FlashAttention",
+    "R": "activation recomputation",
+    "Q": "4-bit weights",
+    "Z1": "ZeRO stage 1",
+    "Z2": "ZeRO stage 2",
+    "Z3": "ZeRO stage 3",
+    "O": "offload",
+    **{f"GC:{name}": "gradient compression" for name in COMPRESSIONS},
+}
+_ADAPTERS = ("L", "QL", "LFA", "PT")
+_ZERO = ("Z1", "Z2", "Z3")
+
+
+@dataclass(frozen=True, slots=True)
+class Opt:
+    """The methods of a run, checked and in canonical order."""
+
+    tokens: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "+".join(self.tokens)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self.tokens
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage, 0 for none."""
+        return next((int(token[1]) for token in self.tokens if token in _ZERO), 0)
+
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether the optimizer state (Z2), or it and the parameters (Z3), live on the host."""
+        return "O" in self.tokens
+
+    @property
+    def is_recomputed(self) -> bool:
+        """Whether activations are recomputed in the backward pass."""
+        return "R" in self.tokens
+
+    @property
+    def is_flash(self) -> bool:
+        """Whether FlashAttention is used."""
+        return "F" in self.tokens
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the linear weights are 4-bit."""
+        return "Q" in self.tokens or "QL" in self.tokens
+
+    @property
+    def adapter(self) -> str | None:
+        """The fine-tuning method, `L`, `QL`, `LFA` or `PT`, or None for all weights."""
+        return next((token for token in self.tokens if token in _ADAPTERS), None)
+
+    @property
+    def compression(self) -> str | None:
+        """The name of the gradient compression, or None."""
+        return next((token[3:] for token in self.tokens if token.startswith("GC:")), None)
+
+
+def parse(text: str, stage: str = "pretrain") -> Opt:
+    """Return the methods that a text asks for.
+
+    Args:
+        text: tokens joined by `+`, in any order and case.
+        stage: `pretrain` or `finetune`.
+
+    Raises:
+        UsageError: a token is unknown or given twice, or the combination makes no sense.
+    """
+    canonical = {token.upper(): token for token in TOKENS}
+    tokens: list[str] = []
+    for word in re.split(r"[+\s]+", text.strip()):
+        token = canonical.get(word.upper())
+        if token is None:
+            raise _unknown(text, word)
+        if token in tokens:
+            raise UsageError(f"--opt {text}: {token} is given twice")
+        tokens.append(token)
+    order = list(TOKENS)
+    opt = Opt(tuple(sorted(tokens, key=order.index)))
+    _check_combination(opt, stage)
+    return opt
+
+
+def default_engine(opt: Opt) -> Engine:
+    """Return the engine that runs an opt when none is asked for."""
+    return "deepspeed" if opt.zero_stage else "ddp"
+
+
+def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "pretrain") -> Engine:
+    """Make sure that an engine can run an opt, and return the engine.
+
+    Args:
+        opt: the methods.
+        engine: as given with `--engine`.
+        tensor_size: as given with `--tp`.
+        stage: `pretrain` or `finetune`.
+
+    Raises:
+        UsageError: it cannot; one sentence says why.
+    """
+    known = {name: name for name in ENGINES}
+    if engine.lower() not in known:
+        raise UsageError(
+            f"--engine is {engine!r}, not one of {', '.join(ENGINES)}",
+            hint=f"these are the engines of --stage {stage}",
+        )
+    name = known[engine.lower()]  # type: ignore[index]
+    reason = hint = None
+    if tensor_size != 1 and name != "megatron":
+        reason = f"--tp is for --engine megatron, not for {name}"
+    elif name == "ddp" and opt.zero_stage:
+        reason = f"--opt {opt}: {_zero(opt)} shards what DDP keeps whole"
+        hint = "use --engine deepspeed or --engine fsdp2"
+    elif name != "ddp" and opt.compression:
+        reason = f"--opt {opt}: gradient compression is a communication hook of DDP, not of {name}"
+        hint = "use --engine ddp"
+    elif name != "ddp" and "LFA" in opt:
+        reason = f"--opt {opt}: LoRA-FA is an optimizer of its own, which only --engine ddp runs"
+    elif name == "fsdp2":
+        reason, hint = _fsdp2_refusal(opt)
+    elif name == "megatron":
+        reason, hint = _megatron_refusal(opt, stage)
+    if reason:
+        raise UsageError(reason, hint=hint)
+    return name
+
+
+def _unknown(text: str, word: str) -> UsageError:
+    if not word:
+        return UsageError(f"--opt {text!r}: a method is missing", hint="for example --opt R+Z3")
+    if word.upper().startswith("GC"):
+        return UsageError(
+            f"--opt {text}: {word} is no gradient compression",
+            hint="known: " + ", ".join(f"GC:{name}" for name in COMPRESSIONS),
+        )
+    upper = {token.upper(): token for token in TOKENS}
+    close = get_close_matches(word.upper(), upper, n=1, cutoff=0.6)
+    hint = f"did you mean {upper[close[0]]}? " if close else ""
+    return UsageError(
+        f"--opt {text}: there is no method {word!r}", hint=f"{hint}known: {', '.join(TOKENS)}"
+    )
+
+
+def _check_combination(opt: Opt, stage: str) -> None:
+    """Refuse combinations that make no sense, each with a sentence."""
+    zero = [token for token in opt.tokens if token in _ZERO]
+    adapters = [token for token in opt.tokens if token in _ADAPTERS]
+    compressions = [token for token in opt.tokens if token.startswith("GC:")]
+    reason = hint = None
+    if NAIVE in opt and len(opt.tokens) > 1:
+        reason = "Naive means nothing else"
+        hint = "leave Naive out"
+    elif len(zero) > 1:
+        reason = f"{' and '.join(zero)} exclude each other"
+    elif len(compressions) > 1:
+        reason = f"{' and '.join(compressions)} exclude each other"
+    elif adapters and stage == "pretrain":
+        reason = f"{adapters[0]} ({TOKENS[adapters[0]]}) is a method of fine-tuning"
+        hint = "use --stage finetune"
+    elif len(adapters) > 1:
+        reason = f"{' and '.join(adapters)} exclude each other"
+        if set(adapters) == {"L", "QL"}:
+            hint = "QL is LoRA over 4-bit weights"
+    elif "Q" in opt and stage == "finetune":
+        reason = "Q freezes the 4-bit weights and trains the rest, which is pre-training here"
+        hint = "to fine-tune over 4-bit weights use QL"
+    elif "O" in opt and zero not in (["Z2"], ["Z3"]):
+        reason = "O (offload) needs Z2 or Z3"
+    elif compressions and zero:
+        reason = f"{compressions[0]} compresses what {zero[0]} would shard"
+        hint = f"leave {zero[0]} out: gradient compression is a communication hook of DDP"
+    elif "LFA" in opt and zero:
+        reason = f"{zero[0]} would shard what LoRA-FA's optimizer needs whole"
+    if reason:
+        raise UsageError(f"--opt {opt}: {reason}", hint=hint)
+
+
+def _zero(opt: Opt) -> str:
+    return f"ZeRO stage {opt.zero_stage}"
+
+
+def _fsdp2_refusal(opt: Opt) -> tuple[str | None, str | None]:
+    if opt.zero_stage not in (2, 3):
+        return f"--opt {opt}: --engine fsdp2 runs Z2 or Z3", "add Z2 or Z3, or use --engine ddp"
+    return None, None
+
+
+def _megatron_refusal(opt: Opt, stage: str) -> tuple[str | None, str | None]:
+    if stage != "pretrain":
+        return "--engine megatron is for --stage pretrain", None
+    others = [token for token in opt.tokens if token not in (NAIVE, "R")]
+    if others:
+        return f"--opt {opt}: --engine megatron runs Naive and R, not {others[0]}", None
+    return None, None

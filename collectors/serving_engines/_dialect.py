@@ -1,0 +1,168 @@
+"""What differs between serving engines that answer over HTTP: the dialect of each.
+
+One engine is one subclass in the module of its name. Everything else (sending, timing, outcomes,
+profile window, picking up traces) is the same for all and lies in `load_generator` and `_http`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tracekit.collectors.load_plan import Prompt
+
+from tracekit.manifest import Model
+
+from ._engine import EngineFacts
+
+GetJson = Callable[[str], Any]
+"""Asks the server for a path; gives the JSON of the answer, or None if there is none."""
+
+_SECRET = re.compile(r"(?:^|_)(?:key|secret|password|authorization|(?:auth|hf|access)_token)$")
+
+
+@dataclass(slots=True)
+class Event:
+    """What one event of an answer says.
+
+    `token_count` are the tokens that it brings; None if it brings a piece of the answer and does
+    not say how many tokens that has. `output_token_count` is the engine's own sum so far.
+    """
+
+    token_count: int | None = 0
+    is_last: bool = False
+    error: str | None = None
+    engine_request_id: str | None = None
+    prompt_token_count: int | None = None
+    output_token_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP call that starts or stops a profile."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+class Dialect(ABC):
+    """How to talk to one kind of engine.
+
+    Attributes:
+        name: as `--engine` takes it.
+        default_url: where the engine listens unless told otherwise.
+        generate_path: answers a POST with a stream of events.
+        health_path: answers a GET with 2xx once the engine can take requests.
+        takes_token_ids: prompts may be token ids; None if only trying tells.
+        takes_trace_folder: `start_call` tells the server where to write traces.
+        has_written_when_stopped: stopping a profile is answered when the traces are written.
+        writes_traces: a profile ends in files; `facts` may find that it does not.
+        trace_variable: environment variable that tells a server that we launch where to write
+            traces, or None.
+        trace_glob: file names of traces.
+        model_name: the served model, where requests must name it.
+        extra_body: members that the user adds to the JSON of every request.
+    """
+
+    name: ClassVar[str]
+    default_url: ClassVar[str]
+    generate_path: ClassVar[str]
+    health_path: ClassVar[str] = "/health"
+    takes_token_ids: ClassVar[bool | None] = True
+    takes_trace_folder: ClassVar[bool] = False
+    has_written_when_stopped: ClassVar[bool] = False
+    trace_variable: ClassVar[str | None] = None
+    trace_glob: ClassVar[str] = "*.json*"
+    model_name: str | None
+
+    def __init__(self) -> None:
+        self.model_name = None
+        self.writes_traces = True
+        self.extra_body: dict[str, Any] = {}
+
+    @abstractmethod
+    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
+        """Return the JSON of a request for exactly so many new tokens, the likeliest ones."""
+
+    @abstractmethod
+    def event(self, payload: bytes) -> Event:
+        """Read the payload of one event.
+
+        Raises:
+            ValueError: it is not of the engine's protocol.
+        """
+
+    @abstractmethod
+    def facts(self, get: GetJson) -> EngineFacts:
+        """Ask the engine about itself; whatever it does not answer stays None."""
+
+    def start_call(self, trace_folder: Path | None) -> Call | None:
+        """Return the call that starts a profile, or None if the engine offers none."""
+        del trace_folder
+        return None
+
+    def stop_call(self) -> Call | None:
+        """Return the call that stops a profile."""
+        return None
+
+    def refusal(self, status: int, text: str) -> str:
+        """Say why the engine refused to start a profile, and what to do."""
+        return f"{self.name} refused to profile: {status} {text}".rstrip()
+
+    def trace_order(self, file_name: str) -> tuple[int, ...] | None:
+        """Return what orders traces by rank, or None for a file that is no rank's trace."""
+        numbers = re.findall(r"\d+", file_name)
+        return (int(numbers[0]) if numbers else 0,)
+
+
+def read_json(payload: bytes) -> dict[str, Any]:
+    """Return an event's payload as the object that it must be.
+
+    Raises:
+        ValueError: it is no JSON object.
+    """
+    value = json.loads(payload)
+    if not isinstance(value, dict):
+        raise ValueError("the event is no JSON object")
+    return value
+
+
+def error_text(value: object) -> str:
+    """Return the message in an engine's error, whatever its form."""
+    if isinstance(value, dict):
+        for key in ("message", "error", "detail"):
+            if value.get(key):
+                return error_text(value[key])
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a server says of itself without its keys and passwords."""
+    return {
+        key: "(not kept)" if value and _SECRET.search(key.lower()) else value
+        for key, value in info.items()
+    }
+
+
+def local_vocabulary_size(model_folder: object) -> int | None:
+    """Return the vocabulary size of a model whose folder is on this disk, else None."""
+    if not isinstance(model_folder, str):
+        return None
+    try:
+        config = json.loads((Path(model_folder) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    text = config.get("text_config", config) if isinstance(config, dict) else {}
+    size = text.get("vocab_size") if isinstance(text, dict) else None
+    return size if isinstance(size, int) else None
+
+
+def named_model(name: object) -> Model | None:
+    """Return a model of which only the name is known."""
+    return Model(name=name) if isinstance(name, str) and name else None

@@ -1,0 +1,167 @@
+"""Picks up the traces that a server writes into a folder of its own, once they are complete.
+
+A server answers the call that stops a profile before its traces are written, or while they are: a
+file appears late and grows. A trace is taken only when nothing of it is missing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+TraceOrder = Callable[[str], tuple[int, ...] | None]
+
+_POLL_S = 0.2
+_QUIET_S = 1.0
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Pickup:
+    """What was picked up: names in the run folder by rank, and what people should know of it."""
+
+    traces: list[str]
+    note: str | None = None
+
+
+class TraceFolder:
+    """A server's trace folder; files that are in it from the beginning are not of this run.
+
+    Args:
+        path: the folder; it need not exist yet.
+        glob: names of traces.
+        order: what sorts traces by rank; None for a file that is no rank's.
+    """
+
+    def __init__(self, path: Path, glob: str, order: TraceOrder) -> None:
+        self.path = path
+        self._glob = glob
+        self._order = order
+        self._old = self._sizes()
+
+    def collect(
+        self,
+        into: Path,
+        expected_count: int | None,
+        timeout_s: float,
+        tick: Callable[[], None],
+    ) -> Pickup:
+        """Wait until the new traces are complete and copy them as `rank<N>.json.gz`.
+
+        Args:
+            into: the run folder.
+            expected_count: how many ranks there are, or None if only the files can tell.
+            timeout_s: how long to wait.
+            tick: called while waiting.
+
+        Returns:
+            What was complete in time; if that is not all, the note says so.
+        """
+        deadline = time.monotonic() + timeout_s
+        seen: dict[Path, tuple[int, int]] = {}
+        complete: set[Path] = set()
+        quiet_since = time.monotonic()
+        while True:
+            sizes = self._new()
+            if sizes != seen:
+                complete -= {path for path in complete if sizes.get(path) != seen.get(path)}
+                quiet_since = time.monotonic()
+            else:
+                # Only a file that has stopped growing is worth reading through.
+                complete |= {path for path in sizes if path not in complete and is_complete(path)}
+            seen = sizes
+            is_quiet = time.monotonic() - quiet_since >= _QUIET_S
+            is_enough = len(complete) >= (expected_count or 1)
+            if sizes and len(complete) == len(sizes) and is_enough and is_quiet:
+                break
+            if time.monotonic() >= deadline:
+                break
+            tick()
+            time.sleep(_POLL_S)
+        return self._copy(into, complete, len(seen), expected_count, timeout_s)
+
+    def _copy(
+        self,
+        into: Path,
+        complete: set[Path],
+        seen_count: int,
+        expected_count: int | None,
+        timeout_s: float,
+    ) -> Pickup:
+        by_rank = sorted(complete, key=lambda path: (self._order(path.name) or (), path.name))
+        names = []
+        for rank, path in enumerate(by_rank):
+            names.append(f"rank{rank}.json.gz")
+            _copy_compressed(path, into / names[-1])
+        wanted = max(expected_count or 1, seen_count)
+        if len(names) >= wanted:
+            return Pickup(names)
+        if not names and not seen_count:
+            note = f"no trace has appeared in {self.path} within {timeout_s:g} s"
+            if not self.path.is_dir():
+                note = f"no trace: {self.path} is no folder on this machine (--trace-dir)"
+            return Pickup(names, note)
+        return Pickup(
+            names,
+            f"of {wanted} traces in {self.path} only {len(names)} were complete after "
+            f"{timeout_s:g} s",
+        )
+
+    def _new(self) -> dict[Path, tuple[int, int]]:
+        return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}
+
+    def _sizes(self) -> dict[Path, tuple[int, int]]:
+        """Return size and time of every file that is the trace of a rank."""
+        sizes = {}
+        for path in self.path.glob(self._glob):
+            if not path.name.endswith((".json", ".json.gz")) or self._order(path.name) is None:
+                continue
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            sizes[path] = (stat.st_size, stat.st_mtime_ns)
+        return sizes
+
+
+def is_complete(path: Path) -> bool:
+    """Tell whether a trace has been written to its end.
+
+    Of a compressed one that is known for certain: its length and checksum come last.
+    """
+    try:
+        if path.suffix == ".gz":
+            return _is_whole_gzip(path)
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64))
+            return file.read().rstrip().endswith((b"}", b"]"))
+    except OSError:
+        return False
+
+
+def _is_whole_gzip(path: Path) -> bool:
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                while block:
+                    inflater.decompress(block)
+                    block = inflater.unused_data
+                    if inflater.eof and block:
+                        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    except zlib.error:
+        return False
+    return inflater.eof
+
+
+def _copy_compressed(source: Path, target: Path) -> None:
+    if source.suffix == ".gz":
+        shutil.copyfile(source, target)
+        return
+    with source.open("rb") as read, gzip.open(target, "wb", compresslevel=6) as written:
+        shutil.copyfileobj(read, written, _BLOCK_BYTES)

@@ -1,0 +1,163 @@
+-- Why was the slowest request slow: did it wait, were its steps long, or did the device stand idle?
+-- A request is linked to the engine's steps that served it (table request_step) and these to the traces of its run. Its
+-- prefill are the steps that began before its first token came, its decoding the others. Durations are those of steps,
+-- which it shares with all requests of their batches. Steps outside of the profiled window have none: traced_step_count
+-- says how many have. Times of clients and traces are compared by the clock of the machine; a trace without a base time
+-- gives no queue_ns. Warm-up requests are left out.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: serving_steps, serving_step_work, device_windows
+-- Params:
+--   limit    BIGINT = 20    the requests of each run and device that took longest; 0 for all
+--   request  BIGINT = NULL  only this request
+-- Columns:
+--   rank                INTEGER  global rank
+--   device              VARCHAR  number of the device, or cpu
+--   run                 VARCHAR  name of the run's folder
+--   request_id          BIGINT   the request
+--   is_profiled         BOOLEAN  sent while the profiler ran, in a load of its own
+--   outcome             VARCHAR  ok, or how it failed
+--   prompt_token_count  BIGINT   tokens of the prompt
+--   output_token_count  BIGINT   tokens of the answer
+--   e2e_ns              BIGINT   from its arrival to its end, ns
+--   ttft_ns             BIGINT   from its arrival to its first token, ns
+--   queue_ns            BIGINT   from its arrival to the start of its first step, ns; NULL where that is not in the trace
+--   step_count          BIGINT   steps that served it
+--   traced_step_count   BIGINT   of these, steps in the trace
+--   prefill_step_count  BIGINT   traced steps that began before its first token came
+--   prefill_ns          BIGINT   sum of their durations, ns
+--   decode_step_count   BIGINT   the other traced steps
+--   decode_step_ns      DOUBLE   mean of their durations, ns
+--   longest_step        BIGINT   the traced step that took longest
+--   longest_step_ns     BIGINT   its duration, ns
+--   wall_ns             BIGINT   busy time of the device in its traced steps, ns
+--   idle_ns             BIGINT   idle time of the device before work of its traced steps, ns
+--   idle_pct            DOUBLE   idle_ns of wall_ns and idle_ns, 0 to 100
+-- Invariant: traced_step_count = prefill_step_count + decode_step_count AND traced_step_count <= step_count
+-- Invariant: wall_ns >= 0 AND idle_ns >= 0
+-- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100.0000001)
+
+WITH served AS (
+    SELECT
+        r.run_id,
+        r.request_id,
+        n.folder_name,
+        r.is_profiled,
+        r.outcome,
+        r.prompt_token_count,
+        r.output_token_count,
+        r.arrival_ns + n.load_start_unix_ns AS arrival_unix_ns,
+        r.first_token_ns + n.load_start_unix_ns AS first_token_unix_ns,
+        r.end_ns - r.arrival_ns AS e2e_ns,
+        r.first_token_ns - r.arrival_ns AS ttft_ns
+    FROM request AS r
+    INNER JOIN run AS n ON r.run_id = n.run_id
+    WHERE NOT r.is_warmup AND ($request IS NULL OR r.request_id = $request)
+),
+
+span AS (
+    SELECT
+        run_id,
+        request_id,
+        first_step,
+        last_step,
+        min(first_step) OVER (PARTITION BY run_id, request_id) AS very_first_step
+    FROM request_step
+),
+
+counted AS (
+    SELECT
+        run_id,
+        request_id,
+        any_value(very_first_step) AS very_first_step,
+        sum(last_step - first_step + 1)::BIGINT AS step_count
+    FROM span
+    GROUP BY run_id, request_id
+),
+
+-- Few spans per request: each step of a span once.
+stepped AS (
+    SELECT
+        t.run_id,
+        p.request_id,
+        t.trace_id,
+        s.step,
+        s.dur_ns,
+        s.ts_ns + nullif(t.base_time_ns, 0) AS start_unix_ns,
+        s.step = p.very_first_step AS is_first
+    FROM trace AS t
+    INNER JOIN span AS p ON t.run_id = p.run_id
+    INNER JOIN serving_steps AS s
+        ON t.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step
+    WHERE s.source = 'tk'
+),
+
+judged AS (
+    SELECT
+        s.*,
+        coalesce(
+            s.start_unix_ns < r.first_token_unix_ns,
+            s.is_first
+        ) AS is_prefill,
+        CASE WHEN s.is_first THEN s.start_unix_ns - r.arrival_unix_ns END AS queue_ns
+    FROM stepped AS s
+    INNER JOIN served AS r ON s.run_id = r.run_id AND s.request_id = r.request_id
+),
+
+summed AS (
+    SELECT
+        d.trace_id,
+        d.rank,
+        d.device,
+        j.run_id,
+        j.request_id,
+        count(*) AS traced_step_count,
+        max(j.queue_ns) AS queue_ns,
+        count(*) FILTER (j.is_prefill) AS prefill_step_count,
+        coalesce(sum(j.dur_ns) FILTER (j.is_prefill), 0)::BIGINT AS prefill_ns,
+        count(*) FILTER (NOT j.is_prefill) AS decode_step_count,
+        avg(j.dur_ns) FILTER (NOT j.is_prefill) AS decode_step_ns,
+        arg_max(j.step, j.dur_ns) AS longest_step,
+        max(j.dur_ns) AS longest_step_ns,
+        coalesce(sum(w.wall_ns), 0)::BIGINT AS wall_ns,
+        coalesce(sum(w.idle_ns), 0)::BIGINT AS idle_ns
+    FROM judged AS j
+    INNER JOIN device_windows AS d ON j.trace_id = d.trace_id
+    LEFT JOIN serving_step_work AS w
+        ON d.trace_id = w.trace_id AND d.device = w.device AND j.step = w.step
+    GROUP BY d.trace_id, d.rank, d.device, j.run_id, j.request_id
+)
+
+SELECT
+    s.rank,
+    s.device,
+    r.folder_name AS run,
+    s.request_id,
+    r.is_profiled,
+    r.outcome,
+    r.prompt_token_count,
+    r.output_token_count,
+    r.e2e_ns,
+    r.ttft_ns,
+    s.queue_ns,
+    c.step_count,
+    s.traced_step_count,
+    s.prefill_step_count,
+    s.prefill_ns,
+    s.decode_step_count,
+    s.decode_step_ns,
+    s.longest_step,
+    s.longest_step_ns,
+    s.wall_ns,
+    s.idle_ns,
+    100.0 * s.idle_ns / nullif(s.wall_ns + s.idle_ns, 0) AS idle_pct
+FROM summed AS s
+INNER JOIN served AS r ON s.run_id = r.run_id AND s.request_id = r.request_id
+INNER JOIN counted AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY s.trace_id, s.device ORDER BY r.e2e_ns DESC NULLS LAST, s.request_id
+    ) <= $limit
+ORDER BY s.rank NULLS LAST, s.trace_id, s.device, r.e2e_ns DESC NULLS LAST, s.request_id

@@ -1,0 +1,122 @@
+-- How far can the figures of these runs be trusted?
+-- Of one run, these rows are also the last ones of analysis health. A metric that does not apply to a run has no row.
+--
+-- Kind:     analysis
+-- Scope:    runs
+-- Requires: run, request, run_repeat
+-- Columns:
+--   run       VARCHAR  name of the run's folder
+--   metric    VARCHAR  what was looked at
+--   value     DOUBLE   how much
+--   unit      VARCHAR  count or pct
+--   severity  VARCHAR  ok, note or warn
+--   meaning   VARCHAR  what it says about the figures
+-- Invariant: severity IN ('ok', 'note', 'warn')
+-- Invariant: unit IN ('count', 'pct') AND value IS NOT NULL AND meaning IS NOT NULL
+
+WITH request_fact AS (
+    SELECT
+        run_id,
+        count(*) FILTER (NOT is_warmup AND NOT is_profiled) AS measured_count,
+        count(*) FILTER (NOT is_warmup AND NOT is_profiled AND outcome <> 'ok') AS left_out_count
+    FROM request
+    GROUP BY run_id
+),
+
+step_fact AS (
+    SELECT
+        run_id,
+        avg(list_avg(step_ns)) AS mean_step_ns
+    FROM run_repeat
+    GROUP BY run_id
+),
+
+fact AS (
+    SELECT
+        r.*,
+        r.outcome = 'unreadable' AS is_unreadable,
+        100.0 * r.tokens_per_s_std / nullif(r.tokens_per_s_mean, 0) AS spread_pct,
+        100.0 * (r.profiled_step_ns / nullif(coalesce(s.mean_step_ns, r.plain_step_ns), 0) - 1)
+            AS slowdown_pct,
+        q.measured_count,
+        q.left_out_count
+    FROM run AS r
+    LEFT JOIN request_fact AS q ON r.run_id = q.run_id
+    LEFT JOIN step_fact AS s ON r.run_id = s.run_id
+),
+
+metric AS (
+    SELECT
+        folder_name,
+        run_id,
+        unnest([
+            {
+                position: 1, metric: 'manifest_unreadable', value: is_unreadable::INTEGER::DOUBLE,
+                unit: 'count',
+                severity: if(is_unreadable, 'warn', 'ok'),
+                meaning: if(is_unreadable, reason, 'run.json could be read')
+            },
+            {
+                position: 2, metric: 'run_not_ok',
+                value: if(is_unreadable, NULL, outcome <> 'ok')::INTEGER::DOUBLE, unit: 'count',
+                severity: if(outcome = 'ok', 'ok', 'warn'),
+                meaning: if(
+                    outcome = 'ok', 'the run ended well',
+                    outcome || ': ' || coalesce(reason, 'no reason is given')
+                )
+            },
+            {
+                position: 3, metric: 'missing_trace_files', value: missing_trace_count::DOUBLE,
+                unit: 'count',
+                severity: if(missing_trace_count > 0, 'warn', 'ok'),
+                meaning: 'trace files that run.json names and that are not in its folder'
+            },
+            {
+                position: 4, metric: 'tokens_per_s_spread', value: spread_pct, unit: 'pct',
+                severity: if(spread_pct > 5, 'note', 'ok'),
+                meaning: 'standard deviation of tokens/s over the repeats, of their mean'
+            },
+            {
+                position: 5, metric: 'profiled_step_slowdown', value: slowdown_pct, unit: 'pct',
+                severity: if(slowdown_pct > 20, 'note', 'ok'),
+                meaning: 'how much longer steps take with ranges and profiler, which is how the '
+                || 'trace saw them'
+            },
+            {
+                position: 6, metric: 'rejected_request_lines',
+                value: if(request_count + rejected_count > 0, rejected_count, NULL)::DOUBLE,
+                unit: 'count',
+                severity: if(rejected_count > 0, 'warn', 'ok'),
+                meaning: 'lines of requests.jsonl that could not be read; see table rejected'
+            },
+            {
+                position: 7, metric: 'requests_left_out', value: left_out_count::DOUBLE,
+                unit: 'count',
+                severity: if(left_out_count > 0, 'note', 'ok'),
+                meaning: 'measured requests that did not succeed and are in no figure, of '
+                || measured_count
+            },
+            {
+                position: 8, metric: 'requests_missing',
+                value: if(
+                    load_request_count IS NULL, NULL,
+                    greatest(load_request_count - coalesce(measured_count, 0), 0)
+                )::DOUBLE,
+                unit: 'count',
+                severity: if(load_request_count > coalesce(measured_count, 0), 'warn', 'ok'),
+                meaning: 'requests of the load that are not in requests.jsonl'
+            }
+        ]) AS fact
+    FROM fact
+)
+
+SELECT
+    folder_name AS run,
+    fact.metric,
+    fact.value,
+    fact.unit,
+    fact.severity,
+    fact.meaning
+FROM metric
+WHERE fact.value IS NOT NULL
+ORDER BY run_id, fact.position

@@ -1,0 +1,136 @@
+-- Which kinds of work was a serving engine's time spent on: GEMM, RoPE, norms, Triton, all-reduce, the rest?
+-- The paper's table of an inference engine. RoPE and RMSNorm are what the modules or the names of kernels tell; then
+-- come GEMM, kernels written in Triton, and the rest by class. Attention that is not in Triton has a row of its own.
+-- Every nanosecond of the device's window is in one row: idle time goes to the phase of the device event that ends it.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, context, module_roles, collectives, serving_steps,
+--           serving_step_work, triton_kernel
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   phase         VARCHAR  prefill, mixed, decode, forward or other, as in phases
+--   part          VARCHAR  computation, communication or rest
+--   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other;
+--                          memory copy, idle
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns
+--   wall_ns       BIGINT   time of the device that is theirs, busy or, in row idle, idle, ns; adds up to the window
+--   phase_pct     DOUBLE   wall_ns of that of the whole phase, 0 to 100
+--   step_count    BIGINT   steps of serving of this phase that put work on the device; NULL where no range marks any
+--   step_wall_ns  DOUBLE   wall_ns per step, ns
+-- Invariant: 0 <= wall_ns AND (wall_ns <= kernel_ns OR task = 'idle')
+-- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
+
+WITH work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.piece,
+        d.dur_ns,
+        d.wall_ns,
+        CASE
+            WHEN
+                c.phase IN ('prefill', 'mixed', 'decode', 'forward')
+                THEN c.phase
+            ELSE 'other'
+        END AS phase,
+        d.ts_ns - max(d.end_ns) OVER (
+            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS gap_ns,
+        CASE d.kind
+            WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
+        END AS part,
+        CASE
+            WHEN d.kind = 'memcpy' THEN 'memory copy'
+            WHEN coalesce(k.class, d.class) = 'comm_allreduce' THEN 'all-reduce'
+            WHEN coalesce(k.class, d.class) = 'comm_allgather' THEN 'all-gather'
+            WHEN d.kind = 'comm' THEN 'other'
+            WHEN d.class = 'rope' OR x.part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
+            WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
+            WHEN d.class = 'gemm' THEN 'GEMM'
+            WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
+            WHEN d.class = 'attention' THEN 'attention'
+            WHEN d.class = 'elementwise' THEN 'element-wise'
+            ELSE 'other'
+        END AS task
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
+    LEFT JOIN module_roles('module') AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    LEFT JOIN collectives AS k
+        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
+),
+
+spent AS (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        part,
+        task,
+        count(*) FILTER (piece = 0) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM work
+    GROUP BY trace_id, device, phase, part, task
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        phase,
+        'rest' AS part,
+        'idle' AS task,
+        0 AS kernel_count,
+        0 AS kernel_ns,
+        sum(gap_ns)::BIGINT AS wall_ns
+    FROM work
+    WHERE gap_ns > 0
+    GROUP BY trace_id, device, phase
+),
+
+stepped AS (
+    SELECT
+        s.trace_id,
+        w.device,
+        s.phase,
+        count(*) AS step_count
+    FROM serving_steps AS s
+    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
+    GROUP BY s.trace_id, w.device, s.phase
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.phase,
+    s.part,
+    s.task,
+    s.kernel_count,
+    s.kernel_ns,
+    s.wall_ns,
+    100.0 * s.wall_ns / nullif(
+        sum(s.wall_ns) OVER (PARTITION BY s.trace_id, s.device, s.phase), 0
+    )::BIGINT AS phase_pct,
+    n.step_count,
+    s.wall_ns / n.step_count AS step_wall_ns
+FROM spent AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+LEFT JOIN stepped AS n
+    ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(['forward', 'prefill', 'mixed', 'decode', 'other'], s.phase),
+    list_position(['computation', 'communication', 'rest'], s.part),
+    list_position(
+        [
+            'element-wise', 'RoPE', 'Triton', 'GEMM', 'RMSNorm', 'attention', 'all-reduce',
+            'all-gather', 'other', 'memory copy', 'idle'
+        ],
+        s.task
+    )

@@ -1,0 +1,84 @@
+-- Which requests and how many tokens did each step of serving work on, and how long did it take?
+-- As the engine's ranges tell it; idle_ns is the time that the device waited for work of the step. The row without a
+-- step holds what was launched outside of all of them: rows of a device add up to its window.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: serving_steps, serving_step_work, device_windows, steady_window
+-- Params:
+--   tolerance_pct  DOUBLE = 10  of the steady state: see serving_window
+-- Columns:
+--   rank                   INTEGER  global rank
+--   device                 VARCHAR  number of the device, or cpu
+--   step                   BIGINT   number of the step; NULL for outside any step
+--   phase                  VARCHAR  prefill, decode or mixed
+--   prefill_request_count  BIGINT   requests whose prompt is read; NULL where the range does not tell
+--   prefill_token_count    BIGINT   tokens of prompts that are read
+--   decode_request_count   BIGINT   requests that get one more token
+--   decode_token_count     BIGINT   tokens that they put in
+--   request_count          BIGINT   requests in the batch
+--   is_steady              BOOLEAN  it is in the steady state; NULL where the trace does not tell
+--   start_ns               BIGINT   start on the CPU, ns since the first event of the trace
+--   dur_ns                 BIGINT   duration on the CPU, ns
+--   kernel_count           BIGINT   device events
+--   kernel_ns              BIGINT   sum of their durations, ns
+--   wall_ns                BIGINT   busy time that is theirs, ns
+--   idle_ns                BIGINT   idle time before them, ns
+--   idle_pct               DOUBLE   idle_ns of wall_ns and idle_ns, 0 to 100
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
+-- Invariant: (step IS NULL) = (phase IS NULL)
+
+WITH step_device AS (
+    SELECT
+        w.trace_id,
+        w.rank,
+        w.device,
+        s.step,
+        s.phase,
+        s.prefill_request_count,
+        s.prefill_token_count,
+        s.decode_request_count,
+        s.decode_token_count,
+        s.request_count,
+        s.ts_ns,
+        s.dur_ns,
+        s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns AS is_steady
+    FROM device_windows AS w
+    INNER JOIN serving_steps AS s ON w.trace_id = s.trace_id
+    LEFT JOIN steady_window('serving_steps', $tolerance_pct) AS y ON s.trace_id = y.trace_id
+    UNION ALL BY NAME
+    SELECT
+        w.trace_id,
+        w.rank,
+        w.device
+    FROM device_windows AS w
+    WHERE w.trace_id IN (SELECT trace_id FROM serving_steps)
+)
+
+SELECT
+    sd.rank,
+    sd.device,
+    sd.step,
+    sd.phase,
+    sd.prefill_request_count,
+    sd.prefill_token_count,
+    sd.decode_request_count,
+    sd.decode_token_count,
+    sd.request_count,
+    sd.is_steady,
+    sd.ts_ns - t.first_ts_ns AS start_ns,
+    sd.dur_ns,
+    coalesce(sw.kernel_count, 0) AS kernel_count,
+    coalesce(sw.kernel_ns, 0) AS kernel_ns,
+    coalesce(sw.wall_ns, 0) AS wall_ns,
+    coalesce(sw.idle_ns, 0) AS idle_ns,
+    100.0 * sw.idle_ns / nullif(sw.wall_ns + sw.idle_ns, 0) AS idle_pct
+FROM step_device AS sd
+INNER JOIN trace AS t ON sd.trace_id = t.trace_id
+LEFT JOIN serving_step_work AS sw
+    ON
+        sd.trace_id = sw.trace_id
+        AND sd.device = sw.device
+        AND sd.step IS NOT DISTINCT FROM sw.step
+WHERE sd.step IS NOT NULL OR sw.kernel_count > 0
+ORDER BY sd.rank NULLS LAST, sd.trace_id, sd.device, sd.ts_ns NULLS LAST, sd.step

@@ -1,0 +1,61 @@
+-- What did each step of serving put on each device?
+-- A device event belongs to the last step whose range began before its launch, if the launch is inside of it; on cpu,
+-- the start of the op. Idle time goes to the step of the device event that ends it. So busy and idle time of all steps,
+-- and of the row without one, add up to the device's window.
+--
+-- Kind:     view
+-- Requires: device_events, device_context, serving_steps, launch
+-- Columns:
+--   trace_id      INTEGER  the trace
+--   device        VARCHAR  number of the device, or cpu
+--   step          BIGINT   number of the step, as in serving_steps; NULL outside of all steps
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns
+--   wall_ns       BIGINT   busy time that is theirs, ns
+--   idle_ns       BIGINT   idle time before them, ns
+--   start_ns      BIGINT   start of the first, ns
+--   end_ns        BIGINT   end of the last, ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
+
+WITH work AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.piece,
+        d.ts_ns,
+        d.end_ns,
+        d.dur_ns,
+        d.wall_ns,
+        l.ts_ns AS launch_ts_ns,
+        d.ts_ns - max(d.end_ns) OVER (
+            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS gap_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    WHERE d.trace_id IN (SELECT trace_id FROM serving_steps)
+),
+
+placed AS (
+    SELECT
+        w.*,
+        CASE WHEN w.launch_ts_ns < s.end_ns THEN s.step END AS step
+    FROM work AS w
+    ASOF LEFT JOIN serving_steps AS s
+        ON w.trace_id = s.trace_id AND w.launch_ts_ns >= s.ts_ns
+)
+
+SELECT
+    trace_id,
+    device,
+    step,
+    count(*) FILTER (piece = 0) AS kernel_count,
+    sum(dur_ns)::BIGINT AS kernel_ns,
+    sum(wall_ns)::BIGINT AS wall_ns,
+    coalesce(sum(gap_ns) FILTER (gap_ns > 0), 0)::BIGINT AS idle_ns,
+    min(ts_ns) AS start_ns,
+    max(end_ns) AS end_ns
+FROM placed
+GROUP BY trace_id, device, step

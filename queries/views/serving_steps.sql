@@ -1,0 +1,217 @@
+-- Which steps of serving did the engine mark, and what was in the batch of each?
+-- A trace has the steps of one form of range, the first of these that it has: tracekit's tk/batch inside of tk/step;
+-- vLLM's execute_context_N(tokens)_generation_M(tokens), also in its longer form with sums of lengths; SGLang's
+-- step[EXTEND bs=… toks=…]; engine_step prefill_reqs=… of older collectors; tk/step with tk/phase and no batch; passes
+-- of LightLLM's model by their Python calls. What the name does not tell is NULL.
+--
+-- Kind:     view
+-- Requires: event_category, range_marker
+-- Columns:
+--   trace_id               INTEGER  the trace
+--   step                   BIGINT   number of the step: that of tk/step, else from 0 in order of time
+--   name                   VARCHAR  name of the range that tells the batch
+--   source                 VARCHAR  tk, vllm, sglang, engine_step or lightllm
+--   phase                  VARCHAR  prefill, decode or mixed
+--   ts_ns                  BIGINT   start on the CPU, ns
+--   dur_ns                 BIGINT   duration on the CPU, ns
+--   end_ns                 BIGINT   end on the CPU, ns
+--   prefill_request_count  BIGINT   requests whose prompt is read
+--   prefill_token_count    BIGINT   tokens of prompts that are read
+--   decode_request_count   BIGINT   requests that get one more token
+--   decode_token_count     BIGINT   tokens that they put in
+--   request_count          BIGINT   requests in the batch
+-- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode')
+-- Invariant: prefill_request_count + decode_request_count IS NULL OR request_count IS NOT NULL
+
+WITH marked AS MATERIALIZED (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        name,
+        ts_ns,
+        ts_ns + dur_ns AS end_ns,
+        CASE
+            WHEN starts_with(name, 'tk/step/') THEN 'tk/step'
+            WHEN starts_with(name, 'tk/phase/') THEN 'tk/phase'
+            WHEN starts_with(name, 'tk/batch/') THEN 'tk/batch'
+            WHEN starts_with(name, 'execute_') THEN 'vllm'
+            WHEN starts_with(name, 'step[') THEN 'sglang'
+            ELSE 'engine_step'
+        END AS form
+    FROM event
+    WHERE
+        is_annotation(category)
+        AND (
+            regexp_matches(name, '^tk/step/\d{1,18}$')
+            OR name IN ('tk/phase/prefill', 'tk/phase/decode', 'tk/phase/mixed')
+            OR regexp_matches(name, '^tk/batch/prefill_\d+\(\d+\)_decode_\d+\(\d+\)$')
+            OR regexp_matches(name, '^execute_(?:\d+_)?context_\d+(?:\(.*\))?_generation_\d+')
+            OR regexp_matches(name, '^step\[(?:EXTEND|DECODE|MIXED)\b.*\bbs=\d+')
+            OR regexp_matches(name, '^engine_step prefill_reqs=\d+ .*decode_reqs=\d+')
+        )
+),
+
+-- A range inside of tk/step belongs to the last one that began before it on its thread.
+tk_step AS (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        name,
+        ts_ns,
+        end_ns,
+        regexp_extract(name, '(\d+)$', 1)::BIGINT AS step
+    FROM marked
+    WHERE form = 'tk/step'
+),
+
+tk_inside AS (
+    SELECT
+        m.trace_id,
+        s.event_id,
+        max(m.name) FILTER (m.form = 'tk/batch') AS batch_name,
+        max(m.name) FILTER (m.form = 'tk/phase') AS phase_name
+    FROM marked AS m
+    ASOF INNER JOIN tk_step AS s
+        ON
+            m.trace_id = s.trace_id
+            AND m.pid = s.pid
+            AND m.tid = s.tid
+            AND m.ts_ns >= s.ts_ns
+    WHERE m.form IN ('tk/batch', 'tk/phase') AND m.ts_ns <= s.end_ns
+    GROUP BY m.trace_id, s.event_id
+),
+
+frame AS (
+    SELECT
+        e.trace_id,
+        e.event_id,
+        e.name,
+        e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        k.phase
+    FROM event AS e
+    INNER JOIN range_marker AS k ON e.category = k.category AND e.name = k.name
+    WHERE k.means = 'frame' AND k.layer = 'begin' AND k.phase IN ('prefill', 'decode')
+),
+
+told AS (
+    SELECT
+        s.trace_id,
+        s.event_id,
+        s.step,
+        coalesce(i.batch_name, i.phase_name) AS name,
+        'tk' AS source,
+        if(i.batch_name IS NULL, 5, 1) AS form_rank,
+        regexp_extract(i.phase_name, '(\w+)$', 1) AS stated_phase,
+        s.ts_ns,
+        s.end_ns,
+        regexp_extract_all(coalesce(i.batch_name, ''), '\d+')::BIGINT[] AS numbers
+    FROM tk_step AS s
+    INNER JOIN tk_inside AS i ON s.trace_id = i.trace_id AND s.event_id = i.event_id
+    UNION ALL
+    SELECT
+        trace_id,
+        event_id,
+        NULL AS step,
+        name,
+        form AS source,
+        CASE form WHEN 'vllm' THEN 2 WHEN 'sglang' THEN 3 ELSE 4 END AS form_rank,
+        CASE form
+            WHEN 'sglang'
+                THEN
+                    CASE regexp_extract(name, '^step\[(\w+)', 1)
+                        WHEN 'EXTEND' THEN 'prefill' WHEN 'DECODE' THEN 'decode' ELSE 'mixed'
+                    END
+        END AS stated_phase,
+        ts_ns,
+        end_ns,
+        CASE form
+            WHEN 'vllm'
+                THEN [
+                    try_cast(regexp_extract(name, 'context_(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'context_\d+\((?:sq)?(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'generation_(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'generation_\d+\((?:sq)?(\d+)', 1) AS BIGINT)
+                ]
+            WHEN 'engine_step'
+                THEN [
+                    try_cast(regexp_extract(name, 'prefill_reqs=(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'prefill_tokens=(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT),
+                    try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT)
+                ]
+            ELSE [
+                try_cast(regexp_extract(name, '\bbs=(\d+)', 1) AS BIGINT),
+                try_cast(regexp_extract(name, '\btoks=(\d+)', 1) AS BIGINT)
+            ]
+        END AS numbers
+    FROM marked
+    WHERE form IN ('vllm', 'sglang', 'engine_step')
+    UNION ALL
+    SELECT
+        trace_id,
+        event_id,
+        NULL AS step,
+        name,
+        'lightllm' AS source,
+        6 AS form_rank,
+        phase AS stated_phase,
+        ts_ns,
+        end_ns,
+        []::BIGINT[] AS numbers
+    FROM frame
+),
+
+counted AS (
+    SELECT
+        *,
+        CASE
+            WHEN source <> 'sglang' THEN numbers[1]
+            WHEN stated_phase = 'prefill' THEN numbers[1]
+            WHEN stated_phase = 'decode' THEN 0
+        END AS prefill_request_count,
+        CASE
+            WHEN source <> 'sglang' THEN numbers[2]
+            WHEN stated_phase = 'prefill' THEN numbers[2]
+            WHEN stated_phase = 'decode' THEN 0
+        END AS prefill_token_count,
+        CASE
+            WHEN source <> 'sglang' THEN numbers[3]
+            WHEN stated_phase = 'decode' THEN numbers[1]
+            WHEN stated_phase = 'prefill' THEN 0
+        END AS decode_request_count,
+        CASE
+            WHEN source <> 'sglang' THEN numbers[4]
+            WHEN stated_phase = 'decode' THEN coalesce(numbers[2], numbers[1])
+            WHEN stated_phase = 'prefill' THEN 0
+        END AS decode_token_count
+    FROM told
+    QUALIFY form_rank = min(form_rank) OVER (PARTITION BY trace_id)
+)
+
+SELECT
+    trace_id,
+    coalesce(
+        step, row_number() OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) - 1
+    ) AS step,
+    name,
+    source,
+    CASE
+        WHEN stated_phase <> '' THEN stated_phase
+        WHEN prefill_request_count > 0 AND decode_request_count > 0 THEN 'mixed'
+        WHEN prefill_request_count > 0 THEN 'prefill'
+        ELSE 'decode'
+    END AS phase,
+    ts_ns,
+    end_ns - ts_ns AS dur_ns,
+    end_ns,
+    prefill_request_count,
+    prefill_token_count,
+    decode_request_count,
+    decode_token_count,
+    coalesce(prefill_request_count + decode_request_count, numbers[1]) AS request_count
+FROM counted

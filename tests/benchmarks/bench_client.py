@@ -1,0 +1,121 @@
+"""How much load the serving client carries before it is the bottleneck itself.
+
+    python tests/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
+
+One burst of requests goes to a server in another process that computes nothing. It answers at once,
+which gives the client's ceiling, and then one token to every request per gap, as an engine does.
+Every event carries the instant at which the server wrote it, on the clock that the client reads, so
+that the delay of each token (socket, event loop, client) is measured and not estimated. It needs a
+quiet machine; the client's CPU time a token is what holds on a busy one too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tracekit.collectors.load_generator import LoadGenerator
+from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult, Prompt
+from tracekit.collectors.open_files import raise_file_limit
+from tracekit.collectors.serving_engines._dialect import Event
+from tracekit.collectors.serving_engines.lightllm import LightLlm
+
+SERVER = Path(__file__).with_name("_at_once_server.py")
+GAPS_S = (0.0, 0.2, 0.1, 0.05, 0.025)
+
+
+class Stamped(LightLlm):
+    """LightLLM's protocol, and the server's stamps kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written_ns: dict[int, list[int]] = {}
+
+    def event(self, payload: bytes) -> Event:
+        value = json.loads(payload)
+        self.written_ns.setdefault(value["request"], []).append(value["written_ns"])
+        return super().event(payload)
+
+
+def nothing(state: LoadProgress) -> None:
+    del state
+
+
+def measure(request_count: int, token_count: int, gap_s: float) -> list[str]:
+    """Return one row: rates, the client's own load, and the delay of tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = Path(folder) / "port"
+        words = [sys.executable, str(SERVER), str(port_file), str(token_count), str(gap_s)]
+        server = subprocess.Popen(words)
+        try:
+            while not port_file.exists():
+                time.sleep(0.02)
+            url = f"http://127.0.0.1:{port_file.read_text()}"
+            dialect = Stamped()
+            # The first id of a prompt names the request.
+            prompts = [Prompt(512, [index, *range(1, 512)]) for index in range(request_count)]
+            plan = LoadPlan(prompts, [0] * request_count, token_count)
+            begin_ns = time.perf_counter_ns()
+            result: LoadResult = LoadGenerator(dialect, url, plan, nothing).run()
+        finally:
+            server.kill()
+            server.wait()
+    return row(result, dialect, begin_ns, request_count, token_count, gap_s)
+
+
+def row(
+    result: LoadResult,
+    dialect: Stamped,
+    begin_ns: int,
+    request_count: int,
+    token_count: int,
+    gap_s: float,
+) -> list[str]:
+    good = [record for record in result.records if record.outcome == "ok"]
+    tokens = sum(record.output_token_count for record in good)
+    assert tokens == request_count * token_count, result.records[0]
+    # Both clocks are perf_counter_ns; the least delay there is stands for the origin of the
+    # records, which only the generator knows.
+    delays = []
+    for record in good:
+        pairs = zip(record.token_ns, dialect.written_ns[record.request_id], strict=True)
+        delays += [begin_ns + at_ns - written_ns for at_ns, written_ns in pairs]
+    least = min(delays)
+    delays = sorted(delay - least for delay in delays)
+    wall_s = result.wall_ns / 1e9
+    client: dict[str, Any] = result.extra["client"]
+    return [
+        "at once" if not gap_s else f"{gap_s * 1e3:.0f} ms",
+        f"{request_count / wall_s:,.0f}",
+        f"{tokens / wall_s:,.0f}",
+        f"{client['cpu_pct']:.0f} %",
+        f"{client['cpu_pct'] / 100 * wall_s / tokens * 1e6:.1f} µs",
+        f"{client['loop_lag_p99_ns'] / 1e6:.1f} ms",
+        f"{delays[len(delays) // 2] / 1e6:.1f} ms",
+        f"{delays[len(delays) * 99 // 100] / 1e6:.1f} ms",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--tokens", type=int, default=64)
+    given = parser.parse_args()
+    raise_file_limit(given.requests)
+    head = ["token gap", "requests/s", "tokens/s", "client CPU", "a token", "loop lag p99"]
+    rows = [[*head, "token delay p50", "token delay p99"]]
+    rows += [measure(given.requests, given.tokens, gap_s) for gap_s in GAPS_S]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    print(f"{given.requests} requests in one burst, 512 tokens in, {given.tokens} out")
+    for cells in rows:
+        print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
+
+
+if __name__ == "__main__":
+    main()

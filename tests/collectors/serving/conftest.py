@@ -1,0 +1,133 @@
+"""Stand-in servers, one process per engine for the whole session, and runs against them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit import manifest
+
+STAND_IN = Path(__file__).with_name("_stand_in.py")
+
+
+class StandIn:
+    """A stand-in server for one engine."""
+
+    def __init__(self, engine: str, folder: Path) -> None:
+        port_file = folder / "port"
+        self.engine = engine
+        self._process = subprocess.Popen([sys.executable, str(STAND_IN), engine, str(port_file)])
+        deadline = time.monotonic() + 60
+        while not port_file.exists():
+            assert self._process.poll() is None, "the stand-in did not start"
+            assert time.monotonic() < deadline, "the stand-in did not start in time"
+            time.sleep(0.02)
+        self.url = f"http://127.0.0.1:{port_file.read_text()}"
+
+    def behave(self, **quirks: Any) -> StandIn:
+        """Let the server start anew with these quirks (see `_stand_in.Quirks`)."""
+        self._ask(json.dumps(quirks).encode())
+        return self
+
+    def seen(self) -> dict[str, Any]:
+        """Return what the server has seen since then."""
+        return self._ask(None)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _ask(self, data: bytes | None) -> dict[str, Any]:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{self.url}/stand_in", data, timeout=30) as answer:
+            value: dict[str, Any] = json.loads(answer.read())
+            return value
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., StandIn]]:
+    """Return a function that gives the stand-in of an engine, with the quirks given by keyword."""
+    servers: dict[str, StandIn] = {}
+
+    def get(engine: str, **quirks: Any) -> StandIn:
+        if engine not in servers:
+            servers[engine] = StandIn(engine, tmp_path_factory.mktemp(engine))
+        return servers[engine].behave(**quirks)
+
+    yield get
+    for server in servers.values():
+        server.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRun:
+    """One run of `--stage serve`: what was said, and what was left behind."""
+
+    folder: Path
+    lines: list[str]
+
+    @property
+    def manifest(self) -> manifest.Manifest:
+        return manifest.read(self.folder)
+
+    @property
+    def load(self) -> manifest.Load:
+        load = self.manifest.load
+        assert load is not None
+        return load
+
+    @property
+    def notes(self) -> list[str]:
+        """The manifest's notes, without those on how busy this machine was."""
+        return [note for note in self.manifest.notes if not note.startswith("the client was ")]
+
+    @property
+    def all_requests(self) -> list[dict[str, Any]]:
+        text = (self.folder / "requests.jsonl").read_text("utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests that count."""
+        return [r for r in self.all_requests if not r["is_warmup"] and not r["is_profiled"]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ServeRun]:
+    """Return a function that runs the stage against a stand-in, in this process.
+
+    Its keywords are the arguments by key; small ones are the default. An error of the run leaves
+    the function as it is, and the run folder is `tmp_path / "run"`.
+    """
+    from tracekit.collectors._main import run
+
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+    def start(server: StandIn | None, **values: Any) -> ServeRun:
+        lines: list[str] = []
+        given = {
+            "stage": "serve",
+            "out": tmp_path / "run",
+            "requests": 8,
+            "prompt_len": 16,
+            "max_new_tokens": 6,
+            "warmup_requests": 2,
+        }
+        if server is not None:
+            given |= {"engine": server.engine, "url": server.url}
+        run(given | values, ["tracekit", "collect"], lines.append)
+        return ServeRun(tmp_path / "run", lines)
+
+    return start

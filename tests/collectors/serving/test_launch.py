@@ -1,0 +1,197 @@
+"""`--launch`: the server is started, waited for, and ended with all that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit import manifest
+from tracekit.errors import UsageError, WorkloadError
+
+Run = Callable[..., Any]
+STAND_IN = Path(__file__).with_name("_stand_in.py")
+
+# Starts the stand-in as a child, as engines start workers, and another that may ignore SIGTERM.
+WRAPPER = """
+import signal, subprocess, sys
+child = subprocess.Popen([sys.executable, *sys.argv[2:]])
+stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+patient = "import time; time.sleep(600)"
+other = subprocess.Popen([sys.executable, "-c", stubborn if IS_STUBBORN else patient])
+open(sys.argv[1], "w").write(f"{child.pid} {other.pid}")
+print("the server has started", flush=True)
+child.wait()
+"""
+
+
+def launcher(
+    tmp_path: Path, engine: str = "lightllm", *, is_stubborn: bool = True, **quirks: Any
+) -> tuple[str, str]:
+    """Return a command that starts a stand-in on a port of ours, and its URL."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    quirks_file = json.dumps({"port": port, **quirks})
+    script = tmp_path / "wrapper.py"
+    script.write_text(f"IS_STUBBORN = {is_stubborn}\n{WRAPPER}")
+    words = [
+        sys.executable, str(script), str(tmp_path / "pids"),
+        str(STAND_IN), engine, str(tmp_path / "port"), quirks_file,
+    ]  # fmt: skip
+    return shlex.join(words), f"http://127.0.0.1:{port}"
+
+
+def are_gone(pids: list[int]) -> bool:
+    def runs(pid: int) -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+    return not any(runs(pid) for pid in pids)
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracekit.collectors import server_process
+
+    monkeypatch.setattr(server_process, "_TERM_S", 0.5)
+
+
+def test_the_server_is_ended_with_its_children(serve: Run, tmp_path: Path) -> None:
+    command, url = launcher(tmp_path, profiling="torch_profiler", unhealthy_s=0.5)
+    run = serve(None, engine="lightllm", launch=command, url=url)
+    assert run.load.ok_count == 8
+    assert run.load.server["launch"] == command
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert are_gone(pids)
+    assert (run.folder / "logs" / "server.log").read_text() == "the server has started\n"
+    # The server was told by LIGHTLLM_TRACE_DIR where to write.
+    assert run.manifest.traces == ["rank0.json.gz"]
+    assert run.lines[:2] == [f"starting {command}", f"waiting for {url}/health"]
+
+
+def test_the_command_may_name_the_trace_folder(serve: Run, tmp_path: Path) -> None:
+    command, url = launcher(tmp_path, "vllm", profiling="torch", trace_dir="{trace_dir}")
+    run = serve(None, engine="vllm", launch=command, url=url)
+    assert run.manifest.traces == ["rank0.json.gz"]
+
+
+def test_a_server_that_dies_at_once_says_its_last_words(serve: Run, tmp_path: Path) -> None:
+    script = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
+    command = shlex.join([sys.executable, "-c", script])
+    with pytest.raises(WorkloadError) as caught:
+        serve(None, engine="vllm", launch=command, url="http://127.0.0.1:9")
+    assert caught.value.message == (
+        "--launch: the server ended with exit code 1 before it was ready: "
+        "loading | out of memory: 3 GB"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_is_never_healthy_is_ended(serve: Run, tmp_path: Path) -> None:
+    command, url = launcher(tmp_path, unhealthy_s=600)
+    with pytest.raises(WorkloadError) as caught:
+        serve(None, engine="lightllm", launch=command, url=url, startup_timeout=1)
+    assert caught.value.message.startswith(f"{url}: no healthy lightllm server after 1 s: ")
+    assert caught.value.hint == "its last words: the server has started"
+    assert are_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "message"),
+    [
+        ("no-such-server --port 1", WorkloadError,
+         "--launch: no-such-server cannot be run: No such file or directory"),
+        ("server 'open", UsageError, "--launch cannot be split into words: No closing quotation"),
+        (" ", UsageError, "--launch is empty"),
+    ],
+)  # fmt: skip
+def test_a_command_that_cannot_be_run(
+    command: str, error: type[Exception], message: str, serve: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as caught:
+        serve(None, engine="vllm", launch=command, url="http://127.0.0.1:9")
+    assert str(caught.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_is_there_already_is_not_taken_for_ours(
+    stand_in: Callable[..., Any], serve: Run
+) -> None:
+    server = stand_in("vllm")
+    with pytest.raises(WorkloadError) as caught:
+        serve(server, launch="true")
+    assert caught.value.message == f"--launch: something already answers at {server.url}"
+
+
+def interrupted(
+    tmp_path: Path, sign: signal.Signals, *more: str, **quirks: Any
+) -> tuple[subprocess.CompletedProcess[str], list[int]]:
+    """Run the collector as a process, and send it a signal when requests are under way."""
+    command, url = launcher(tmp_path, is_stubborn=False, **quirks)
+    words = [
+        sys.executable, "-m", "tracekit.collectors", "--stage", "serve", "--engine", "lightllm",
+        "--launch", command, "--url", url, "--requests", "80", "--prompt-len", "8",
+        "--max-new-tokens", "8", "--warmup-requests", "0", "--concurrency", "4",
+        "--out", str(tmp_path / "run"), *more,
+    ]  # fmt: skip
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    lines = []
+    assert process.stderr is not None
+    while not any(line.startswith("sending") for line in lines):
+        assert time.monotonic() < deadline
+        lines.append(process.stderr.readline())
+    time.sleep(1)
+    os.kill(process.pid, sign)
+    out, err = process.communicate(timeout=60)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    done = subprocess.CompletedProcess(words, process.returncode, out, "".join(lines) + err)
+    return done, pids
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_what_was_measured_and_ends_the_server(
+    sign: signal.Signals, tmp_path: Path
+) -> None:
+    done, pids = interrupted(tmp_path, sign, "--no-profile", token_gap_s=0.02)
+    assert done.returncode == 130
+    assert are_gone(pids)
+    run = manifest.read(tmp_path / "run")
+    assert run.outcome == "failed"
+    lines = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == 80
+    ok = [record for record in records if record["outcome"] == "ok"]
+    cancelled = [record for record in records if record["outcome"] == "cancelled"]
+    assert ok
+    assert len(ok) + len(cancelled) == 80
+    assert run.reason == f"interrupted when {len(ok)} of 80 requests were done"
+    reasons = {record["reason"] for record in cancelled}
+    assert "the load was stopped before it was sent" in reasons
+    assert any(reason.startswith("the load was stopped after ") for reason in reasons)
+    assert f"failed: {len(cancelled)} cancelled" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_before_the_first_answer_leaves_nothing(tmp_path: Path) -> None:
+    done, pids = interrupted(tmp_path, signal.SIGINT, behavior=["silent"])
+    assert done.returncode == 130
+    assert are_gone(pids)
+    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.glob(".run*"))

@@ -1,0 +1,302 @@
+"""The embedded engine for real: transformers' continuous batching on a CPU, with a tiny model."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracekit.collectors.load_plan import (
+    LoadPlan,
+    LoadResult,
+    Mark,
+    ProfilePlan,
+)
+from tracekit.collectors.prompts import token_id_prompts
+from tracekit.collectors.requests_file import RequestRecord
+from tracekit.collectors.serving_engines import transformers as engine_module
+
+import tracekit
+from tracekit import manifest
+from tracekit.units import NS_PER_S
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+REQUEST_COUNT = 12
+PROMPT_LEN = 40
+NEW_TOKEN_COUNT = 10
+
+
+def ignore(_: object) -> None:
+    """Take what the engine tells of its progress."""
+
+
+def plan_of(
+    count: int = REQUEST_COUNT,
+    *,
+    prompt_len: int = PROMPT_LEN,
+    new_token_count: int = NEW_TOKEN_COUNT,
+    **members: Any,
+) -> LoadPlan:
+    prompts = token_id_prompts(count + 1, prompt_len, 2048, seed=0)
+    settings: dict[str, Any] = {
+        "prompts": prompts[:count],
+        "arrival_ns": [0] * count,
+        "max_new_token_count": new_token_count,
+        "warmup_prompts": prompts[count:],
+    }
+    return LoadPlan(**(settings | members))
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    result: LoadResult
+
+    def records(self, *, is_profiled: bool) -> list[RequestRecord]:
+        return [
+            record
+            for record in self.result.records
+            if record.is_profiled is is_profiled and not record.is_warmup
+        ]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine_module.TransformersEngine]:
+    """Return an engine whose model is made; each `run` of it is a load of its own."""
+    made = engine_module.create({"model": "tiny", "precision": "fp32"})
+    facts = made.start(tmp_path_factory.mktemp("engine"), ignore)
+    assert facts.model is not None
+    assert facts.model.parameter_count == 4_212_992
+    assert (facts.vocabulary_size, facts.max_token_count) == (2048, 2048)
+    assert (facts.precision, facts.attention_backend) == ("fp32", "torch SDPA")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def run(engine: engine_module.TransformersEngine, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return one load, measured and profiled."""
+    folder = tmp_path_factory.mktemp("serve")
+    return Run(folder, engine.run(plan_of(), folder, ignore))
+
+
+@pytest.fixture(scope="module")
+def trace(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        with tracekit.open(run.folder / "rank0.json.gz") as opened:
+            yield opened
+
+
+def test_every_request_is_recorded(run: Run) -> None:
+    measured = run.records(is_profiled=False)
+    profiled = run.records(is_profiled=True)
+    warmup = [record for record in run.result.records if record.is_warmup]
+    assert (len(measured), len(profiled), len(warmup)) == (REQUEST_COUNT, REQUEST_COUNT, 1)
+    ids = [record.request_id for record in run.result.records]
+    assert len(set(ids)) == len(ids)
+    assert [record.request_id for record in measured] == list(range(REQUEST_COUNT))
+    for record in run.result.records:
+        assert record.outcome == "ok", record.reason
+        assert record.prompt_token_count == PROMPT_LEN
+        assert record.output_token_count == len(record.token_ns) == NEW_TOKEN_COUNT
+        assert record.sent_ns is not None
+        assert record.first_token_ns == record.token_ns[0]
+        assert record.end_ns == record.token_ns[-1]
+        assert record.token_ns == sorted(set(record.token_ns))
+        assert record.arrival_ns <= record.sent_ns < record.token_ns[0]
+    assert all(record.end_ns is not None and record.end_ns < 0 for record in warmup)
+    assert 0 <= measured[0].arrival_ns < NS_PER_S
+    assert max(record.end_ns or 0 for record in measured) <= run.result.wall_ns
+
+
+def test_steps_and_tokens_add_up(run: Run) -> None:
+    measured = run.records(is_profiled=False)
+    counts = run.result.extra["steps"]
+    # The last part of a prompt gives the first token, so the others are one decode token each.
+    assert counts["prefill_token_count"] == REQUEST_COUNT * PROMPT_LEN
+    assert counts["decode_token_count"] == REQUEST_COUNT * (NEW_TOKEN_COUNT - 1)
+    assert counts["step_count"] == sum(
+        counts[f"{phase}_step_count"] for phase in ("prefill", "decode", "mixed")
+    )
+    served = {
+        number
+        for record in measured
+        for first, last in record.steps or []
+        for number in range(first, last + 1)
+    }
+    assert len(served) == counts["step_count"]
+    assert served == set(range(min(served), max(served) + 1))
+    for record in measured:
+        step_count = sum(last - first + 1 for first, last in record.steps or [])
+        assert step_count >= NEW_TOKEN_COUNT
+
+
+def test_the_window_is_between_whole_steps(run: Run) -> None:
+    result = run.result
+    assert result.traces == ["rank0.json.gz"]
+    assert result.window_start_ns is not None
+    assert result.window_end_ns is not None
+    assert result.wall_ns < result.window_start_ns < result.window_end_ns
+    assert result.profiled_step_count == result.extra["steps"]["step_count"]
+    assert result.profile_note is not None
+    assert re.fullmatch(
+        r"the load was sent twice: the figures are of the first time; of the second, the whole "
+        r"load was profiled: steps \d+ to \d+",
+        result.profile_note,
+    )
+
+
+def test_trace_holds_steps_phases_and_batches(run: Run, trace: tracekit.Trace) -> None:
+    names = [
+        str(row["name"])
+        for row in trace.sql(
+            "SELECT name FROM event WHERE category = 'user_annotation' ORDER BY ts_ns"
+        ).to_dicts()
+    ]
+    steps = [int(name.removeprefix("tk/step/")) for name in names if name.startswith("tk/step/")]
+    assert steps == list(range(steps[0], steps[0] + run.result.profiled_step_count))
+    phases = Counter(name for name in names if name.startswith("tk/phase/"))
+    assert set(phases) == {"tk/phase/prefill", "tk/phase/mixed", "tk/phase/decode"}
+    assert phases.total() == len(steps)
+    tokens: Counter[str] = Counter()
+    pattern = re.compile(r"tk/batch/prefill_(\d+)\((\d+)\)_decode_(\d+)\((\d+)\)")
+    batches = [match for match in map(pattern.fullmatch, names) if match]
+    assert len(batches) == len(steps)
+    for match in batches:
+        tokens["prefill"] += int(match[2])
+        tokens["decode"] += int(match[4])
+        assert int(match[3]) == int(match[4]), "a request in decode has one token in a step"
+    assert tokens == {
+        "prefill": REQUEST_COUNT * PROMPT_LEN,
+        "decode": REQUEST_COUNT * (NEW_TOKEN_COUNT - 1),
+    }
+    profiled = run.records(is_profiled=True)
+    served = [pair for record in profiled for pair in record.steps or []]
+    assert min(first for first, _ in served) == steps[0]
+    assert max(last for _, last in served) == steps[-1]
+
+
+def test_phases_and_modules_of_the_trace(run: Run, trace: tracekit.Trace) -> None:
+    phases = {str(row["phase"]): row for row in trace.query("phases").to_dicts()}
+    assert {"prefill", "mixed", "decode"} <= set(phases)
+    in_steps = sum(int(phases[name]["wall_ns"]) for name in ("prefill", "mixed", "decode"))
+    assert in_steps >= 0.99 * sum(int(row["wall_ns"]) for row in phases.values())
+    rows = trace.query("modules").to_dicts()
+    wall_ns: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        wall_ns[str(row["source"])] += int(row["self_wall_ns"])
+    total_ns = sum(wall_ns.values())
+    # What the engine itself does in a step (choosing, index tensors, sampling) is the rest.
+    assert wall_ns["tk"] >= 0.9 * total_ns
+    assert wall_ns["tk"] + wall_ns["range"] >= 0.97 * total_ns
+    for phase in ("prefill", "mixed", "decode"):
+        paths = {str(row["module_path"]) for row in rows if row["phase"] == phase}
+        assert {
+            "model.layers.0.self_attn.q_proj",
+            "model.layers.3.mlp.down_proj",
+            "lm_head",
+        } <= paths
+
+
+def test_trace_says_what_it_is(run: Run) -> None:
+    with gzip.open(run.folder / "rank0.json.gz", "rt", encoding="utf-8") as file:
+        content = json.load(file)
+    assert content["tracekit_stage"] == "serve"
+    assert content["tracekit_engine"] == "transformers"
+
+
+def test_collect_and_then_breakdown(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
+    }
+
+    def tracekit_command(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "tracekit", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    load = ("--requests", "8", "--prompt-len", "24", "--max-new-tokens", "6")
+    printed = tracekit_command("collect", "--stage", "serve", *load, "--out", str(folder))
+    assert printed == f"{folder}\n"
+    made = manifest.read(folder)
+    assert (made.engine, made.outcome, made.precision) == ("transformers", "ok", "bf16")
+    assert made.load is not None
+    assert (made.load.ok_count, made.load.failed_count, made.load.warmup_count) == (8, 0, 2)
+    assert made.tokens_per_s_mean is not None
+    assert made.load.wall_ns is not None
+    assert made.tokens_per_s_mean == pytest.approx(8 * 6 / (made.load.wall_ns / NS_PER_S), rel=0.01)
+
+    shown = json.loads(tracekit_command("breakdown", str(folder), "--format", "json"))
+    assert {"prefill", "mixed", "decode"} <= {row["phase"] for row in shown["phases"]}
+    assert "model.layers.0.mlp.down_proj" in {row["module_path"] for row in shown["modules"]}
+    steps = json.loads(tracekit_command("query", "serving_steps", str(folder), "--format", "json"))
+    assert sum(row["prefill_token_count"] for row in steps) == 8 * 24
+    assert sum(row["decode_token_count"] for row in steps) == 8 * 5
+    latency = json.loads(tracekit_command("query", "latency", str(folder), "--format", "json"))
+    assert {row["metric"] for row in latency} >= {"e2e", "ttft", "tpot", "itl"}
+    assert "Latency" in tracekit_command("breakdown", str(folder))
+
+
+def test_a_window_in_a_longer_load(
+    engine: engine_module.TransformersEngine, tmp_path: Path
+) -> None:
+    profile = ProfilePlan(after=Mark(request_count=2), length=Mark(request_count=3))
+    plan = plan_of(10, concurrency=2, profile=profile, prompt_len=8, new_token_count=4)
+    result = engine.run(plan, tmp_path, ignore)
+    run = Run(tmp_path, result)
+    measured, profiled = run.records(is_profiled=False), run.records(is_profiled=True)
+    assert [record.outcome for record in measured] == ["ok"] * 10
+    assert all(record.outcome == "ok" for record in profiled)
+    # The pass ends when its window has, and sends no more than it needs.
+    assert 5 <= len(profiled) < 10
+    assert 0 < result.profiled_step_count < result.extra["steps"]["step_count"]
+    assert result.profile_note is not None
+    assert (
+        "of the second, a window that began after 2 requests was profiled: " in result.profile_note
+    )
+    in_flight = [
+        sum(
+            1
+            for other in measured
+            if (other.sent_ns or 0) <= (record.sent_ns or 0) < (other.end_ns or 0)
+        )
+        for record in measured
+    ]
+    assert max(in_flight) == 2
+
+
+def test_requests_are_sent_when_they_are_due(
+    engine: engine_module.TransformersEngine, tmp_path: Path
+) -> None:
+    due_ns = [0, 100_000_000, 200_000_000]
+    plan = plan_of(
+        3, arrival_ns=due_ns, prompt_len=8, new_token_count=2, profile=ProfilePlan(is_wanted=False)
+    )
+    result = engine.run(plan, tmp_path, ignore)
+    measured = Run(tmp_path, result).records(is_profiled=False)
+    assert (result.traces, list(tmp_path.iterdir())) == ([], [])
+    for record, due in zip(measured, due_ns, strict=True):
+        assert 0 <= record.arrival_ns - due < 5_000_000
+        assert 0 <= (record.sent_ns or 0) - record.arrival_ns < 100_000_000

@@ -1,0 +1,143 @@
+"""`transformers serve` for real, over HTTP, as the server of `--engine openai`.
+
+The model and its tokenizer are made here; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit import manifest
+
+for package in ("torch", "fastapi", "uvicorn", "openai"):
+    pytest.importorskip(package)
+transformers = pytest.importorskip("transformers")
+
+REQUEST_COUNT = 10
+PROMPT_LEN = 24
+NEW_TOKEN_COUNT = 8
+WARMUP_COUNT = 2
+PROGRAM = shutil.which("transformers", path=str(Path(sys.executable).parent))
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no transformers command beside python")
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tiny model with a tokenizer of one token per word, which never ends by itself."""
+    import tokenizers
+
+    folder = tmp_path_factory.mktemp("model")
+    words = ["<unk>", *(f"w{number}" for number in range(255))]
+    model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, "<unk>")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>"
+    ).save_pretrained(folder)
+    config = transformers.LlamaConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=len(words),
+        max_position_embeddings=256,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("--continuous-batching --cb-num-blocks 64 --cb-block-size 16", id="batching"),
+        pytest.param("", id="one by one"),
+    ],
+)
+def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path, mode: str) -> None:
+    port = free_port()
+    folder = tmp_path / "run"
+    # The server lists what is in the cache of downloads, and fails where there is no such folder.
+    (tmp_path / "hub").mkdir()
+    launch = (
+        f"{shlex.quote(str(PROGRAM))} serve {shlex.quote(str(model_folder))} --device cpu "
+        f"--host 127.0.0.1 --port {port} {mode}"
+    )
+    if mode:
+        launch += " --cb-max-batch-tokens 64"
+    arguments = {
+        "--stage": "serve",
+        "--engine": "openai",
+        "--url": f"http://127.0.0.1:{port}",
+        "--launch": launch,
+        "--served-model": str(model_folder),
+        "--requests": str(REQUEST_COUNT),
+        "--prompt-len": str(PROMPT_LEN),
+        "--max-new-tokens": str(NEW_TOKEN_COUNT),
+        "--warmup-requests": str(WARMUP_COUNT),
+        "--startup-timeout": "60",
+        "--timeout": "30",
+        "--out": str(folder),
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tracekit.collectors",
+            *(word for item in arguments.items() for word in item),
+        ],
+        env={
+            **os.environ,
+            "HF_HUB_CACHE": str(tmp_path / "hub"),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{folder}\n"
+
+    run = manifest.read(folder)
+    assert (run.stage, run.engine, run.outcome) == ("serve", "openai", "ok")
+    assert run.load is not None
+    assert (run.load.ok_count, run.load.failed_count) == (REQUEST_COUNT, 0)
+    assert run.load.prompt_source == "usage"
+    assert run.load.profile_note == (
+        "no profile: the OpenAI API has none; --engine names the engines that offer one"
+    )
+    assert run.traces == []
+
+    lines = (folder / "requests.jsonl").read_text("utf-8").splitlines()
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    assert len(records) == REQUEST_COUNT + WARMUP_COUNT
+    for record in records:
+        assert record["outcome"] == "ok", record["reason"]
+        # The server counted both.
+        assert record["prompt_token_count"] == PROMPT_LEN
+        assert record["output_token_count"] == NEW_TOKEN_COUNT
+        assert record["sent_ns"] < record["first_token_ns"] <= record["end_ns"]
+    # The server was ended with the run.
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0

@@ -1,0 +1,169 @@
+"""The steps of transformers' continuous batching, for real: what they work on, what comes out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+import pytest
+from tracekit.collectors import models
+from tracekit.collectors.prompts import token_id_prompts
+from tracekit.collectors.serving_engines._batch import Batch, Share, add_step
+from tracekit.collectors.serving_engines._continuous_batching import (
+    ContinuousBatching,
+    EngineSize,
+    running,
+)
+
+from tracekit.errors import WorkloadError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+PROMPT_LEN = 40
+NEW_TOKEN_COUNT = 10
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    config = models.model_config("tiny")
+    return models.build(config, seed=0, dtype=torch.float32, attention="sdpa").eval()
+
+
+def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
+    prompts = token_id_prompts(count, prompt_len, 2048, seed=0)
+    return [list(prompt.token_ids or ()) for prompt in prompts]
+
+
+class Recorder:
+    """A watcher that keeps the batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def between_steps(self) -> None: ...
+
+    def step_begins(self, number: int) -> None: ...
+
+    def batch_chosen(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def stage(self, name: str) -> Any:
+        assert name in {"schedule", "prepare", "compute", "update"}
+        return contextlib.nullcontext()
+
+    def tokens_came(self, request_ids: Any) -> None: ...
+
+    def step_ends(self) -> None: ...
+
+    def engine_fails(self) -> None: ...
+
+
+def generate_all(
+    model: Any, prompts: list[list[int]], size: EngineSize, new_token_count: int
+) -> tuple[dict[int, list[int]], list[Batch]]:
+    """Return what the engine makes of prompts that come all at once, and its steps."""
+    recorder = Recorder()
+    outputs: dict[int, list[int]] = {}
+    with running(ContinuousBatching(model, size, recorder)) as engine:
+        for index, prompt in enumerate(prompts):
+            engine.submit(str(index), prompt, new_token_count)
+        while len(outputs) < len(prompts):
+            output = engine.result(5.0)
+            assert output is not None, "no result for 5 s"
+            assert output.error is None
+            outputs[int(output.request_id)] = output.generated_tokens
+    return outputs, recorder.batches
+
+
+def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dict[int, list[int]]:
+    """Return what `generate` makes of the prompts."""
+    ids = torch.tensor(prompts)
+    generated = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=new_token_count,
+        min_new_tokens=new_token_count,
+        use_cache=True,
+    )
+    return {index: row.tolist() for index, row in enumerate(generated[:, ids.shape[1] :])}
+
+
+def test_outputs_are_those_of_generate(model: Any) -> None:
+    prompts = prompts_of(6)
+    # Small steps cut the prompts up, and a small cache makes requests wait for others.
+    outputs, batches = generate_all(model, prompts, EngineSize(16, 24, 32, 6), NEW_TOKEN_COUNT)
+    assert outputs == reference(model, prompts, NEW_TOKEN_COUNT)
+    assert {batch.phase for batch in batches} == {"prefill", "mixed", "decode"}
+
+
+def test_a_request_that_loses_its_place_in_the_cache(
+    model: Any,
+) -> None:
+    prompts = prompts_of(4)
+    # The prompts fit, and their answers do not.
+    outputs, batches = generate_all(model, prompts, EngineSize(16, 12, 64, 4), 40)
+    assert outputs == reference(model, prompts, 40)
+    shares = [share for batch in batches for share in batch.shares]
+    prefilled = sum(share.token_count for share in shares if share.is_prefill)
+    assert prefilled > 4 * PROMPT_LEN, "no prompt was computed again"
+    tokens = Counter(share.request_id for share in shares if share.gives_token)
+    assert tokens == {str(index): 40 for index in range(4)}
+
+
+def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
+    _, batches = generate_all(model, prompts_of(1, 17), EngineSize(16, 8, 16, 1), 3)
+    assert [batch.range_name for batch in batches] == [
+        "tk/batch/prefill_1(16)_decode_0(0)",
+        "tk/batch/prefill_1(1)_decode_0(0)",
+        "tk/batch/prefill_0(0)_decode_1(1)",
+        "tk/batch/prefill_0(0)_decode_1(1)",
+    ]
+    assert [share.gives_token for batch in batches for share in batch.shares] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_another_version_of_transformers_is_named(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.generation.continuous_batching.scheduler import FIFOScheduler
+
+    monkeypatch.delattr(FIFOScheduler, "schedule_batch")
+    monkeypatch.setattr(FIFOScheduler, "__abstractmethods__", frozenset())
+    monkeypatch.delattr(FIFOScheduler.__mro__[1], "schedule_batch")
+    with pytest.raises(WorkloadError) as caught:
+        generate_all(model, prompts_of(1), EngineSize(16, 8, 16, 1), 3)
+    assert caught.value.message.startswith(
+        f"transformers {transformers.__version__} is not as tracekit knows it: "
+        "FIFOScheduler.schedule_batch: "
+    )
+    assert caught.value.hint == (
+        "pip install 'transformers>=5.20,<6', or serve with another --engine"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "phase", "name"),
+    [
+        ([(5, True)], "prefill", "prefill_1(5)_decode_0(0)"),
+        ([(1, True)], "prefill", "prefill_1(1)_decode_0(0)"),
+        ([(1, False), (1, False)], "decode", "prefill_0(0)_decode_2(2)"),
+        ([(1, False), (7, True), (2, True)], "mixed", "prefill_2(9)_decode_1(1)"),
+    ],
+)
+def test_phase_and_name_of_a_batch(shares: list[tuple[int, bool]], phase: str, name: str) -> None:
+    batch = Batch(3, [Share("a", count, is_prefill, True) for count, is_prefill in shares])
+    assert (batch.phase, batch.range_name) == (phase, f"tk/batch/{name}")
+
+
+def test_steps_of_a_request_are_ranges() -> None:
+    steps: list[list[int]] = []
+    for number in (4, 5, 5, 6, 9, 12, 13):
+        add_step(steps, number)
+    assert steps == [[4, 6], [9, 9], [12, 13]]

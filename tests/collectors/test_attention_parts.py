@@ -1,0 +1,143 @@
+"""Attention in parts computes the same to the bit, and the flash backend says what it is."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.errors import WorkloadError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tracekit.collectors import attention_parts  # noqa: E402
+from tracekit.collectors.profiling import Profile  # noqa: E402
+
+TOKENS = torch.arange(2 * 24).reshape(2, 24) % 128
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 128,
+}
+CONFIGS = {
+    "llama": {"num_key_value_heads": 4},
+    "llama, grouped heads": {"num_key_value_heads": 2, "attention_dropout": 0.1},
+    # Soft-capped logits between the first product and the softmax; layers with a sliding window.
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8},
+    "gpt_neox": {"max_position_embeddings": 64},
+}
+
+
+def build(name: str, attention: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.CONFIG_MAPPING[name.partition(",")[0]].from_dict(
+        {**SIZES, **CONFIGS[name]}
+    )
+    config.use_cache = False
+    return transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation=attention
+    ).train()
+
+
+def results(model: Any) -> list[Any]:
+    torch.manual_seed(1)
+    output = model(input_ids=TOKENS, labels=TOKENS)
+    output.loss.backward()
+    return [output.loss, output.logits, *(parameter.grad for parameter in model.parameters())]
+
+
+def parts_of(model: Any, path: Path) -> Counter[str]:
+    profile = Profile(path / "trace.json", {})
+    profile.start()
+    model(input_ids=TOKENS)
+    profile.stop()
+    text = profile.export().read_text()
+    return Counter(
+        {part: text.count(f'"tk/part/{part}"') for part in ("rope", "bmm0", "softmax", "bmm1")}
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_change_no_bit_of_eager_attention(name: str, tmp_path: Path) -> None:
+    plain = results(build(name, "eager"))
+    model = build(name, attention_parts.eager_parts())
+    with attention_parts.RopeRanges(model):
+        split = results(model)
+        assert parts_of(model, tmp_path) == {"rope": 2, "bmm0": 2, "softmax": 2, "bmm1": 2}
+    assert len(plain) == len(split)
+    for one, other in zip(plain, split, strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_parts_change_no_bit_with_padding() -> None:
+    mask = torch.ones_like(TOKENS)
+    mask[0, 20:] = 0
+    logits = [
+        build("llama", name)(input_ids=TOKENS, attention_mask=mask).logits
+        for name in ("eager", attention_parts.eager_parts())
+    ]
+    assert torch.equal(*logits)
+
+
+def test_a_model_can_be_switched_to_parts_and_back(tmp_path: Path) -> None:
+    model = build("llama", "eager")
+    assert sum(parts_of(model, tmp_path).values()) == 0
+    model.set_attn_implementation(attention_parts.eager_parts())
+    assert parts_of(model, tmp_path)["bmm1"] == 2
+    model.set_attn_implementation("eager")
+    assert sum(parts_of(model, tmp_path).values()) == 0
+
+
+def test_rope_functions_are_put_back() -> None:
+    model = build("llama", "eager")
+    file = sys.modules[type(model).__module__]
+    before = file.apply_rotary_pos_emb
+    ropes = attention_parts.RopeRanges(model)
+    with ropes:
+        assert file.apply_rotary_pos_emb is not before
+        assert ropes.attach() == 1
+        wrapped = file.apply_rotary_pos_emb
+        with attention_parts.RopeRanges(model):
+            assert file.apply_rotary_pos_emb is wrapped, "wrapped twice"
+    assert file.apply_rotary_pos_emb is before
+
+
+def test_a_model_without_eager_attention_is_refused() -> None:
+    class Attention(torch.nn.Module):
+        pass
+
+    with pytest.raises(WorkloadError) as caught:
+        attention_parts._eager_attention(Attention())
+    assert caught.value.message == (
+        f"Attention of {__name__} has no eager attention that has parts"
+    )
+
+
+def test_flash_on_a_cpu_is_torchs_backend(tmp_path: Path) -> None:
+    backend = attention_parts.flash(torch.device("cpu"), torch.float32)
+    assert backend == (
+        attention_parts.FLASH,
+        "torch SDPA, flash",
+        "flash-attn does not run on cpu; torch's flash backend is used",
+    )
+    model = build("llama", backend.implementation)
+    results(model)
+    profile = Profile(tmp_path / "trace.json", {})
+    profile.start()
+    model(input_ids=TOKENS)
+    profile.stop()
+    text = profile.export().read_text()
+    assert text.count('"aten::_scaled_dot_product_flash_attention_for_cpu"') == 2
+
+
+def test_flash_falls_back_where_no_flash_backend_runs() -> None:
+    backend = attention_parts.flash(torch.device("cpu"), torch.complex64)
+    assert backend.implementation == "sdpa"
+    assert backend.name == "torch SDPA"
+    assert "torch's flash backend cannot run: " in backend.reason

@@ -1,0 +1,408 @@
+"""Gradient compression: the algebra of each method by itself, then as a hook on two gloo ranks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracekit.collectors.compression import install, methods
+
+from tracekit.errors import UsageError
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+RANK_COUNT = 2
+WORKER = Path(__file__).with_name("_compression_ranks.py")
+
+# Matrices and vectors of the model in the worker.
+MATRICES = {"inner.weight": (32, 24), "outer.weight": (8, 32)}
+VECTOR_COUNT = 32 + 32 + 32 + 8
+DENSE_COUNT = sum(rows * columns for rows, columns in MATRICES.values()) + VECTOR_COUNT
+
+
+@pytest.fixture(scope="session")
+def by_rank(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Run everything that needs two ranks once, and return what each rank saw."""
+    folder = tmp_path_factory.mktemp("compression")
+    logs = [(folder / f"rank{rank}.log").open("w+") for rank in range(RANK_COUNT)]
+    command = [sys.executable, str(WORKER)]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(RANK_COUNT), str(folder)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=log,
+        )
+        for rank, log in enumerate(logs)
+    ]
+    try:
+        exit_codes = [process.wait(timeout=120) for process in processes]
+    finally:
+        for process, log in zip(processes, logs, strict=True):
+            process.kill()
+            process.wait()
+            log.close()
+    texts = "\n".join(Path(log.name).read_text() for log in logs)
+    assert exit_codes == [0] * RANK_COUNT, texts
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(RANK_COUNT)]
+
+
+# -- the algebra, without processes ----------------------------------------------------------------
+
+
+def random(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype or torch.float64)
+
+
+def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any]) -> list[Any]:
+    """Do what the hook does on several ranks, and return what each decodes."""
+    sent = [c.encode(p, g) for c, p, g in zip(codecs, parameters, gradients, strict=True)]
+    received = sent
+    if codecs[0].is_summable:
+        received = [[sum(message[0] for message in sent) / len(sent)]]
+    decoded = [gradient.clone() for gradient in gradients]
+    for codec, parameter, gradient in zip(codecs, parameters, decoded, strict=True):
+        codec.decode(parameter, gradient, received)
+    return decoded
+
+
+def test_acpsgd_is_the_algebra_of_the_paper() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    steps = [[random(6, 9, seed=10 * step + rank).numpy() for rank in (0, 1)] for step in range(5)]
+    codecs = [AlternatingLowRank(rank=2) for _ in (0, 1)]
+    parameters = [torch.zeros(6, 9), torch.zeros(6, 9)]
+    residuals = [np.zeros((6, 9)), np.zeros((6, 9))]
+    basis = None
+    for step, gradients in enumerate(steps):
+        decoded = reduced_step(codecs, parameters, [torch.from_numpy(g) for g in gradients])
+        if basis is None:
+            # The first Q is random; only its span matters, and it is what the decoded rows span.
+            basis = np.linalg.svd(decoded[0].numpy())[2][:2].T
+        basis = np.linalg.qr(basis)[0]
+        matrices = [g + residual for g, residual in zip(gradients, residuals, strict=True)]
+        if step % 2 == 0:
+            factors = [matrix @ basis for matrix in matrices]
+            approximations = [factor @ basis.T for factor in factors]
+        else:
+            factors = [matrix.T @ basis for matrix in matrices]
+            approximations = [basis @ factor.T for factor in factors]
+        residuals = [m - a for m, a in zip(matrices, approximations, strict=True)]
+        for one in decoded:
+            np.testing.assert_allclose(one.numpy(), sum(approximations) / 2, atol=1e-12)
+        for codec, parameter, residual in zip(codecs, parameters, residuals, strict=True):
+            np.testing.assert_allclose(codec.residual(parameter).numpy(), residual, atol=1e-12)
+        basis = sum(factors) / 2
+
+
+def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
+    shapes = []
+    for step in range(4):
+        (sent,) = codec.encode(parameter, random(6, 9, seed=step))
+        codec.decode(parameter, random(6, 9), [[sent]])
+        shapes.append(tuple(sent.shape))
+    assert shapes == [(6, 2), (9, 2), (6, 2), (9, 2)]
+
+
+def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    codecs = [AlternatingLowRank(rank=5) for _ in range(3)]
+    parameters = [torch.zeros(5, 5) for _ in range(3)]
+    for step in range(4):
+        gradients = [random(5, 5, seed=10 * step + rank) for rank in range(3)]
+        for decoded in reduced_step(codecs, parameters, gradients):
+            torch.testing.assert_close(decoded, sum(gradients) / 3, rtol=0, atol=1e-12)
+        assert all(
+            c.residual(p).abs().max() < 1e-12 for c, p in zip(codecs, parameters, strict=True)
+        )
+
+
+def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    codec, parameter = AlternatingLowRank(rank=2), torch.zeros(20, 30)
+    gradient = random(20, 2) @ random(2, 30, seed=1)
+    transmitted = sum(
+        (reduced_step([codec], [parameter], [gradient])[0] for _ in range(6)),
+        start=torch.zeros(20, 30, dtype=torch.float64),
+    )
+    torch.testing.assert_close(transmitted, 6 * gradient, rtol=0, atol=1e-9)
+
+
+def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
+    for gradient in (torch.zeros(6, 9), torch.zeros(6, 9), random(6, 9, dtype=torch.float32)):
+        (decoded,) = reduced_step([codec], [parameter], [gradient])
+        assert torch.isfinite(decoded).all()
+        assert decoded.any() == gradient.any()
+
+
+def test_acpsgd_leaves_alone_what_its_factors_would_not_make_smaller() -> None:
+    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+    codec = AlternatingLowRank(rank=4)
+    assert codec.takes(torch.zeros(64, 32))
+    assert codec.takes(torch.zeros(64, 8, 2, 2))
+    assert not codec.takes(torch.zeros(4, 4))
+    assert not codec.takes(torch.zeros(4096))
+
+
+@pytest.mark.parametrize("method", ["acpsgd", "topk"])
+@pytest.mark.parametrize("rank_count", [1, 3])
+def test_error_feedback_conserves_the_gradients(method: str, rank_count: int) -> None:
+    """What was transmitted and what is left sum to all gradients there were."""
+    codecs = [codec_of(method) for _ in range(rank_count)]
+    parameters = [torch.zeros(12, 10) for _ in range(rank_count)]
+    transmitted = torch.zeros(12, 10, dtype=torch.float64)
+    total = torch.zeros(12, 10, dtype=torch.float64)
+    for step in range(25):
+        gradients = [random(12, 10, seed=100 * step + rank) for rank in range(rank_count)]
+        transmitted += reduced_step(codecs, parameters, gradients)[0]
+        total += sum(gradients) / rank_count
+    left = (
+        sum(c.residual(p).view(12, 10) for c, p in zip(codecs, parameters, strict=True))
+        / rank_count
+    )
+    assert left.abs().max() > 0.1
+    torch.testing.assert_close(transmitted + left, total, rtol=0, atol=1e-12)
+
+
+def test_error_feedback_takes_in_the_rounding_of_bf16() -> None:
+    codec, parameter = codec_of("topk"), torch.zeros(12, 10)
+    transmitted, total = torch.zeros(12, 10), torch.zeros(12, 10)
+    for step in range(25):
+        gradient = random(12, 10, seed=step).to(torch.bfloat16)
+        total += gradient
+        transmitted += reduced_step([codec], [parameter], [gradient])[0]
+    left = codec.residual(parameter)
+    assert left.dtype == torch.float32
+    torch.testing.assert_close(transmitted + left.view(12, 10), total, rtol=0, atol=1e-5)
+
+
+def codec_of(method: str) -> Any:
+    if method == "acpsgd":
+        from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+
+        return AlternatingLowRank(rank=2)
+    from tracekit.collectors.compression.topk import Sparsifier
+
+    return Sparsifier(density=0.05)
+
+
+def test_topk_sends_the_largest_magnitudes() -> None:
+    from tracekit.collectors.compression.topk import Sparsifier
+
+    codec, parameter = Sparsifier(density=0.25), torch.zeros(2, 4)
+    gradient = torch.tensor([[1.0, -8.0, 2.0, 0.5], [-3.0, 7.0, 0.0, 4.0]])
+    indices, values = codec.encode(parameter, gradient)
+    assert dict(zip(indices.tolist(), values.tolist(), strict=True)) == {1: -8.0, 5: 7.0}
+    assert indices.dtype == torch.int32
+    left = [[1.0, 0.0, 2.0, 0.5], [-3.0, 0.0, 0.0, 4.0]]
+    assert codec.residual(parameter).view(2, 4).tolist() == left
+
+
+def test_topk_averages_what_the_ranks_chose() -> None:
+    from tracekit.collectors.compression.topk import Sparsifier
+
+    codecs, parameters = [Sparsifier(density=0.5) for _ in (0, 1)], [torch.zeros(1, 4)] * 2
+    gradients = [torch.tensor([[4.0, 2.0, 0.1, 0.2]]), torch.tensor([[6.0, 0.3, 0.4, -2.0]])]
+    for decoded in reduced_step(codecs, parameters, gradients):
+        assert decoded.tolist() == [[5.0, 1.0, 0.0, -1.0]]
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3, 1e-9])
+def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
+    from tracekit.collectors.compression.topk import Sparsifier
+
+    codec, parameter = Sparsifier(density), torch.zeros(10, 7)
+    indices, values = codec.encode(parameter, random(10, 7))
+    assert len(set(indices.tolist())) == values.numel() == math.ceil(density * 70)
+    assert bool(codec.residual(parameter).any()) == (density < 1)
+
+
+def test_signsgd_follows_the_majority() -> None:
+    from tracekit.collectors.compression.signsgd import MajorityVote
+
+    gradients = [
+        torch.tensor([[1.0, -2.0, 3.0, -4.0]]),
+        torch.tensor([[5.0, 6.0, -1.0, -8.0]]),
+        torch.tensor([[-0.5, -1.0, -1.5, -3.0]]),
+    ]
+    codecs = [MajorityVote(rank) for rank in range(3)]
+    scale = (10 / 4 + 20 / 4 + 6 / 4) / 3
+    for decoded in reduced_step(codecs, [torch.zeros(1, 4)] * 3, gradients):
+        assert decoded.tolist() == [[scale, -scale, -scale, -scale]]
+
+
+def test_signsgd_leaves_a_tie_alone() -> None:
+    from tracekit.collectors.compression.signsgd import MajorityVote
+
+    codecs, parameters = [MajorityVote(0), MajorityVote(1)], [torch.zeros(1, 2)] * 2
+    gradients = [torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, 4.0]])]
+    for decoded in reduced_step(codecs, parameters, gradients):
+        assert decoded.tolist() == [[0.0, 2.0]]
+
+
+@pytest.mark.parametrize("rank_count", [1, 2, 3, 4])
+def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
+    """A row of an embedding that no token used stays where it is, over two steps at the latest."""
+    from tracekit.collectors.compression.signsgd import MajorityVote
+
+    codecs = [MajorityVote(rank) for rank in range(rank_count)]
+    parameters = [torch.zeros(3, 5) for _ in codecs]
+    moved = torch.zeros(3, 5)
+    for _ in range(2):
+        gradients = [torch.zeros(3, 5) for _ in codecs]
+        for gradient in gradients:
+            gradient[0] = 1.0
+        moved += reduced_step(codecs, parameters, gradients)[0]
+    assert moved[1:].tolist() == [[0.0] * 5] * 2
+    assert moved[0].min() > 0
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
+def test_bits_come_out_as_they_went_in(count: int) -> None:
+    from tracekit.collectors.compression.signsgd import pack_bits, unpack_bits
+
+    bits = random(count) > 0
+    packed = pack_bits(bits)
+    assert packed.numel() == math.ceil(count / 8)
+    assert unpack_bits(packed, count).bool().tolist() == bits.tolist()
+
+
+def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
+    from tracekit.collectors.compression._hook import pack, unpack
+
+    messages = [
+        [torch.arange(3, dtype=torch.int32), random(3).to(torch.bfloat16)],
+        [random(2, 2), torch.tensor([1, 2, 255], dtype=torch.uint8)],
+    ]
+    unpacked = unpack(pack(messages), messages)
+    for message, others in zip(messages, unpacked, strict=True):
+        for one, other in zip(message, others, strict=True):
+            assert one.dtype == other.dtype
+            assert torch.equal(one, other)
+
+
+# -- as hooks of DDP -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("precision", ["training", "bf16"])
+def test_training_converges(by_rank: list[dict[str, Any]], method: str, precision: str) -> None:
+    exact = by_rank[0]["training"]["none"]
+    run = by_rank[0][precision][method]
+    assert exact["last_loss"] < exact["first_loss"] / 50
+    assert run["last_loss"] < run["first_loss"] / 25
+    assert all(rank[precision][method]["ranks_agree"] for rank in by_rank)
+
+
+@pytest.mark.parametrize("method", ["topk", "acpsgd", "signsgd"])
+def test_vectors_are_averaged_exactly(by_rank: list[dict[str, Any]], method: str) -> None:
+    exact, run = by_rank[0]["exact"]["none"], by_rank[0]["exact"][method]
+    for name in exact.keys() - MATRICES.keys():
+        np.testing.assert_allclose(run[name], exact[name], rtol=1e-6, atol=1e-8)
+
+
+def test_topk_of_everything_is_plain_ddp(by_rank: list[dict[str, Any]]) -> None:
+    exact, run = by_rank[0]["exact"]["none"], by_rank[0]["exact"]["topk"]
+    for name in MATRICES:
+        np.testing.assert_allclose(run[name], exact[name], rtol=1e-6, atol=1e-8)
+
+
+def test_acpsgd_gradients_have_the_rank(by_rank: list[dict[str, Any]]) -> None:
+    for name in MATRICES:
+        for gradient in by_rank[0]["exact"]["acpsgd"][name]:
+            assert np.linalg.matrix_rank(np.array(gradient), tol=1e-5) == 2
+
+
+@pytest.mark.parametrize("method", ["acpsgd", "topk", "signsgd"])
+@pytest.mark.parametrize("variant", ["static_graph", "reentrant"])
+def test_unusual_passes_give_the_usual_gradients(
+    by_rank: list[dict[str, Any]], method: str, variant: str
+) -> None:
+    """DDP sends late in the first step of a static graph; a checkpoint may nest passes."""
+    seen = by_rank[0]["unusual"][method]
+    for name, steps in seen["usual"].items():
+        # The order of the buckets decides the random start of a low-rank basis.
+        if method == "acpsgd" and name in MATRICES:
+            continue
+        np.testing.assert_allclose(seen[variant][name], steps, rtol=1e-5, atol=1e-7)
+
+
+def sent_per_step(by_rank: list[dict[str, Any]], method: str) -> tuple[int, int]:
+    """Return elements and bytes, which every rank must have counted alike."""
+    reports = [rank["training"][method]["report"] for rank in by_rank]
+    assert reports[0] == reports[1]
+    assert reports[0]["dense_bytes_per_step"] == 4 * DENSE_COUNT
+    return reports[0]["sent_element_count_per_step"], reports[0]["sent_bytes_per_step"]
+
+
+def test_acpsgd_sends_the_mean_of_both_factors(by_rank: list[dict[str, Any]]) -> None:
+    count = VECTOR_COUNT + sum(2 * (n + m) for n, m in MATRICES.values()) // 2
+    assert sent_per_step(by_rank, "acpsgd") == (count, 4 * count)
+
+
+def test_powersgd_sends_both_factors(by_rank: list[dict[str, Any]]) -> None:
+    count = VECTOR_COUNT + sum(2 * (n + m) for n, m in MATRICES.values())
+    assert sent_per_step(by_rank, "powersgd") == (count, 4 * count)
+
+
+def test_topk_sends_an_index_and_a_value_for_each(by_rank: list[dict[str, Any]]) -> None:
+    chosen = [math.ceil(0.1 * n * m) for n, m in MATRICES.values()]
+    count, size_bytes = sent_per_step(by_rank, "topk")
+    assert count == VECTOR_COUNT + 2 * sum(chosen)
+    # Each of the four tensors begins at a multiple of 8 bytes.
+    assert size_bytes == 4 * VECTOR_COUNT + sum(2 * math.ceil(4 * k / 8) * 8 for k in chosen)
+
+
+def test_signsgd_sends_a_bit_for_each(by_rank: list[dict[str, Any]]) -> None:
+    _, size_bytes = sent_per_step(by_rank, "signsgd")
+    # And a scale for each matrix, which takes 8 bytes with its padding.
+    assert size_bytes == 4 * VECTOR_COUNT + sum(n * m // 8 + 8 for n, m in MATRICES.values())
+
+
+@pytest.mark.parametrize("method", ["acpsgd", "topk", "signsgd"])
+def test_a_profile_of_the_thread_shows_the_work(by_rank: list[dict[str, Any]], method: str) -> None:
+    ranges = by_rank[0]["ranges"][method]
+    collective = "c10d::allreduce_" if method == "acpsgd" else "c10d::_allgather_base_"
+    assert collective in ranges
+    assert "aten::copy_" in ranges["tk/part/decompress"]
+    assert len(ranges["tk/part/compress"]) > 5
+
+
+# -- the way in ------------------------------------------------------------------------------------
+
+
+def test_every_method_is_found() -> None:
+    assert methods() == ["acpsgd", "powersgd", "signsgd", "topk"]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("zip", {}, "there is no gradient compression 'zip'"),
+        ("acpsgd", {"rank": 0}, "the rank of a factor is at least 1, not 0"),
+        ("topk", {"density": 0.0}, "the density is above 0 and at most 1, not 0.0"),
+        ("topk", {"density": 1.5}, "the density is above 0 and at most 1, not 1.5"),
+        ("powersgd", {"start_step": 1}, "Power-SGD starts at step 2 or later, not 1"),
+    ],
+)
+def test_wrong_settings_are_refused(method: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        install(object(), method, **options)
+    assert error.value.message == message

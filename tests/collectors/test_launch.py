@@ -1,0 +1,84 @@
+"""The launcher: ranks find their place, one that fails is named, none is left."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tracekit.collectors.distributed import Place, place_in
+from tracekit.collectors.launch import Failure, run_ranks
+
+from tracekit.errors import UsageError
+
+
+def script(folder: Path, text: str) -> list[str]:
+    path = folder / "rank.py"
+    path.write_text("import json, os, sys, time\n" + text, "utf-8")
+    return [str(path), str(folder)]
+
+
+def test_each_rank_finds_its_place(tmp_path: Path) -> None:
+    arguments = script(
+        tmp_path,
+        "names = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'EXTRA')\n"
+        "print(json.dumps([os.environ[name] for name in names]))\n",
+    )
+    assert run_ranks(arguments, 3, tmp_path, environment={"EXTRA": "x"}) is None
+    for rank in range(3):
+        found = json.loads((tmp_path / f"rank{rank}.log").read_text("utf-8"))
+        assert found == [str(rank), str(rank), "3", "3", "x"]
+
+
+def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
+    arguments = script(
+        tmp_path,
+        "if os.environ['RANK'] == '1':\n    raise ValueError('what a pity')\ntime.sleep(60)\n",
+    )
+    begin = time.monotonic()
+    failure = run_ranks(arguments, 3, tmp_path)
+    assert time.monotonic() - begin < 10
+    assert failure == Failure(1, 1, tmp_path / "rank1.log")
+    assert failure.how == "exit code 1"
+    assert failure.last_error() == "ValueError: what a pity"
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracekit.collectors import launch
+
+    monkeypatch.setattr(launch, "_GRACE_S", 0.3)
+    arguments = script(
+        tmp_path,
+        "import signal\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open(sys.argv[1] + '/ready' + os.environ['RANK'], 'w').close()\n"
+        "while os.environ['RANK'] == '1' and not os.path.exists(sys.argv[1] + '/ready0'):\n"
+        "    time.sleep(0.01)\n"
+        "time.sleep(60 if os.environ['RANK'] == '0' else 0)\n"
+        "sys.exit(3)\n",
+    )
+    begin = time.monotonic()
+    failure = run_ranks(arguments, 2, tmp_path)
+    assert time.monotonic() - begin < 10
+    assert failure is not None
+    assert (failure.rank, failure.how) == (1, "exit code 3")
+
+
+def test_a_signal_is_named(tmp_path: Path) -> None:
+    arguments = script(tmp_path, "os.kill(os.getpid(), 11)\n")
+    failure = run_ranks(arguments, 1, tmp_path)
+    assert failure is not None
+    assert (failure.how, failure.last_error()) == ("signal SIGSEGV", "")
+
+
+def test_a_place_comes_from_the_environment() -> None:
+    assert place_in({}) is None
+    assert place_in({"RANK": "3"}) is None
+    assert place_in({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == Place(3, 1, 8)
+    with pytest.raises(UsageError, match="RANK is 8, which is none of WORLD_SIZE 8"):
+        place_in({"RANK": "8", "WORLD_SIZE": "8"})
+    with pytest.raises(UsageError, match="is no number"):
+        place_in({"RANK": "one", "WORLD_SIZE": "8"})

@@ -1,0 +1,191 @@
+"""A trace is whole or absent, and tells by itself what it is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.errors import WorkloadError
+
+torch = pytest.importorskip("torch")
+
+from tracekit.collectors import profiling, ranges  # noqa: E402
+from tracekit.collectors.profiling import Profile  # noqa: E402
+
+
+def load(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    trace: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return trace
+
+
+def names(trace: dict[str, Any]) -> list[str]:
+    return [event.get("name", "") for event in trace["traceEvents"]]
+
+
+def work() -> None:
+    torch.ones(4, 4) @ torch.ones(4, 4)
+
+
+def run(profile: Profile, count: int | None = None) -> None:
+    for number in range(profile.step_count if count is None else count):
+        with ranges.step(number):
+            work()
+        profile.step()
+
+
+@pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz"])
+def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
+    metadata = {"stage": "pretrain", "opt": "R+Z3", "rank": 3, "world_size": 8, "seed": None}
+    with Profile(tmp_path / name, metadata, skip=1, warmup=1, active=2) as profile:
+        assert profile.step_count == 4
+        run(profile)
+    trace = load(tmp_path / name)
+    assert [name for name in names(trace) if name.startswith("tk/")] == ["tk/step/2", "tk/step/3"]
+    told = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
+    assert told == {
+        "tracekit_stage": "pretrain",
+        "tracekit_opt": "R+Z3",
+        "tracekit_rank": 3,
+        "tracekit_world_size": 8,
+    }
+    assert trace["record_shapes"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_options(tmp_path: Path) -> None:
+    with Profile(
+        tmp_path / "a.json",
+        {},
+        warmup=0,
+        active=1,
+        record_shapes=False,
+        with_stack=True,
+        profile_memory=True,
+    ) as profile:
+        run(profile)
+    trace = load(tmp_path / "a.json")
+    assert "record_shapes" not in trace
+    assert trace["with_stack"] == trace["profile_memory"] == 1
+    assert any(event.get("cat") == "python_function" for event in trace["traceEvents"])
+    assert "[memory]" in names(trace)
+
+
+def test_start_and_stop_and_export_on_another_thread(tmp_path: Path) -> None:
+    profile = Profile(tmp_path / "a.json", {})
+    profile.start()
+    work()
+    profile.stop()
+    assert profile.is_recorded
+    thread = threading.Thread(target=profile.export)
+    thread.start()
+    thread.join()
+    assert "aten::matmul" in names(load(tmp_path / "a.json"))
+
+
+def test_all_threads(tmp_path: Path) -> None:
+    found = []
+    for all_threads in (False, True):
+        profile = Profile(tmp_path / "a.json", {}, all_threads=all_threads)
+        profile.start()
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        profile.stop()
+        found.append("aten::matmul" in names(load(profile.export())))
+    assert found == [False, True]
+
+
+def test_a_window_that_never_began_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.json.gz"
+    with pytest.raises(WorkloadError) as caught, Profile(path, {}, warmup=2, active=3) as profile:
+        run(profile, 2)
+    assert caught.value.message == (
+        f"{path}: no trace was recorded: the workload ended before the 3 profiled steps that "
+        "follow 2 others"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Profile(tmp_path / "a.json", {}, warmup=0, active=1) as profile:
+            run(profile)
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fail()
+    assert not list(tmp_path.iterdir())
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "a.json"
+    profile = Profile(path, {})
+    profile.start()
+    profile.stop()
+    with pytest.raises(WorkloadError) as caught:
+        profile.export()
+    assert str(path) in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+FULL_DISK = """
+import resource, signal, sys, torch
+from pathlib import Path
+from tracekit.collectors.profiling import Profile
+from tracekit.errors import WorkloadError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for case, (name, limit_bytes) in enumerate(
+    [("a.json", 0), ("a.json", 10_000), ("a.json.gz", 0), ("a.json.gz", 10_000)]
+):
+    profile = Profile(Path(sys.argv[1]) / name, {})
+    profile.start()
+    for _ in range(2000):
+        torch.ones(2, 2).add_(1)
+    profile.stop()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+    try:
+        profile.export()
+    except WorkloadError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        sys.stdout.write(error.message + chr(10))
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    # A limit on the size of files fails the same way as a full disk, and needs no privileges.
+    result = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = result.stdout.splitlines()
+    assert len(said) == 4, result.stderr
+    for line, name in zip(said, ("a.json", "a.json", "a.json.gz", "a.json.gz"), strict=True):
+        assert line.startswith(f"{tmp_path / name}: the trace cannot be written: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_whole_file_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+
+    def fail() -> None:
+        with profiling.whole_file(path) as aside:
+            aside.write_text("half")
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

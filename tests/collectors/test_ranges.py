@@ -1,0 +1,544 @@
+"""Ranges have the right names, close whatever happens, and change nothing that is computed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from tracekit.collectors import attention_parts, ranges  # noqa: E402
+from tracekit.collectors.profiling import Profile  # noqa: E402
+
+MODES = ("plain", "non-reentrant", "reentrant")
+NEEDED_PCT = 97.0
+TOKENS = torch.arange(2 * 128).reshape(2, 128) % 256
+
+
+def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=256,
+        attn_implementation=attention,
+        use_cache=False,
+    )
+    model = transformers.LlamaForCausalLM(config).train()
+    if mode != "plain":
+        model.activation_checkpointing_enable({"use_reentrant": mode == "reentrant"})
+        if mode == "reentrant":
+            model.enable_input_require_grads()
+    return model
+
+
+def lora() -> Any:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks for a name transformers renamed
+        return peft.get_peft_model(tiny_llama(), config)
+
+
+def train_step(model: Any) -> Any:
+    with ranges.phase("forward"):
+        loss = model(input_ids=TOKENS, labels=TOKENS).loss
+    with ranges.phase("backward"):
+        loss.backward()
+    return loss.detach()
+
+
+def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
+    """Return the ranges that a profiler sees while something runs, in the order of their starts."""
+    profile = Profile(path / "trace.json.gz", {})
+    profile.start()
+    try:
+        run()
+    finally:
+        profile.stop()
+    trace = json.loads(gzip.decompress(profile.export().read_bytes()))
+    spans = [
+        event
+        for event in trace["traceEvents"]
+        if event.get("cat") == "user_annotation" and event["name"].startswith("tk/")
+    ]
+    assert_nested(spans)
+    return sorted(spans, key=lambda span: (span["ts"], -span["dur"]))
+
+
+def assert_nested(spans: list[dict[str, Any]]) -> None:
+    for tid in {span["tid"] for span in spans}:
+        open_ends: list[float] = []
+        mine = [span for span in spans if span["tid"] == tid]
+        for span in sorted(mine, key=lambda span: (span["ts"], -span["dur"])):
+            end = span["ts"] + span["dur"]
+            while open_ends and open_ends[-1] <= span["ts"]:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1] + 0.001, span["name"]
+            open_ends.append(end)
+
+
+def hook_count(model: Any) -> int:
+    return sum(
+        len(hooks)
+        for module in model.modules()
+        for hooks in (
+            module._forward_hooks,
+            module._forward_pre_hooks,
+            module._forward_hooks_always_called,
+            module._forward_pre_hooks_with_kwargs,
+            module._backward_hooks,
+        )
+    )
+
+
+def names(spans: list[dict[str, Any]]) -> list[str]:
+    return [span["name"] for span in spans]
+
+
+@pytest.fixture(scope="module")
+def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a trace of two training steps for every kind of checkpointing."""
+    folder = tmp_path_factory.mktemp("llama")
+    traces = {}
+    for mode in MODES:
+        model = tiny_llama(mode, attention_parts.eager_parts())
+        optimizer = torch.optim.AdamW(model.parameters())
+        traces[mode] = folder / f"{mode}.json.gz"
+        with (
+            ranges.ModuleRanges(model),
+            attention_parts.RopeRanges(model),
+            Profile(traces[mode], {"model": "tiny"}, warmup=1, active=2) as profile,
+        ):
+            for number in range(profile.step_count):
+                with ranges.step(number):
+                    train_step(model)
+                    with ranges.phase("optimizer"):
+                        optimizer.step()
+                        optimizer.zero_grad()
+                profile.step()
+        assert ranges.open_count() == 0
+    return traces
+
+
+def spans_of(path: Path) -> list[dict[str, Any]]:
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_op_time_is_on_module_paths(
+    mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
+) -> None:
+    model = tiny_llama()
+    paths = set(ranges.module_paths(model).values())
+    total: Counter[str] = Counter()
+    placed: Counter[str] = Counter()
+    for row in opened(llama_traces[mode]).query("modules").to_dicts():
+        total[row["phase"]] += row["self_wall_ns"]
+        placed[row["phase"]] += row["self_wall_ns"] if row["module_path"] in paths else 0
+    phases = ["forward", "backward", *(["recompute"] if mode != "plain" else [])]
+    assert set(total) - {"optimizer"} == set(phases)
+    for phase in phases:
+        assert 100 * placed[phase] / total[phase] >= NEEDED_PCT, phase
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_module_has_its_ranges(mode: str, llama_traces: dict[str, Path]) -> None:
+    spans = spans_of(llama_traces[mode])
+    assert_nested([span for span in spans if span["name"].startswith("tk/")])
+    count = Counter(span["name"] for span in spans)
+    called = {
+        path: ranges.class_name(module)
+        for module, path in ranges.module_paths(tiny_llama()).items()
+        if not isinstance(module, nn.ModuleList)
+    }
+    for path, kind in called.items():
+        assert count[f"tk/module/forward/{path}#{kind}"] == 2, path
+        is_layer = path.startswith("model.layers.")
+        is_recomputed = mode != "plain" and is_layer
+        assert count[f"tk/module/recompute/{path}#{kind}"] == 2 * is_recomputed, path
+        if is_layer or path in ("model.norm", "lm_head"):
+            assert count[f"tk/module/backward/{path}#{kind}"] == 2, path
+    for part in ("rope", "bmm0", "softmax", "bmm1"):
+        assert count[f"tk/part/{part}"] == 4 * (1 if mode == "plain" else 2), part
+    for phase in ("forward", "backward", "optimizer"):
+        assert count[f"tk/phase/{phase}"] == 2
+    assert count["tk/step/1"] == count["tk/step/2"] == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_residual_addition_of_a_recomputed_layer_is_its_own(
+    mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
+) -> None:
+    rows = opened(llama_traces[mode]).query("modules").to_dicts()
+    own = {
+        row["phase"]: row["kernel_count"] for row in rows if row["module_path"] == "model.layers.1"
+    }
+    # Two additions a layer, two steps; the early stop of non-reentrant leaves the second out.
+    assert own["forward"] == 4
+    assert own.get("recompute") == {"plain": None, "non-reentrant": 2, "reentrant": 4}[mode]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_that_is_computed_changes(mode: str) -> None:
+    outcomes = []
+    for is_ranged in (False, True):
+        model = tiny_llama(mode)
+        hooks = ranges.ModuleRanges(model)
+        if is_ranged:
+            hooks.attach()
+        loss = train_step(model)
+        hooks.detach()
+        outcomes.append([loss, *(parameter.grad for parameter in model.parameters())])
+    assert all(torch.equal(plain, ranged) for plain, ranged in zip(*outcomes, strict=True))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_detaching_leaves_nothing(mode: str) -> None:
+    model = tiny_llama(mode)
+    before = hook_count(model)
+    function = getattr(model.model.layers[0], "_gradient_checkpointing_func", None)
+    with ranges.ModuleRanges(model) as hooks:
+        assert hooks.is_attached
+        train_step(model)
+        hooks.attach()  # a second time is nothing
+    assert not hooks.is_attached
+    assert hook_count(model) == before
+    assert getattr(model.model.layers[0], "_gradient_checkpointing_func", None) is function
+    assert ranges.open_count() == 0
+
+
+def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
+    model = tiny_llama()
+    with ranges.ModuleRanges(model, backward=False):
+        model.activation_checkpointing_enable({"use_reentrant": False})
+        spans = recorded(tmp_path, lambda: train_step(model))
+    assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
+    assert not [name for name in names(spans) if name.startswith("tk/module/backward/")]
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.inner(x))
+
+
+class Failing(nn.Module):
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, _: Any) -> Any:
+        raise self.error("on purpose")
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Block(), Block()])
+
+        def forward(self, x: Any) -> Any:
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=use_reentrant)
+            return x
+
+    model = Model()
+    with ranges.ModuleRanges(model):
+        spans = recorded(
+            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        )
+    found = names(spans)
+    for path in ("blocks.0#Block", "blocks.0.inner#Linear", "blocks.1#Block"):
+        assert found.count(f"tk/module/forward/{path}") == 1
+        assert found.count(f"tk/module/recompute/{path}") == 1
+        assert found.count(f"tk/module/backward/{path}") == 1
+    assert ranges.open_count() == 0
+
+
+def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path: Path) -> None:
+    model = nn.Sequential(Block(), Block())
+    with ranges.ModuleRanges(model):
+        spans = recorded(
+            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        )
+    backward = [name for name in names(spans) if name.startswith("tk/module/backward/")]
+    assert backward == [
+        "tk/module/backward/Sequential#Sequential",
+        "tk/module/backward/1#Block",
+        "tk/module/backward/1.inner#Linear",
+        "tk/module/backward/0#Block",
+        "tk/module/backward/0.inner#Linear",
+    ]
+
+
+class Nvtx:
+    """Stands in for the nvtx package: keeps what is pushed and popped."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def push_range(self, name: str) -> None:
+        self.open.append(name)
+        self.seen.append(name)
+
+    def pop_range(self) -> None:
+        self.open.pop()
+
+
+def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvtx = Nvtx()
+    monkeypatch.setattr(ranges, "nvtx", nvtx)
+    model = tiny_llama("non-reentrant")
+    with ranges.ModuleRanges(model):
+        spans = recorded(tmp_path, lambda: train_step(model))
+    assert nvtx.seen == names(spans)
+    assert nvtx.open == []
+
+
+def test_without_the_nvtx_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "nvtx", None)
+    model = Block()
+    with ranges.ModuleRanges(model):
+        assert len(recorded(tmp_path, lambda: model(torch.ones(2, 4)))) == 2
+
+
+def test_exceptions_close_ranges() -> None:
+    model = nn.Sequential(Block(), Failing(RuntimeError))
+    with ranges.ModuleRanges(model):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            model(torch.ones(2, 4))
+        assert ranges.open_count() == 0
+
+
+def test_ctrl_c_inside_of_a_module_closes_ranges() -> None:
+    # Forward hooks are not called then; the range around the model closes what they left.
+    model = nn.Sequential(Block(), Failing(KeyboardInterrupt))
+    with ranges.ModuleRanges(model):
+        with pytest.raises(KeyboardInterrupt), ranges.step(0), ranges.phase("forward"):
+            model(torch.ones(2, 4))
+        assert ranges.open_count() == 0
+
+
+def test_threads_have_ranges_of_their_own(tmp_path: Path) -> None:
+    model = nn.Sequential(Block(), nn.ReLU())
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        barrier.wait()
+        with ranges.phase("forward"):
+            for _ in range(20):
+                model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        assert ranges.open_count() == 0
+
+    def both() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    profile = Profile(tmp_path / "trace.json.gz", {}, all_threads=True)
+    with ranges.ModuleRanges(model):
+        profile.start()
+        both()
+        profile.stop()
+    spans = [span for span in spans_of(profile.export()) if span["name"].startswith("tk/")]
+    assert_nested(spans)
+    assert len({span["tid"] for span in spans}) == 2
+    assert Counter(names(spans))["tk/module/forward/0.inner#Linear"] == 40
+    assert Counter(names(spans))["tk/module/backward/0.inner#Linear"] == 40
+
+
+def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) -> None:
+    shared = nn.Linear(4, 4)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = shared
+            self.second = shared
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x))
+
+    model = Model()
+    with ranges.ModuleRanges(model):
+        spans = recorded(
+            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        )
+    assert names(spans).count("tk/module/forward/first#Linear") == 2
+    assert names(spans).count("tk/module/backward/first#Linear") == 2
+
+
+def test_a_second_model_has_a_name_of_its_own(tmp_path: Path) -> None:
+    teacher = nn.Sequential(Block())
+    with ranges.ModuleRanges(teacher, name="teacher"):
+        spans = recorded(tmp_path, lambda: teacher(torch.ones(2, 4)))
+    assert names(spans) == [
+        "tk/module/forward/teacher#Sequential",
+        "tk/module/forward/teacher.0#Block",
+        "tk/module/forward/teacher.0.inner#Linear",
+    ]
+
+
+def test_a_module_that_calls_itself(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, x: Any, depth: int = 2) -> Any:
+            return self(x + 1, depth - 1) if depth else x
+
+    model = Model()
+    with ranges.ModuleRanges(model):
+        spans = recorded(tmp_path, lambda: model(torch.ones(2, requires_grad=True)))
+    assert names(spans) == ["tk/module/forward/Model#Model"] * 3
+
+
+def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Any, *, extra: Any = None) -> Any:
+            return {"x": x, "none": extra and None, "number": 1}
+
+    model = Odd()
+    with ranges.ModuleRanges(model), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spans = recorded(tmp_path, lambda: model(torch.ones(2, requires_grad=True), extra=[1]))
+        with torch.no_grad():
+            model(torch.ones(2))
+        with torch.inference_mode():
+            model(torch.ones(2))
+    assert names(spans) == ["tk/module/forward/Odd#Odd"]
+
+
+def test_outputs_that_are_changed_in_place(tmp_path: Path) -> None:
+    # Full backward hooks of torch refuse this.
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    with ranges.ModuleRanges(model):
+        spans = recorded(
+            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        )
+    assert "tk/module/backward/0#Linear" in names(spans)
+
+
+class NoWayBack(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        raise RuntimeError("on the way back")
+
+
+def test_exceptions_in_backward_close_ranges(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return NoWayBack.apply(x)
+
+    model = nn.Sequential(Block(), Odd(), Block())
+
+    def fail_and_go_on() -> None:
+        x = torch.ones(2, 4, requires_grad=True)
+        with pytest.raises(RuntimeError, match="on the way back"):
+            model(x).sum().backward()
+        model[0](x)
+
+    with ranges.ModuleRanges(model):
+        spans = recorded(tmp_path, fail_and_go_on)
+    assert ranges.open_count() == 0
+    assert "tk/module/backward/1#Odd" in names(spans)
+    assert names(spans)[-2:] == ["tk/module/forward/0#Block", "tk/module/forward/0.inner#Linear"]
+
+
+def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
+    plain = set(ranges.module_paths(tiny_llama()).values())
+    assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain
+
+    class Wrapper(nn.Module):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.module = module
+
+    class Engine(Wrapper):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__(module)
+            self.other = nn.Identity()
+
+        def backward(self) -> None: ...
+        def step(self) -> None: ...
+
+    assert set(ranges.module_paths(Wrapper(tiny_llama())).values()) == plain
+    assert set(ranges.module_paths(Wrapper(Wrapper(tiny_llama()))).values()) == plain
+    assert set(ranges.module_paths(Engine(tiny_llama())).values()) == {*plain, "other"}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_paths_of_compiled_models() -> None:
+    compiled = torch.compile(nn.Sequential(Block()), backend="eager")
+    assert set(ranges.module_paths(compiled).values()) == {"Sequential", "0", "0.inner"}
+
+
+def test_paths_of_checkpoint_wrappers() -> None:
+    wrapper = pytest.importorskip(
+        "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+    ).checkpoint_wrapper
+    model = nn.Sequential(wrapper(Block()), nn.ReLU())
+    assert set(ranges.module_paths(model).values()) == {"Sequential", "0", "0.inner", "1"}
+
+
+def test_paths_of_lora_models() -> None:
+    plain = set(ranges.module_paths(tiny_llama()).values())
+    paths = set(ranges.module_paths(lora()).values())
+    q_proj = "model.layers.0.self_attn.q_proj"
+    assert plain <= paths
+    assert {f"{q_proj}.base_layer", f"{q_proj}.lora_A.default"} <= paths - plain
+    assert all(".self_attn.q_proj." in path for path in paths - plain)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_paths_of_models_with_prompt_tuning() -> None:
+    peft = pytest.importorskip("peft")
+    plain = set(ranges.module_paths(tiny_llama()).values())
+    config = peft.PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+    paths = set(ranges.module_paths(peft.get_peft_model(tiny_llama(), config)).values())
+    assert plain <= paths
+    assert {path.partition(".")[0] for path in paths - plain} == {"prompt_encoder"}
+
+
+def test_a_wrapper_and_the_model_inside_have_one_name(tmp_path: Path) -> None:
+    model = lora()
+    with ranges.ModuleRanges(model):
+        spans = recorded(tmp_path, lambda: train_step(model))
+    roots = {name for name in names(spans) if name.endswith("ForCausalLM")}
+    assert roots == {"tk/module/forward/LlamaForCausalLM#LlamaForCausalLM"}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_compiled_regions_are_left_alone() -> None:
+    model = nn.Sequential(Block(), Block())
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with ranges.ModuleRanges(compiled):
+        result = compiled(torch.ones(2, 4))
+        assert ranges.open_count() == 0
+    assert torch.equal(result, model(torch.ones(2, 4)))

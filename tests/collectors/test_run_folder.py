@@ -1,0 +1,106 @@
+"""A run folder is whole or absent."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tracekit.collectors.run_folder import RunFolder
+
+from tracekit import manifest
+from tracekit.errors import StoreError, UsageError
+
+
+def a_run(outcome: manifest.Outcome = "ok") -> manifest.Manifest:
+    return manifest.Manifest(
+        run_id="1",
+        tracekit_version="0",
+        created_at="now",
+        stage="pretrain",
+        engine="ddp",
+        outcome=outcome,
+    )
+
+
+def make(target: Path, *, outcome: manifest.Outcome = "ok", force: bool = False) -> Path:
+    with RunFolder(target, force=force) as folder:
+        return folder.commit(a_run(outcome))
+
+
+def test_it_appears_when_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "run"
+    with RunFolder(target) as folder:
+        (folder.path / "rank0.json.gz").write_bytes(b"trace")
+        (folder.work / "scratch").write_bytes(b"x")
+        assert not target.exists()
+        run = a_run()
+        run.traces = ["rank0.json.gz"]
+        assert folder.commit(run) == target
+    assert sorted(path.name for path in target.iterdir()) == ["logs", "rank0.json.gz", "run.json"]
+    assert [path.name for path in target.parent.iterdir()] == ["run"]
+    assert manifest.read(target).traces == ["rank0.json.gz"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_of_one_that_was_not_finished(
+    error: type[BaseException], tmp_path: Path
+) -> None:
+    def fail() -> None:
+        with RunFolder(tmp_path / "run") as folder:
+            (folder.path / "rank0.json.gz").write_bytes(b"trace")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_is_missing_is_noticed(tmp_path: Path) -> None:
+    run = a_run()
+    run.traces = ["rank0.json.gz"]
+    with pytest.raises(StoreError), RunFolder(tmp_path / "run") as folder:
+        folder.commit(run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_store_error(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    with pytest.raises(StoreError) as caught, RunFolder(target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.message == (
+        f"{target}: the run folder cannot be written: No space left on device"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("outcome", ["ok", "oom"])
+def test_a_result_is_replaced_only_by_force(outcome: manifest.Outcome, tmp_path: Path) -> None:
+    target = make(tmp_path / "run", outcome=outcome)
+    with pytest.raises(UsageError, match="already holds a run"):
+        make(target)
+    make(target, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert manifest.read(target).outcome == "ok"
+
+
+def test_a_failed_run_gives_way(tmp_path: Path) -> None:
+    target = make(tmp_path / "run", outcome="failed")
+    make(target)
+    assert manifest.read(target).outcome == "ok"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_run_folder_is_never_replaced(force: bool, tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    target.mkdir()
+    (target / "thesis.txt").write_text("years of work", "utf-8")
+    with pytest.raises(UsageError, match="exists and is no run folder, so it is not replaced"):
+        make(target, force=force)
+    assert (target / "thesis.txt").read_text("utf-8") == "years of work"
+
+
+def test_an_empty_folder_may_be_the_target(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    make(tmp_path / "run")
+    assert manifest.read(tmp_path / "run").outcome == "ok"

@@ -1,0 +1,225 @@
+"""`tracekit collect … -- PROGRAM`: the program is unchanged, the run folder whole or absent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tracekit import manifest
+
+pytest.importorskip("torch")
+
+COLLECT = [sys.executable, "-m", "tracekit.collectors", "--warmup", "1", "--steps", "2"]
+COLLECT += ["--profile-steps", "2"]
+NEEDED = 1 + 2 + 2 + 1 + 2
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+TORCHRUN += ["--master-port", "29541"]
+
+TRAIN = """
+import os, sys, time, torch
+from torch import nn
+count, mode = int(sys.argv[1]), sys.argv[2:]
+torch.manual_seed(0)
+model = nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32))
+if "RANK" in os.environ:
+    torch.distributed.init_process_group("gloo")
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+batch = torch.arange(16).reshape(2, 8)
+for number in range(count):
+    for _ in range(2 if "accumulate" in mode else 1):
+        criterion(model(batch).flatten(0, 1), batch.flatten()).backward()
+    optimizer.step()
+    if "two" in mode:
+        optimizer.step()
+    optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        loss = criterion(model(batch).flatten(0, 1), batch.flatten()).item()
+    model.train()
+print(f"loss {loss:.6f} {sys.argv} {os.path.basename(__file__)}", flush=True)
+if "wait" in mode:
+    open("waiting", "w").close()
+    time.sleep(60)
+if torch.distributed.is_initialized():
+    # On a busy machine gloo's threads abort now and then when the process ends in the usual way.
+    torch.distributed.barrier()
+    os._exit(0)
+if "fail" in mode:
+    sys.exit(3)
+"""
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(TRAIN)
+    return subprocess.run(
+        list(words),
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def wrapped(folder: Path, *program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, *COLLECT, "--out", "run", "--", *program, **environment)
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != "train.py")
+
+
+def span_names(folder: Path, rank: int = 0) -> Counter[str]:
+    trace = json.loads(gzip.decompress((folder / f"rank{rank}.json.gz").read_bytes()))
+    return Counter(event.get("name", "") for event in trace["traceEvents"])
+
+
+@pytest.mark.parametrize("mode", [[], ["accumulate", "two"]], ids=["plain", "unusual"])
+def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_path: Path) -> None:
+    plain = run(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
+    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == plain.stdout + "run\n"
+    assert left_in(tmp_path) == ["run"]
+    made = manifest.read(tmp_path / "run")
+    assert made.outcome == "ok"
+    assert made.stage == "custom"
+    assert made.command[-4 - len(mode) :] == [
+        "--",
+        sys.executable,
+        "train.py",
+        f"{NEEDED + 4}",
+        *mode,
+    ]
+    assert made.model is not None
+    assert made.model.name == "Sequential"
+    assert made.steps == manifest.Steps(1, 2, 1, 2)
+    calls = 2 if mode else 1
+    (repeat,) = made.repeats
+    assert repeat.tokens_per_s == pytest.approx(calls * 2 * 16 * 1e9 / repeat.wall_ns)
+    names = span_names(tmp_path / "run")
+    # The evaluation at the end of each step calls the model once more.
+    assert names["tk/module/forward/1#Linear"] == 2 * (calls + 1)
+    assert names["tk/module/forward/CrossEntropyLoss#CrossEntropyLoss"] == 2 * (calls + 1)
+    assert names["tk/phase/backward"] == 2 * calls
+    assert names["tk/phase/optimizer"] == 2 * calls
+    assert names["tk/step/6"] == names["tk/step/7"] == 1
+
+
+def test_a_program_that_ends_with_the_last_step(tmp_path: Path) -> None:
+    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED}")
+    assert result.returncode == 0, result.stderr
+    assert manifest.read(tmp_path / "run").steps.profiled_count == 2
+
+
+def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path) -> None:
+    result = wrapped(tmp_path, sys.executable, "train.py", "3", "fail")
+    assert result.returncode == 6
+    assert result.stderr == (
+        f"error: {sys.executable} train.py 3 fail: the program ended with exit code 3\n"
+        "hint: its own messages are above; run was not written\n"
+    )
+    assert left_in(tmp_path) == []
+
+
+def test_a_program_that_fails_after_it_was_recorded(tmp_path: Path) -> None:
+    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", "fail")
+    assert result.returncode == 6
+    assert result.stderr.endswith(
+        f"error: {sys.executable} train.py {NEEDED + 4} fail: the program ended with exit code 3\n"
+        "hint: it failed after it was recorded; run is whole\n"
+    )
+    assert "\ntracekit: the program runs on, unprofiled\n" in result.stderr
+    assert manifest.read(tmp_path / "run").outcome == "ok"
+
+
+def test_a_program_with_too_few_steps(tmp_path: Path) -> None:
+    result = wrapped(tmp_path, sys.executable, "train.py", "4")
+    assert result.returncode == 6
+    assert (
+        f"error: {sys.executable} train.py 4: rank 0: the loop ended after 4 steps, but {NEEDED} "
+        "are needed: 1 to warm up, 2 timed, 2 with ranges, 1 for the profiler to warm up and 2 "
+        "profiled\n"
+    ) in result.stderr
+    assert left_in(tmp_path) == []
+
+
+def test_programs_that_train_nothing(tmp_path: Path) -> None:
+    result = wrapped(tmp_path, sys.executable, "-c", "pass")
+    assert result.returncode == 6
+    assert ": no training step was seen: no optimizer of torch took a step " in result.stderr
+    result = wrapped(tmp_path, "no-such-program")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "error: no-such-program cannot be started: No such file or directory\n"
+    )
+    result = run(tmp_path, *COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "error: --opt is for tracekit's own workloads; what comes after -- decides this itself\n"
+    )
+    assert left_in(tmp_path) == []
+
+
+def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    # What it does here is make tracekit impossible to import, which is said.
+    (site / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'TRACEKIT_WRAP' in os.environ:\n"
+        "    sys.modules['tracekit.collectors.wrap_bootstrap'] = None\n"
+    )
+    result = wrapped(tmp_path, sys.executable, "-c", "pass", PYTHONPATH=str(site))
+    assert result.returncode == 6
+    assert f"its Python cannot load the collectors: {sys.executable}: " in result.stderr
+    assert left_in(tmp_path) == ["site"]
+
+
+def test_ctrl_c_ends_the_program_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    process = subprocess.Popen(
+        [*COLLECT, "--out", "run", "--", sys.executable, "train.py", "3", "wait"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "waiting").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    (tmp_path / "waiting").unlink()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_inside", [False, True], ids=["starts torchrun", "under torchrun"])
+def test_two_ranks(is_inside: bool, tmp_path: Path) -> None:
+    if is_inside:
+        words = [*TORCHRUN, "-m", *COLLECT[2:], "--out", "run", "--"]
+        result = run(tmp_path, *words, sys.executable, "train.py", f"{NEEDED + 4}")
+    else:
+        result = wrapped(tmp_path, *TORCHRUN, "train.py", f"{NEEDED + 4}")
+    assert result.returncode == 0, result.stderr
+    assert left_in(tmp_path) == ["run"]
+    made = manifest.read(tmp_path / "run")
+    assert made.engine == "ddp"
+    assert made.parallel.world_size == 2
+    assert made.traces == ["rank0.json.gz", "rank1.json.gz"]
+    for rank in (0, 1):
+        assert span_names(tmp_path / "run", rank)["tk/phase/optimizer"] == 2

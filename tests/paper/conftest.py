@@ -1,0 +1,81 @@
+"""Run folders as the collectors leave them, with traces small enough to add up by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit import manifest
+from tracekit.manifest import Environment, Manifest, Model
+
+SHAPES = {"llama2-7b": (4096, 11008, 32), "llama2-13b": (5120, 13824, 40), "tiny": (256, 688, 4)}
+GPU = Environment(devices=["NVIDIA H200"], processor="Xeon", core_count=16, memory_bytes=10**11)
+
+Work = tuple[str, str, float]
+"""Ranges around a launch, joined by `;`, the kernel, and its duration in µs."""
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a run folder below `runs`.
+
+    It takes the folder's name, members of the manifest, and `steps`: for a trace of rank 0, the
+    work of each step, one launch after the other, a µs of idle before each.
+    """
+
+    def write(
+        name: str,
+        model: str = "llama2-7b",
+        layers: int | None = None,
+        steps: list[list[Work]] | None = None,
+        **members: Any,
+    ) -> Path:
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        hidden, inner, count = SHAPES[model]
+        stated = Manifest(
+            run_id=name,
+            tracekit_version="0",
+            created_at="2026-01-01T00:00:00Z",
+            **{"stage": "pretrain", "engine": "deepspeed", "environment": GPU, **members},
+            model=Model(
+                model,
+                layer_count=count if layers is None else layers,
+                config={"hidden_size": hidden, "intermediate_size": inner},
+            ),
+        )
+        if steps is not None:
+            stated.traces = ["rank0.json"]
+            (folder / "rank0.json").write_text(json.dumps({"traceEvents": _events(steps)}))
+        manifest.write(stated, folder)
+        return folder
+
+    return write
+
+
+def _events(steps: list[list[Work]]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    now, number = 0.0, 0
+
+    def span(category: str, name: str, ts: float, dur: float, args: Any = None) -> None:
+        pid = 0 if category == "kernel" else 1
+        head = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": pid}
+        events.append({**head, "ts": ts, "dur": dur, "args": args or {}})
+
+    for step, work in enumerate(steps):
+        step_start = now
+        for ranges, kernel, duration in work:
+            number += 1
+            linked = {"correlation": number, "device": 0, "stream": 7}
+            for depth, name in enumerate(ranges.split(";")):
+                nested = 0.01 * depth
+                span("user_annotation", name, now + nested, duration + 1 - 2 * nested)
+            span("cuda_runtime", "cudaLaunchKernel", now + 0.5, 0.25, linked)
+            span("kernel", kernel, now + 1, duration, linked)
+            now += duration + 1
+        span("user_annotation", f"tk/step/{step}", step_start, now - step_start)
+    return events

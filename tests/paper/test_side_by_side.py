@@ -1,0 +1,336 @@
+"""Ours beside the paper's: what stands beside what, and what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.manifest import Environment, Load, RankMemory
+
+Cli = Callable[..., Any]
+Write = Callable[..., Path]
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
+    done = cli("paper", *args, "--format", "json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    rows: list[dict[str, Any]] = done.json()
+    return rows
+
+
+def beside(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+    """The lines where a run stands beside a row of the paper."""
+    return [row for row in rows if row["run"] == run and row["paper_hardware"] is not None]
+
+
+def alone(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["run"] == run and row["paper_hardware"] is None]
+
+
+# -- methods, from manifests -----------------------------------------------------------------------
+
+
+def test_a_run_stands_beside_its_method_model_and_batch_size(cli: Cli, write_run: Write) -> None:
+    memory = [RankMemory(0, 60 * 10**9), RankMemory(1, 66 * 10**9)]
+    write_run(
+        "fits",
+        opt="Z3+R",
+        batch_size=1,
+        sequence_length=512,
+        tokens_per_s_mean=9000.5,
+        tokens_per_s_std=3.0,
+        peak_memory=memory,
+    )
+    write_run("oom", opt="Naive", batch_size=1, outcome="oom", reason="CUDA out of memory")
+    write_run("large", opt="R", batch_size=32, tokens_per_s_mean=1.0)
+    write_run("cut", opt="F", batch_size=1, layers=4, tokens_per_s_mean=1.0)
+    write_run("other", opt="LFA", batch_size=1, tokens_per_s_mean=1.0)
+    write_run("small", model="tiny", opt="Z3", batch_size=1, tokens_per_s_mean=1.0)
+    tuned = write_run("tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0)
+    rows = rows_of(cli, "table3", tuned.parent)
+
+    (fits,) = beside(rows, "fits")
+    assert (fits["model"], fits["method"], fits["platform"]) == ("Llama2-7B", "R+Z3", "A800")
+    assert (fits["paper_tokens_per_s"], fits["our_tokens_per_s"]) == (4738.8, 9000.5)
+    assert (fits["paper_memory_gb"], fits["our_memory_gb"]) == (28.8, 66.0)
+    assert fits["paper_hardware"] == "8 × A800-80G @ 1.155GHz, NVLink"
+    assert fits["our_hardware"] == "1 × NVIDIA H200"
+    assert (fits["paper_sequence_length"], fits["our_sequence_length"]) == (350, 512)
+    assert (fits["paper_world_size"], fits["our_world_size"]) == (8, 1)
+
+    (oom,) = beside(rows, "oom")
+    assert (oom["our_outcome"], oom["our_tokens_per_s"], oom["paper_outcome"]) == (
+        "oom",
+        None,
+        "ok",
+    )
+
+    notes = {name: [row["note"] for row in alone(rows, name)] for name in ("large", "cut", "other")}
+    assert notes == {
+        "large": ["batch size 32: the paper has 1"],
+        "cut": ["model llama2-7b, 4 of 32 layers: the paper has Llama2-7B or Llama2-13B"],
+        "other": ["method LFA: not in the paper's table"],
+    }
+    (small,) = alone(rows, "small")
+    assert small["note"] == "model tiny: the paper has Llama2-7B or Llama2-13B"
+    assert (small["paper_tokens_per_s"], small["our_tokens_per_s"]) == (None, 1.0)
+    # 38 methods of the paper, and four of ours that are none of them.
+    assert len(rows) == 38 + 4
+    empty = next(row for row in rows if row["method"] == "Z2+O" and row["model"] == "Llama2-7B")
+    assert empty["note"] == "no run of Llama2-7B, Z2+O, batch size 1"
+
+    assert {
+        row["platform"] for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090")
+    } == {
+        "RTX4090",
+        None,
+    }
+    (row,) = beside(rows_of(cli, "table9", tuned.parent), "tuned")
+    assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
+
+
+def test_the_largest_batch_that_fitted_stands_in_table4(cli: Cli, write_run: Write) -> None:
+    for size, outcome in ((4, "ok"), (16, "ok"), (32, "oom")):
+        folder = write_run(f"bs{size}", opt="Naive", batch_size=size, outcome=outcome)
+    rows = rows_of(cli, "table4", folder.parent)
+    assert {row["run"] for row in rows if row["run"]} == {"bs16"}
+    (row,) = beside(rows, "bs16")
+    assert (row["paper_batch_size"], row["our_batch_size"]) == (4, 16)
+    assert [name for name in row if name == "our_batch_size"] == ["our_batch_size"]
+
+
+def test_table2_is_about_two_frameworks(cli: Cli, write_run: Write) -> None:
+    write_run("megatron", engine="megatron", opt="Naive", batch_size=32, tokens_per_s_mean=5.0)
+    folder = write_run("ddp", engine="ddp", opt="Naive", batch_size=1, tokens_per_s_mean=6.0)
+    rows = rows_of(cli, "table2", folder.parent)
+    (row,) = beside(rows, "megatron")
+    assert (row["framework"], row["paper_tokens_per_s"], row["our_tokens_per_s"]) == (
+        *("Megatron", 13977.0),
+        5.0,
+    )
+    (row,) = alone(rows, "ddp")
+    assert row["note"] == "engine ddp: the paper has Megatron or DeepSpeed"
+
+
+def test_table1_lists_our_hardware_once(cli: Cli, write_run: Write) -> None:
+    write_run("a")
+    write_run("b")
+    folder = write_run("c", environment=Environment(processor="EPYC", core_count=2))
+    rows = rows_of(cli, "table1", folder.parent)
+    assert len(rows) == 3 + 2
+    assert [(row["run"], row["our_gpu"], row["our_cpu"]) for row in rows[3:]] == [
+        ("a", "NVIDIA H200", "Xeon, 16 cores"),
+        ("c", None, "EPYC, 2 cores"),
+    ]
+
+
+# -- phases and parts, from traces -----------------------------------------------------------------
+
+TRAINING: list[tuple[str, str, float]] = [
+    ("tk/phase/forward;tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 6.0),
+    (
+        "tk/phase/forward;tk/module/forward/model.layers.0.self_attn#LlamaAttention",
+        ELEMENTWISE,
+        2.0,
+    ),
+    (
+        "tk/phase/forward;tk/module/forward/model.layers.1.self_attn#LlamaAttention",
+        ELEMENTWISE,
+        4.0,
+    ),
+    ("tk/phase/backward", GEMM, 19.0),
+    ("tk/phase/backward", ALL_REDUCE, 9.0),
+    ("tk/phase/optimizer", ELEMENTWISE, 4.0),
+]
+
+
+def test_phases_modules_and_shares_per_step(cli: Cli, write_run: Write) -> None:
+    folder = write_run("naive", opt="Naive", batch_size=2, steps=[TRAINING] * 2)
+    rows = rows_of(cli, "table5", folder)
+    found = {row["phase"]: row for row in rows}
+    # Two steps; the very first kernel has no idle time before it.
+    assert found["forward"]["our_overall_ms"] == pytest.approx((2 * 15 - 1) / 2 / 1000)
+    assert found["backward"]["our_overall_ms"] == pytest.approx(0.030)
+    assert found["optimizer"]["our_overall_ms"] == pytest.approx(0.005)
+    assert found["backward"]["our_compute_kernel_ms"] == pytest.approx(0.019)
+    assert (found["backward"]["paper_overall_ms"], found["backward"]["note"]) == (250.0, None)
+    assert sum(row["our_step_pct"] for row in rows) == pytest.approx(100)
+
+    rows = rows_of(cli, "table6", folder)
+    mlp = next(row for row in rows if (row["phase"], row["module"]) == ("forward", "MLP"))
+    assert (mlp["paper_time_ms"], mlp["our_time_ms"]) == (29.06, pytest.approx(0.006))
+    rope = next(row for row in rows if (row["phase"], row["module"]) == ("forward", "RoPE"))
+    assert rope["note"] == "the run has no such row in roles"
+    (comm,) = (row for row in rows if row["module"] == "non-overlapping communication")
+    assert comm["our_time_ms"] == pytest.approx(0.009)
+
+    (forward,) = (
+        row for row in beside(rows_of(cli, "table8", folder), "naive") if row["our_attention_ms"]
+    )
+    assert (forward["phase"], forward["our_attention_ms"]) == ("forward", pytest.approx(0.003))
+
+    shares = {row["phase"]: row for row in beside(rows_of(cli, "table13", folder), "naive")}
+    assert shares["forward"]["our_gemm_pct"] == pytest.approx(50)
+    assert shares["backward"]["our_gemm_pct"] == pytest.approx(100 * 19 / 28)
+
+    (row,) = beside(rows_of(cli, "table15", folder), "naive")
+    assert (row["paper_time_s"], row["our_time_s"]) == (0.24, pytest.approx(9e-6))
+    assert row["our_step_pct"] == pytest.approx(100 * 9 / 50, rel=0.02)
+
+
+def test_zero_stages_stand_beside_tables_14_and_16(cli: Cli, write_run: Write) -> None:
+    folder = write_run("z2o", opt="R+Z2+O", batch_size=32, steps=[TRAINING] * 2)
+    (row,) = beside(rows_of(cli, "table16", folder), "z2o")
+    assert (row["method"], row["our_method"], row["model"]) == ("ZeRO-2", "R+Z2+O", "Llama2-7B")
+    assert row["our_time_s"] == pytest.approx(9e-6)
+    (row,) = beside(rows_of(cli, "table14", folder), "z2o")
+    assert (row["our_time_s"], row["our_step_pct"]) == (0, 0)
+
+
+def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli: Cli, write_run: Write) -> None:
+    write_run("bare", opt="Naive", batch_size=2)
+    write_run("failed", opt="Naive", batch_size=2, outcome="failed", reason="rank 1 died")
+    folder = write_run("cut", opt="Naive", batch_size=2, layers=2, steps=[TRAINING])
+    rows = rows_of(cli, "table7", folder.parent)
+    assert {row["note"] for row in rows if row["run"] == "bare"} == {
+        "method Naive: not in the paper's table: it has R; the run has no trace"
+    }
+    rows = rows_of(cli, "table5", folder.parent)
+    assert {row["note"] for row in beside(rows, "bare")} == {"the run has no trace"}
+    assert {row["note"] for row in beside(rows, "failed")} == {"the run failed: rank 1 died"}
+    assert {row["phase"] for row in alone(rows, "cut")} == {"forward", "backward", "optimizer"}
+    rows = rows_of(cli, "table12", folder.parent)
+    assert {row["note"] for row in beside(rows, "bare") if row["method"] == "Naive"} == {
+        "the run has no trace"
+    }
+
+
+def test_serving_stands_beside_the_same_engine(cli: Cli, write_run: Write) -> None:
+    batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
+    attention = f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention"
+    ffn = f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP"
+    step = [(attention, "_fwd_kernel_token_att1", 7.0), (ffn, GEMM, 3.0), (batch, ALL_REDUCE, 2.0)]
+    members = {
+        "stage": "serve",
+        "load": Load(request_count=8, prompt_token_count=512, max_new_token_count=64),
+        "steps": [step, step],
+    }
+    write_run("light", engine="lightllm", **members)
+    folder = write_run("ours", engine="transformers", **members)
+    rows = rows_of(cli, "table10", folder.parent)
+    light = {(row["part"], row["task"]): row for row in beside(rows, "light")}
+    triton = light["computation", "Triton"]
+    assert (triton["paper_time_ms"], triton["our_time_ms"]) == (23.05, pytest.approx(0.007))
+    assert (triton["our_phase"], triton["our_load"]) == (
+        *("decode", "8 requests of 512 + 64 tokens, burst"),
+    )
+    assert light["communication", "(all)"]["our_time_ms"] == pytest.approx(0.002)
+    assert light["other", "(all)"]["our_time_ms"] == pytest.approx(2.5e-3)
+    total = [
+        light[part, "(all)"]["our_pass_pct"] for part in ("computation", "communication", "other")
+    ]
+    assert sum(total) == pytest.approx(100)
+    (note,) = {row["note"] for row in alone(rows, "ours")}
+    assert note == "engine transformers: the paper has LightLLM"
+
+    rows = rows_of(cli, "table11", folder.parent)
+    sections = {row["section"]: row for row in beside(rows, "light")}
+    assert sections["attention"]["our_time_ms"] == pytest.approx(7.5e-3)
+    assert sections["transformer"]["our_time_ms"] == pytest.approx(11.5e-3)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_people_get_the_sides_first_and_the_left_over_last(cli: Cli, write_run: Write) -> None:
+    write_run("naive", opt="Naive", batch_size=1, tokens_per_s_mean=9000.5, sequence_length=350)
+    folder = write_run("tiny", model="tiny", opt="Naive", batch_size=1, tokens_per_s_mean=7.0)
+    for format_name, head in (("table", ""), ("markdown", "## ")):
+        done = cli("paper", "table3", folder.parent, "--format", format_name)
+        assert (done.exit_code, done.stderr) == (0, "")
+        lines = done.stdout.splitlines()
+        assert (
+            lines[0]
+            == f"{head}Pre-training: methods at batch size 1 (arXiv 2311.03687v2, Table III)"
+        )
+        assert (
+            "* ours: 1 × NVIDIA H200 · llama2-7b · sequence length 350 · world size 1 · deepspeed"
+            in (done.stdout)
+        )
+        assert "37 rows of the paper without a run of ours" in lines
+        assert "Ours that belong to no row of the paper:" in lines
+        assert "as printed: Llama2-13B, F+R+Z2" in done.stdout
+        assert format_name == "markdown" or max(map(len, lines)) <= 100
+
+
+def test_published_figures_alone(cli: Cli) -> None:
+    done = cli("paper", "table5")
+    assert done.exit_code == 0
+    assert "Pre-training: phases of one step, naive (arXiv 2311.03687v2, Table V)" in done.stdout
+    assert "* stage pretrain, model Llama2-7B, method Naive, batch size 2" in done.stdout
+    done = cli("paper", "table2", "--format", "csv")
+    assert done.stdout.splitlines() == [
+        "framework,batch_size,tokens_per_s,memory_gb",
+        "Megatron,1,10936.0,49.1",
+        "Megatron,32,13977.0,55.6",
+        "DeepSpeed,1,7488.0,66.76",
+        "DeepSpeed,4,19348.0,72.64",
+    ]
+    listed = cli("paper", "--list", "--format", "json").json()
+    assert listed[2] == {
+        "name": "table3",
+        "ours_from": "methods",
+        "source": "arXiv 2311.03687v2, Table III",
+        "meaning": "Pre-training: methods at batch size 1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "exit_code", "message"),
+    [
+        ((), 2, "error: which table?\nhint: tracekit paper --list shows them\n"),
+        (("tabel3",), 2, "error: the paper has no 'tabel3'\nhint: did you mean table3"),
+        (("table3", "--platform", "H100"), 2, "error: table3 has no platform 'H100'\nhint: its"),
+        (("table3", "nowhere"), 3, "error: nowhere: no such file or folder"),
+        (("table3", "."), 3, "error: .: there is no run\nhint: a run is a folder with run.json"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong(
+    cli: Cli, args: tuple[str, ...], exit_code: int, message: str
+) -> None:
+    done = cli("paper", *args)
+    assert done.exit_code == exit_code
+    assert done.stdout == ""
+    assert done.stderr.startswith(message)
+
+
+def test_figures_have_nothing_of_ours_beside_them(cli: Cli, write_run: Write) -> None:
+    done = cli("paper", "figure4", write_run("q", opt="Q", batch_size=2))
+    assert (done.exit_code, done.stderr) == (
+        2,
+        (
+            "error: figure4 has no figures of ours beside it\n"
+            "hint: ask for ours by themselves: tracekit query scaling, or latency_cdf\n"
+        ),
+    )
+
+
+def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
+    cli: Cli, write_run: Write
+) -> None:
+    folder = write_run("broken")
+    (folder / "run.json").write_text("{")
+    write_run("fine", opt="Naive", batch_size=1)
+    done = cli("paper", "table3", folder.parent, "--format", "json")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(
+        f"warning: left out: {folder / 'run.json'}: the manifest is no JSON"
+    )
+    assert {row["run"] for row in done.json()} == {"fine", None}

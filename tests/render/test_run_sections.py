@@ -1,0 +1,197 @@
+"""The sections of a run: what it was, and how its requests fared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Column, Result
+from tracekit.render.sections import (
+    latency,
+    latency_cdf,
+    run,
+    serving_modules,
+    serving_window,
+    throughput,
+)
+
+MS = 1_000_000
+
+
+def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
+    """The result of an analysis; columns that a row does not give are None."""
+    spec = load_catalog().analysis(name)
+    columns = tuple(Column(column.name, column.type) for column in spec.columns)
+    for row in rows:
+        assert set(row) <= set(spec.column_names)
+    return {name: Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])}
+
+
+def texts(section: Any, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
+    lines = [line.plain for line in section.lines(data, width, full=full)]
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+TRAINING = {
+    "run": "r1",
+    "stage": "pretrain",
+    "outcome": "ok",
+    "opt": "R+Z3",
+    "model": "llama2-7b",
+    "parameter_count": 6_738_415_616,
+    "engine": "deepspeed",
+    "batch_size": 1,
+    "sequence_length": 350,
+    "precision": "bf16",
+    "world_size": 8,
+    "mean_tokens_per_s": 1234.56,
+    "std_tokens_per_s": 7.0,
+    "mean_step_ns": 250.0 * MS,
+    "profiled_step_ns": 300 * MS,
+    "peak_device_bytes": 40_000_000_000,
+}
+
+
+def test_a_training_run() -> None:
+    about = (
+        "llama2-7b (6.74 B parameters)  ·  deepspeed  ·  batch 1 × 350 tokens  ·  bf16  ·  8 ranks"
+    )
+    step = "step 250.000 ms, profiled 1.20 ×"
+    assert texts(run, result("run", TRAINING), 120) == [
+        f"pretrain R+Z3  {about}",
+        f"1,234.6 ± 7.0 tokens/s  ·  {step}  ·  peak 40.00 GB device memory",
+    ]
+    assert len(texts(run, result("run", TRAINING), full=True)) > 3
+
+
+def test_a_run_that_ended_badly_says_why() -> None:
+    row = {"run": "r", "stage": "finetune", "outcome": "oom", "reason": "CUDA\x1b out of memory"}
+    found = texts(run, result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
+    assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
+    row = {"run": "r", "outcome": "unreadable", "reason": "no JSON"}
+    assert texts(run, result("run", row)) == ["r  run.json is of no use: no JSON"]
+
+
+def test_a_serving_run_on_a_cpu() -> None:
+    row = {"run": "s", "stage": "serve", "outcome": "ok", "engine": "transformers"}
+    more = {"model": "/models/tiny", "world_size": 1, "peak_host_bytes": 5_000_000}
+    assert texts(run, result("run", row | more | {"mean_tokens_per_s": 5.0})) == [
+        "serve  tiny  ·  transformers  ·  1 rank",
+        "peak 5.00 MB host memory",
+    ]
+
+
+def latencies() -> dict[str, Result]:
+    percentiles = {"p50_ns": 60 * MS, "p90_ns": 100 * MS, "p99_ns": 100 * MS, "max_ns": 100 * MS}
+    e2e = {"metric": "e2e", "value_count": 4, "mean_ns": 67.75 * MS, **percentiles}
+    none = {"metric": "ttft", "value_count": 0}
+    waited = {"metric": "client_wait", "value_count": 4, "mean_ns": 0.0, "max_ns": 0}
+    return result("latency", e2e, none, waited)
+
+
+def test_latency_shows_what_there_is() -> None:
+    assert texts(latency, latencies()) == [
+        "Latency  percentiles are nearest-rank, of the requests that succeeded",
+        "         mean     p50      p90      p99         max",
+        "  e2e  67.750  60.000  100.000  100.000  100.000 ms  to the end of the answer",
+    ]
+    assert texts(latency, latencies(), width=40)[1:] == [
+        "          p50      p90         p99",
+        "  e2e  60.000  100.000  100.000 ms",
+    ]
+    assert len(texts(latency, latencies(), full=True)) > 4
+
+
+def test_the_distribution_is_drawn() -> None:
+    points = [
+        {"run": "s", "engine": "vllm", "metric": metric, "value_ns": ms * MS, "cumulative_pct": pct}
+        for metric in ("e2e", "ttft")
+        for ms, pct in ((10, 50.0), (100, 100.0))
+    ]
+    data = result("latency_cdf", *points)
+    found = texts(latency_cdf, data)
+    assert found[0] == "Latency e2e  share of the requests that were answered within"
+    assert len(found) == 14
+    assert sum(line.startswith("Latency") for line in texts(latency_cdf, data, full=True)) == 2
+
+
+def test_a_query_draws_it_too(rendered: Callable[..., str], make_result: Any) -> None:
+    point = {"run": "s", "engine": "vllm", "metric": "e2e", "value_ns": MS, "cumulative_pct": 100.0}
+    (table,) = result("latency_cdf", point).values()
+    lines = rendered(table, "table").splitlines()
+    assert lines[0].startswith("Latency e2e")
+    assert lines[-1].split()[:3] == ["s", "vllm", "e2e"]
+    assert "┤" not in rendered(table, "csv")
+    empty = rendered(result("latency_cdf")["latency_cdf"], "table")
+    assert empty.splitlines()[-1] == "no rows"
+
+
+def test_throughput_in_a_line() -> None:
+    row = {
+        "request_count": 1000,
+        "ok_count": 990,
+        "interval_ns": 1500 * MS,
+        "requests_per_s": 660.0,
+        "output_tokens_per_s": 84480.0,
+    }
+    (line,) = texts(throughput, result("throughput", row))
+    said = "84,480.0 output tokens/s · 660.0 requests/s · 990 of 1,000 requests ok · in 1.500 s"
+    assert line == f"Throughput  {said}"
+    row = {"request_count": 3, "ok_count": 0}
+    assert texts(throughput, result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
+
+
+def test_the_steady_state_in_a_line() -> None:
+    row = {
+        "rank": 0,
+        "device": "cpu",
+        "first_step": 3,
+        "last_step": 9,
+        "dur_ns": 70 * MS,
+        "prefill_step_count": 0,
+        "mixed_step_count": 2,
+        "decode_step_count": 5,
+        "max_running_count": 6,
+        "decode_tokens_per_s": 400.0,
+        "idle_pct": 12.5,
+    }
+    said = "steps 3–9 (2 mixed, 5 decode) · 70.000 ms · up to 6 running · 400.0 decode tokens/s"
+    found = texts(serving_window, result("serving_window", row), 120)
+    assert found == [f"Steady state  {said} · idle 12.5 %"]
+    none = {"rank": 1, "device": "cpu", "reason": "no steps"}
+    assert texts(serving_window, result("serving_window", row, none), 120) == found
+    assert texts(serving_window, result("serving_window", none)) == []
+
+
+def test_what_the_phases_of_serving_were_spent_on() -> None:
+    rows = [
+        {"phase": phase, "part": part, "task": task, "wall_ns": ms * MS}
+        for phase, part, task, ms in [
+            ("prefill", "computation", "GEMM", 6),
+            ("prefill", "rest", "idle", 2),
+            ("decode", "computation", "other", 1),
+            ("decode", "communication", "other", 3),
+            ("decode", "computation", "RoPE", 0),
+            ("other", "rest", "idle", 0),
+        ]
+    ]
+    # A second device adds to the first.
+    data = result("serving_modules", *rows, *rows[:2])
+    assert texts(serving_modules, data) == [
+        "Serving  share of each phase's time, idle included",
+        "  prefill  16.000 ms  GEMM 75.0 % · idle 25.0 %",
+        "  decode    4.000 ms  other communication 75.0 % · other computation 25.0 %",
+    ]
+
+
+@pytest.mark.parametrize(
+    "section", [latency, latency_cdf, run, serving_modules, serving_window, throughput]
+)
+def test_nothing_of_a_plain_trace(section: Any) -> None:
+    name = section.__name__.rpartition(".")[2]
+    assert section.lines({}, 100, full=False) == []
+    assert section.lines(result(name), 100, full=True) == []

@@ -1,0 +1,250 @@
+"""Run folders as TRACE: one, several, one of its files; what is read and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit import trace as trace_module
+from tracekit.errors import QueryError, TraceError, UsageError
+from tracekit.trace import BREAKDOWN, find_sources
+
+MakeRun = Callable[..., Path]
+Cli = Callable[..., Any]
+
+EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
+OK = {"request_id": 0, "outcome": "ok", "sent_ns": 0, "end_ns": 5_000_000, "output_token_count": 2}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def add_trace(folder: Path, name: str = "rank0.json.gz") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": [EVENT]}).encode()))
+    return path
+
+
+@pytest.fixture
+def sweep(make_run: MakeRun, tmp_path: Path) -> Path:
+    """A folder of runs: two with a trace, one without, one hidden, one deeper."""
+    for name in ("run2", "run10"):
+        add_trace(make_run(name, into="sweep"))
+    make_run("oom", into="sweep/deep/er", outcome="oom", reason="CUDA out of memory")
+    add_trace(make_run(".run3.partial-1", into="sweep"))
+    make_run("inner", into="sweep/run2/logs")
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    return tmp_path / "sweep"
+
+
+def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("a trace was read")
+
+    monkeypatch.setattr("tracekit.ingest.load.load_trace", fail)
+
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
+def test_a_run_by_its_folder_or_a_file_in_it(make_run: MakeRun, given: str) -> None:
+    folder = make_run("one", [OK], opt="R+Z3")
+    add_trace(folder)
+    (folder / "logs").mkdir()
+    with tracekit.open(folder / given, cache=False) as trace:
+        assert trace.sql("SELECT run_id, file_name FROM trace").rows == [("one", "rank0.json.gz")]
+        assert trace.query("run").column("opt") == ["R+Z3"]
+        assert trace.query("timeline").column("window_ns") == [2000]
+        assert trace.query("latency").column("max_ns")[0] == 5_000_000
+        assert list(trace.breakdown()) == [
+            "trace",
+            "run",
+            *trace_module.SERVING_BREAKDOWN,
+            *trace_module.SERVED_BREAKDOWN,
+            *BREAKDOWN[1:],
+        ]
+
+
+def test_a_plain_trace_is_as_before(tmp_path: Path) -> None:
+    path = add_trace(tmp_path / "plain")
+    with tracekit.open(path, cache=False) as trace:
+        assert tuple(trace.breakdown()) == BREAKDOWN
+        assert trace.sql("SELECT run_id FROM trace").rows == [(None,)]
+        assert trace.sql("FROM run").rows == trace.sql("FROM request").rows == []
+        assert not any("manifest" in metric for metric in trace.health().column("metric"))
+
+
+def test_training_has_no_latency(make_run: MakeRun) -> None:
+    folder = make_run("one")
+    add_trace(folder)
+    with tracekit.open(folder, cache=False) as trace:
+        assert tuple(trace.breakdown()) == ("trace", "run", *BREAKDOWN[1:])
+        assert trace.query("latency").rows == []
+
+
+def test_a_run_without_a_trace(make_run: MakeRun) -> None:
+    folder = make_run("one", [OK], stage="serve", engine="tgi")
+    with tracekit.open(folder) as trace:
+        assert list(trace.breakdown()) == ["run", *trace_module.SERVING_BREAKDOWN, "health"]
+        assert trace.health().column("rank") == [None] * len(trace.health())
+        with pytest.raises(QueryError) as raised:
+            trace.query("timeline")
+    assert raised.value.message == f"timeline is about traces, and {folder} has none"
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"schema_version": 99}', "\0"])
+def test_a_broken_manifest_does_not_stop_the_trace(make_run: MakeRun, content: str) -> None:
+    folder = make_run("one")
+    add_trace(folder)
+    (folder / "run.json").write_text(content)
+    with tracekit.open(folder, cache=False) as trace:
+        assert trace.query("timeline").column("window_ns") == [2000]
+        warned = [row for row in trace.health().to_dicts() if row["metric"].startswith("manifest")]
+        assert [(row["value"], row["severity"]) for row in warned] == [(1.0, "warn")]
+        assert warned[0]["meaning"].startswith(f"{folder}/run.json: the manifest ")
+        assert trace.breakdown()["health"] == trace.health()
+    (folder / "rank0.json.gz").unlink()
+    with pytest.raises(TraceError, match=r"run\.json: the manifest "):
+        tracekit.open(folder)
+
+
+def test_a_stale_manifest_is_not_served(make_run: MakeRun) -> None:
+    folder = make_run("one", [OK], opt="Z2")
+    add_trace(folder)
+    with tracekit.open(folder) as trace:
+        stored = trace.store_path
+        assert trace.query("run").column("opt") == ["Z2"]
+    with tracekit.open(folder) as trace:
+        assert trace.store_path == stored
+    text = (folder / "run.json").read_text().replace("Z2", "Z3")
+    (folder / "run.json").write_text(text)
+    os.utime(folder / "run.json", ns=(1, 1))
+    with tracekit.open(folder) as trace:
+        assert trace.query("run").column("opt") == ["Z3"]
+    with (folder / "requests.jsonl").open("a") as file:
+        file.write(json.dumps({**OK, "request_id": 1}) + "\n")
+    with tracekit.open(folder) as trace:
+        assert trace.query("run").column("request_count") == [2]
+    (folder / "requests.jsonl").unlink()
+    with tracekit.open(folder) as trace:
+        assert trace.query("run").column("request_count") == [0]
+
+
+def test_a_trace_of_a_run_beside_a_plain_one(make_run: MakeRun, tmp_path: Path) -> None:
+    run = add_trace(make_run("one"))
+    plain = add_trace(tmp_path / "plain", "rank1.json.gz")
+    with tracekit.open(run, plain, cache=False) as trace:
+        rows = trace.sql("SELECT file_name, run_id FROM trace ORDER BY ALL").rows
+    assert rows == [("rank0.json.gz", "one"), ("rank1.json.gz", None)]
+
+
+# -- several runs ----------------------------------------------------------------------------------
+
+
+def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
+    runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
+    assert find_sources([sweep], traces=False) == ([], runs)
+    assert find_sources([sweep]) == ([], runs)
+    assert find_sources([f"{sweep}/run*"], traces=False) == ([], runs[1:])
+    assert find_sources([f"{sweep}/run*"]) == ([], runs[1:])
+    assert find_sources([sweep / "run10", sweep]) == ([], [runs[2], *runs[:2]])
+    assert find_sources(runs) == ([], runs)
+    only = find_sources([sweep / "run2"])
+    assert only == ([runs[1] / "rank0.json.gz"], [runs[1]])
+
+
+def test_a_folder_with_one_run_is_that_run(make_run: MakeRun, tmp_path: Path) -> None:
+    folder = make_run("one", into="sweep")
+    path = add_trace(folder)
+    assert find_sources([tmp_path / "sweep"]) == ([path], [folder])
+
+
+def test_several_runs_are_asked_without_their_traces(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_trace_is_read(monkeypatch)
+    for traces in (True, False):
+        with tracekit.open(sweep, traces=traces) as runs:
+            assert runs.query("methods").column("run") == ["oom", "run10", "run2"]
+            assert runs.sql("FROM trace").rows == []
+    with tracekit.open(sweep / "run2", traces=False) as runs:
+        assert runs.query("run").column("run") == ["run2"]
+
+
+def test_what_is_about_one_run_asks_for_one(sweep: Path) -> None:
+    with tracekit.open(sweep) as runs:
+        for ask in (lambda: runs.query("timeline"), runs.breakdown, runs.health):
+            with pytest.raises(UsageError) as raised:
+                ask()
+            assert raised.value.message.endswith(
+                " is about one run, and there are 3 here: oom, run2, run10"
+            )
+            assert raised.value.hint == f"choose one, for example {sweep}/deep/er/oom"
+
+
+def test_many_runs_are_not_all_named(make_run: MakeRun, tmp_path: Path) -> None:
+    for number in range(12):
+        make_run(f"run{number}")
+    with tracekit.open(tmp_path) as runs, pytest.raises(UsageError) as raised:
+        runs.query("timeline")
+    assert raised.value.message.endswith(
+        "12 here: " + ", ".join(f"run{n}" for n in range(10)) + " and 2 more"
+    )
+
+
+def test_no_run_and_no_such_folder(tmp_path: Path) -> None:
+    path = add_trace(tmp_path / "plain")
+    for given in (path, path.parent):
+        with pytest.raises(TraceError) as raised:
+            tracekit.open(given, traces=False)
+        assert raised.value.message == f"{given}: there is no run here"
+    with pytest.raises(TraceError, match="no such file or folder"):
+        tracekit.open(tmp_path / "none", traces=False)
+    with pytest.raises(TraceError, match="no such file or folder"):
+        tracekit.open(path, tmp_path / "none", traces=False)
+
+
+# -- commands and stores ---------------------------------------------------------------------------
+
+
+def test_commands(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+    methods = cli("query", "methods", sweep, "--format", "json")
+    assert [row["run"] for row in methods.json()] == ["oom", "run10", "run2"]
+    assert cli("query", "timeline", sweep / "run2", "--format", "json").json()[0]["rank"] == 0
+    refused = cli("breakdown", sweep)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: breakdown is about one run, and there are 3 here:")
+    assert cli("query", "methods", add_trace(tmp_path / "plain")).exit_code == 3
+
+
+def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "runs.duckdb"
+    made = cli("ingest", sweep, "-o", store)
+    assert made.stderr.splitlines() == [
+        f"{store}: 0 traces, 0 events, 3 runs",
+        "hint: traces are read of one run at a time",
+    ]
+    assert len(cli("query", "methods", store, "--format", "json").json()) == 3
+    refused = cli("query", "timeline", store)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    one = tmp_path / "one.duckdb"
+    made = cli("ingest", sweep / "run2", "-o", one)
+    assert made.stderr.splitlines()[-1] == f"{one}: 1 trace, 1 events, 1 run"
+    assert list(cli("breakdown", one, "--format", "json").json())[:2] == ["trace", "run"]
+
+
+def test_the_cache_tells_what_a_store_of_runs_is_of(make_run: MakeRun, cli: Cli) -> None:
+    folder = make_run("one", [OK])
+    assert cli("query", "latency", folder).exit_code == 0
+    assert str(folder) in cli("cache", "list").stdout

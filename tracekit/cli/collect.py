@@ -1,0 +1,60 @@
+"""`tracekit collect`: run a workload under the profiler."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tracekit.cli._arguments import GroupedCommand, argument_options
+from tracekit.collectors.arguments import all_arguments
+
+
+@click.command(
+    name="collect",
+    cls=GroupedCommand,
+    options_metavar="[OPTIONS] [-- PROGRAM...]",
+)
+@argument_options(all_arguments())
+@click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run at once.")
+@click.pass_context
+def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
+    r"""Run an LLM workload under the profiler and leave a run folder.
+
+    The folder holds one trace per rank and run.json; its path is what goes to stdout. Throughput
+    and memory come from steps without profiler and ranges, the traces from further steps.
+
+    \b
+      tracekit collect --opt R+Z3 --nproc 2 --breakdown
+      tracekit collect --stage finetune --opt QL+F+R --model llama2-7b --preset paper
+      tracekit collect --stage serve
+      tracekit collect --out runs/mine -- python train.py
+
+    Under torchrun or deepspeed, which set RANK and WORLD_SIZE, it takes its place among the ranks
+    instead of starting some. Running out of memory is recorded in the folder, with exit code 6.
+    """
+    from tracekit.collectors._main import is_first_rank, run
+
+    program = ctx.meta["program"]
+    folder = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
+    if not is_first_rank():
+        return
+    if breakdown:
+        _show_breakdown(folder)
+    else:
+        click.echo(folder)
+
+
+def _echo(line: str) -> None:
+    from tracekit.render._text import printable
+
+    click.echo(printable(line), err=True)
+
+
+def _show_breakdown(folder: Path) -> None:
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+
+    with open_traces([str(folder)]) as trace:
+        emit(trace.breakdown(), "table")

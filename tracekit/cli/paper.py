@@ -1,0 +1,158 @@
+"""`tracekit paper TABLE RUNS`: the paper's published figures, and ours beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracekit.cli._options import format_option, no_cache_option
+from tracekit.errors import UsageError
+from tracekit.render._text import printable
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+    from tracekit.paper.runs import Ask
+    from tracekit.paper.tables import PaperTable
+
+_FOR_PEOPLE = ("table", "markdown")
+_WIDTH = 100
+
+
+@click.command(name="paper")
+@click.argument("table", metavar="[TABLE]", required=False)
+@click.argument("runs", metavar="[RUNS]...", nargs=-1)
+@click.option("--list", "list_them", is_flag=True, help="List the tables with what they show.")
+@click.option(
+    "--platform",
+    metavar="NAME",
+    help="Only this platform of the paper: A800, RTX4090, …  "
+    "[default: all of them, A800 beside runs]",
+)
+@no_cache_option
+@format_option
+def command(
+    table: str | None,
+    runs: tuple[str, ...],
+    list_them: bool,
+    platform: str | None,
+    no_cache: bool,
+    format_name: str,
+) -> None:
+    """Show a published table of arXiv 2311.03687, and runs of ours beside it.
+
+    TABLE is table1 to table16, or a figure whose text states numbers. RUNS are run folders, or
+    folders of them. A run stands beside a row of the paper only where stage, model, method and
+    batch size are the same; what is left over of either side follows with the reason. Cells that
+    cannot be right carry over as printed, and say so.
+    """
+    from tracekit.cli._emit import emit
+    from tracekit.paper.tables import find_table
+
+    if list_them:
+        emit(_list_result(), format_name)
+        return
+    if table is None:
+        raise UsageError("which table?", hint="tracekit paper --list shows them")
+    published = find_table(table)
+    if not runs:
+        result = published.to_result(platform)
+        _head(published, format_name)
+        emit(result, format_name)
+        if format_name in _FOR_PEOPLE:
+            _foot([_setup(published), *published.notes])
+        return
+    _beside(published, runs, platform, no_cache=no_cache, format_name=format_name)
+
+
+def _beside(
+    published: PaperTable,
+    paths: tuple[str, ...],
+    platform: str | None,
+    *,
+    no_cache: bool,
+    format_name: str,
+) -> None:
+    from tracekit.cli._emit import emit
+    from tracekit.paper import presentation
+    from tracekit.paper.runs import find_our_runs
+    from tracekit.paper.side_by_side import compare
+
+    found = find_our_runs(paths, lambda folder: _ask_of(folder, no_cache=no_cache))
+    for problem in found.problems:
+        click.echo(f"warning: left out: {printable(problem)}", err=True)
+    if platform is None and "stage" in published.setup and "A800" in published.platforms:
+        # The platform that the paper's analyses of modules are all of.
+        platform = "A800"
+    comparison = compare(published, found.runs, platform)
+    if format_name not in _FOR_PEOPLE:
+        emit(presentation.flat_result(comparison), format_name)
+        return
+    _head(published, format_name)
+    sides = [f"{side}: {facts}" for side, facts in presentation.sides(comparison)]
+    _paragraphs(sides)
+    if sides:
+        click.echo()
+    emit(presentation.beside_result(comparison), format_name)
+    without = presentation.count_without_run(comparison.lines)
+    if without and "stage" in published.setup:
+        click.echo(f"\n{without} rows of the paper without a run of ours")
+    alone = presentation.alone_result(comparison)
+    if alone.rows:
+        head = "Ours that belong to no row of the paper" if sides else "Ours"
+        click.echo(f"\n{head}:\n")
+        emit(alone, format_name)
+    _foot([*presentation.remarks(comparison), *published.notes])
+
+
+def _ask_of(folder: Path, *, no_cache: bool) -> Ask:
+    """Return a function that asks the traces of a run, which are read when first asked."""
+
+    def ask(name: str, **params: object) -> Result:
+        from tracekit.cli._open import open_traces
+
+        with open_traces((str(folder),), no_cache=no_cache) as trace:
+            return trace.query(name, **params)
+
+    return ask
+
+
+def _head(published: PaperTable, format_name: str) -> None:
+    if format_name in _FOR_PEOPLE:
+        mark = "## " if format_name == "markdown" else ""
+        click.echo(f"{mark}{published.title} ({published.source})\n")
+
+
+def _foot(notes: Sequence[str]) -> None:
+    if notes:
+        click.echo()
+        _paragraphs(notes)
+
+
+def _paragraphs(texts: Sequence[str]) -> None:
+    """Write texts as items of a list, wrapped for a terminal; Markdown reads it as one too."""
+    for text in texts:
+        shown = click.wrap_text(
+            printable(text), width=_WIDTH, initial_indent="* ", subsequent_indent="  "
+        )
+        click.echo(shown)
+
+
+def _setup(published: PaperTable) -> str:
+    facts = (f"{name.replace('_', ' ')} {value}" for name, value in published.setup.items())
+    return ", ".join(facts) + "."
+
+
+def _list_result() -> Result:
+    from tracekit.analysis.result import Column, Result
+    from tracekit.paper.measures import MEASURES
+    from tracekit.paper.tables import load_tables
+
+    rows = [
+        (name, MEASURES[name].source if name in MEASURES else None, table.source, table.title)
+        for name, table in load_tables().items()
+    ]
+    names = ("name", "ours_from", "source", "meaning")
+    return Result("paper", tuple(Column(name, "VARCHAR") for name in names), rows)

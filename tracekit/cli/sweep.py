@@ -1,0 +1,71 @@
+"""`tracekit sweep`: a grid of runs, one folder each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tracekit.cli._arguments import GroupedCommand, argument_options
+from tracekit.cli._options import format_option
+from tracekit.collectors.sweep_arguments import sweep_arguments
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.analysis.result import Result
+    from tracekit.collectors.sweep import CellResult
+
+
+@click.command(name="sweep", cls=GroupedCommand)
+@argument_options(sweep_arguments())
+@format_option
+@click.pass_context
+def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
+    """Run every combination of the listed methods, models, rank counts and batch sizes.
+
+    Each is a process and a run folder of its own in RUNS. The same command again skips what is
+    finished and runs what failed or is missing. Out of memory is a result. Then
+    `tracekit query methods RUNS` compares the runs.
+    """
+    from tracekit.cli._emit import emit
+    from tracekit.collectors.sweep import check, run_sweep
+
+    if ctx.meta["program"]:
+        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
+    results = run_sweep(values, lambda line: click.echo(line, err=True))
+    emit(cells_result(results), format_name)
+    check(results)
+    click.echo(f"compare them: tracekit query methods {values['out']}", err=True)
+
+
+def cells_result(results: Sequence[CellResult]) -> Result:
+    """Return what became of each cell as a table."""
+    from tracekit.analysis.result import Column, Result
+    from tracekit.collectors.sweep import peak_bytes
+
+    columns = (
+        Column("cell", "VARCHAR"),
+        Column("outcome", "VARCHAR"),
+        Column("world_size", "BIGINT"),
+        Column("batch_size", "BIGINT"),
+        Column("tokens_per_s_mean", "DOUBLE"),
+        Column("tokens_per_s_std", "DOUBLE"),
+        Column("peak_bytes", "BIGINT"),
+        Column("reason", "VARCHAR"),
+    )
+    rows = [
+        (
+            result.cell.name,
+            result.run.outcome,
+            result.run.parallel.world_size,
+            result.run.batch_size,
+            result.run.tokens_per_s_mean,
+            result.run.tokens_per_s_std,
+            peak_bytes(result.run),
+            result.run.reason,
+        )
+        for result in results
+    ]
+    return Result("sweep", columns, rows)

@@ -1,0 +1,130 @@
+"""Finds run folders: those that hold a `run.json`.
+
+A sweep is a folder of them, however deep. What is hidden (a run that is still being collected) and
+what lies inside a run is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tracekit.errors import TraceError
+
+MANIFEST_NAME = "run.json"
+REQUESTS_NAME = "requests.jsonl"
+STORE_SUFFIX = ".duckdb"
+
+MAX_DEPTH = 5
+"""How deep below a folder runs are looked for."""
+
+
+class Sources(NamedTuple):
+    """What a store is made of: trace files, and run folders.
+
+    Where several runs are meant there are no traces: questions about a trace are about one run.
+    """
+
+    traces: list[Path]
+    runs: list[Path]
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file whose content decides what the store holds."""
+        files = list(self.traces)
+        for run in self.runs:
+            files.append(run / MANIFEST_NAME)
+            if has_requests(run):
+                files.append(run / REQUESTS_NAME)
+        return files
+
+
+def has_requests(run: Path) -> bool:
+    """Return whether requests were recorded in a run folder."""
+    return (run / REQUESTS_NAME).is_file()
+
+
+def runs_of_traces(traces: Iterable[Path]) -> list[Path]:
+    """Return the run folders that trace files lie in, each once; two calls to the disk per folder.
+
+    Args:
+        traces: absolute paths.
+    """
+    folders = dict.fromkeys(trace.parent for trace in traces)
+    return [folder for folder in folders if is_run(folder)]
+
+
+def find_runs(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the run folders that are meant by folders, files in them and globs of either.
+
+    Raises:
+        TraceError: a path does not exist, or is a store.
+    """
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        matches = [path] if path.exists() else glob(path)
+        if not matches:
+            raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
+        for match in matches:
+            if match.suffix == STORE_SUFFIX and match.is_file():
+                raise TraceError(
+                    f"{match}: a store cannot be mixed with traces", hint="open it by itself"
+                )
+            # A file may be a link; it belongs to the folder that it lies in.
+            inside = runs_below(match) if match.is_dir() else [match.resolve().parent]
+            found.update(dict.fromkeys(run.resolve() for run in inside if is_run(run)))
+    return list(found)
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run."""
+    return (folder / MANIFEST_NAME).is_file()
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """Yield the run folders at and below a folder, in natural order."""
+    base = len(folder.parts)
+    for place, inside, _ in os.walk(folder):
+        here = Path(place)
+        if is_run(here):
+            inside.clear()
+            yield here
+        elif len(here.parts) - base >= MAX_DEPTH:
+            inside.clear()
+        else:
+            inside[:] = sorted(
+                (name for name in inside if not name.startswith(".")),
+                key=lambda name: natural(Path(name)),
+            )
+
+
+def glob(pattern: Path) -> list[Path]:
+    """Return what a glob means, in natural order; its first part may be absolute."""
+    anchor = Path(pattern.anchor)
+    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
+    try:
+        return sorted(anchor.glob(str(relative)), key=natural)
+    except (ValueError, NotImplementedError):
+        return []
+
+
+def natural(path: Path) -> tuple[object, ...]:
+    """Sort rank10 behind rank9."""
+    parts = re.split(r"(\d+)", path.name)
+    return tuple(int(part) if part.isdigit() else part for part in parts)
+
+
+def close_names(path: Path) -> str | None:
+    """Return a hint with names beside a path that are nearly its own."""
+    from difflib import get_close_matches
+
+    try:
+        names = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        return None
+    close = get_close_matches(path.name, names, n=3)
+    return "did you mean " + " or ".join(close) + "?" if close else None

@@ -1,0 +1,214 @@
+"""Loads run folders into the tables `run`, `run_repeat`, `request` and `request_step`.
+
+A `run.json` that cannot be read is a row too, with the outcome `unreadable` and the reason: a
+damaged manifest keeps nobody from reading the traces beside it, and is not passed over either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit import manifest
+from tracekit.errors import TraceError
+from tracekit.ingest.progress import Progress
+from tracekit.ingest.requests import load_requests
+from tracekit.ingest.run_folders import REQUESTS_NAME, has_requests
+from tracekit.manifest import Manifest
+from tracekit.schema import RUN_TABLES
+from tracekit.sql_text import quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+UNREADABLE = "unreadable"
+"""The outcome of a run whose manifest cannot be read."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_COLUMNS = {table.name: table.columns for table in RUN_TABLES}
+
+Row = dict[str, Any]
+
+
+def load_runs(
+    connection: duckdb.DuckDBPyConnection,
+    folders: Sequence[Path],
+    work_folder: Path,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    needs_one: bool = False,
+) -> list[str]:
+    """Read the manifests and the requests of runs.
+
+    Args:
+        connection: of the store that is being built; its tables of runs exist.
+        folders: the run folders.
+        work_folder: where text may lie while DuckDB reads it.
+        progress: called now and then with how far the reading is.
+        needs_one: at least one manifest must be readable.
+
+    Returns:
+        The ids of the runs, in the order of the folders.
+
+    Raises:
+        TraceError: no manifest can be read, where one is needed.
+    """
+    run_ids: list[str] = []
+    errors: list[TraceError] = []
+    for folder in folders:
+        repeats: list[Row] = []
+        try:
+            found = manifest.read(folder)
+            row, repeats = _run_row(found), _repeat_rows(found)
+        except TraceError as error:
+            errors.append(error)
+            row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
+        run_id = row["run_id"] = _unique(row["run_id"], run_ids)
+        run_ids.append(run_id)
+        row |= {"path": str(folder), "folder_name": folder.name}
+        missing = [name for name in row.get("traces", ()) if not (folder / name).is_file()]
+        row["missing_trace_count"] = len(missing)
+        row["request_count"], row["rejected_count"], problem = _requests(
+            connection, folder, run_id, work_folder, progress
+        )
+        if problem:
+            row["notes"] = [*row.get("notes", ()), problem]
+        _insert(connection, "run", [row])
+        _insert(connection, "run_repeat", [{**repeat, "run_id": run_id} for repeat in repeats])
+    if needs_one and len(errors) == len(folders):
+        raise errors[0]
+    return run_ids
+
+
+def _unique(run_id: str, taken: Sequence[str]) -> str:
+    name, number = run_id, 1
+    while name in taken:
+        number += 1
+        name = f"{run_id}#{number}"
+    return name
+
+
+def _requests(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    run_id: str,
+    work_folder: Path,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[int, int, str | None]:
+    """Return how many requests there are, how many lines were set aside, and what went wrong."""
+    if not has_requests(folder):
+        return 0, 0, None
+    path = folder / REQUESTS_NAME
+    try:
+        counts = load_requests(connection, path, run_id, work_folder, progress)
+    except OSError as error:
+        return 0, 0, f"{REQUESTS_NAME} cannot be read: {error.strerror or error}"
+    return *counts, None
+
+
+def _run_row(found: Manifest) -> Row:
+    """Return a manifest as a row of table run.
+
+    Raises:
+        TraceError: a number in it is beyond what a column can hold.
+    """
+    members = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
+    model, load = members.pop("model"), members.pop("load")
+    overhead, steps = members.pop("overhead"), members.pop("steps")
+    del members["repeats"], members["parallel"], members["environment"]
+    members["manifest_version"] = members.pop("schema_version")
+    row: Row = members | dataclasses.asdict(found.parallel) | dataclasses.asdict(found.environment)
+    for name, value in dataclasses.asdict(steps).items():
+        row[name if name == "repeat_count" else name.replace("_count", "_step_count")] = value
+    if model is not None:
+        row["model"] = model.name
+        row["model_config"] = model.config
+        for name in ("model_class", "parameter_count", "trainable_parameter_count", "layer_count"):
+            row[name] = getattr(model, name)
+    if overhead is not None:
+        row |= dataclasses.asdict(overhead)
+    if load is not None:
+        row |= {f"load_{name}": value for name, value in dataclasses.asdict(load).items()}
+    memory = [dataclasses.asdict(rank) for rank in found.peak_memory]
+    row["peak_memory"] = memory
+    for name in ("device_allocated_bytes", "device_reserved_bytes", "host_bytes"):
+        held = [rank[name] for rank in memory if rank[name] is not None]
+        row[f"peak_{name}"] = max(held, default=None)
+    _check("run", row)
+    return row
+
+
+def _repeat_rows(found: Manifest) -> list[Row]:
+    """Return the repeats of a manifest as rows of table run_repeat, but for the run.
+
+    Raises:
+        TraceError: a number in one is beyond what a column can hold.
+    """
+    repeats = [
+        {"repeat": number, **dataclasses.asdict(repeat)}
+        for number, repeat in enumerate(found.repeats)
+    ]
+    for repeat in repeats:
+        _check("run_repeat", repeat)
+    return repeats
+
+
+def _check(table: str, row: Mapping[str, Any]) -> None:
+    """Make sure that integers fit their columns.
+
+    Raises:
+        TraceError: one does not.
+    """
+    bits = {"INTEGER": 32, "BIGINT": 64}
+    for column in _COLUMNS[table]:
+        value = row.get(column.name)
+        width = bits.get(column.type.removesuffix("[]"))
+        for number in value if isinstance(value, list) else [value]:
+            if width and number is not None and not -(1 << width - 1) <= number < 1 << width - 1:
+                raise TraceError(
+                    f"the manifest is not valid: {column.name} is {number}, out of range"
+                )
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[Row]) -> None:
+    """Insert rows; a column that a row does not have is NULL.
+
+    They are written as one JSON text: it holds lists and objects too.
+    """
+    if not rows:
+        return
+    columns = _COLUMNS[table]
+    structure: dict[str, object] = {
+        column.name: [column.type[:-2]] if column.type.endswith("[]") else column.type
+        for column in columns
+    }
+    records = [
+        {
+            column.name: _finite(row.get(column.name))
+            if column.type == "JSON"
+            else row.get(column.name)
+            for column in columns
+        }
+        for row in rows
+    ]
+    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", json.dumps(records, ensure_ascii=False))
+    connection.execute(
+        f"INSERT INTO {table} BY NAME SELECT r.* FROM (SELECT unnest(from_json_strict("
+        f"{quote(text)}, {quote(json.dumps([structure]))})) AS r)"
+    )
+
+
+def _finite(value: Any) -> Any:
+    """Return a JSON value with null for NaN and Infinity, which JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

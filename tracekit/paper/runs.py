@@ -1,0 +1,131 @@
+"""Our runs as the paper's tables need them: found in folders, described by their manifests."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracekit import manifest
+from tracekit.analysis.result import Result
+from tracekit.errors import TraceError
+from tracekit.ingest.run_folders import find_runs
+from tracekit.manifest import Manifest
+
+Ask = Callable[..., Result]
+"""Runs an analysis on the traces of a run: `ask("phases")`. Raises a `TracekitError`."""
+
+# Hidden size, size of the MLP, layers: what makes a Llama2 the one of the paper.
+_SHAPES = {
+    "Llama2-7B": (4096, 11008, 32),
+    "Llama2-13B": (5120, 13824, 40),
+    "Llama2-70B": (8192, 28672, 80),
+}
+_NAME = re.compile(r"llama-?2-?(7|13|70)b(?:-hf)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class OurRun:
+    """One run folder: its label, what its manifest says, and a way to ask its traces."""
+
+    label: str
+    manifest: Manifest
+    ask: Ask
+
+    @property
+    def has_traces(self) -> bool:
+        """Whether the run left a trace to ask."""
+        return bool(self.manifest.traces)
+
+    @property
+    def paper_model(self) -> str | None:
+        """The paper's name of the model, None if it is none of the paper's or not all of it."""
+        return _paper_model(self.manifest)[0]
+
+    @property
+    def model(self) -> str:
+        """The model, with its layers where it was cut."""
+        return _paper_model(self.manifest)[1]
+
+    @property
+    def method(self) -> frozenset[str]:
+        """The techniques that `--opt` names, in no order."""
+        return frozenset((self.manifest.opt or "").split("+")) - {""}
+
+    @property
+    def hardware(self) -> str:
+        """The accelerators of the run, or its processor."""
+        environment = self.manifest.environment
+        if environment.devices:
+            counted = Counter(environment.devices).items()
+            return ", ".join(f"{count} × {name}" for name, count in counted)
+        processor = environment.processor or "CPU"
+        cores = environment.core_count
+        return f"{processor}, {cores} cores" if cores else processor
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found: the runs in natural order of their paths, and what could not be read."""
+
+    runs: tuple[OurRun, ...]
+    problems: tuple[str, ...]
+
+
+def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Path], Ask]) -> Found:
+    """Find the runs that are meant by run folders, folders of them and globs of either.
+
+    Args:
+        paths: what the user named.
+        ask_of: makes the way to ask the traces of a run folder.
+
+    Raises:
+        TraceError: a path does not exist, or there is no run in any.
+    """
+    folders = find_runs(paths)
+    if not folders:
+        raise TraceError(
+            f"{', '.join(map(str, paths))}: there is no run",
+            hint=f"a run is a folder with {manifest.FILE_NAME}, as tracekit collect makes it",
+        )
+    above = Path(os.path.commonpath(folders)) if len(folders) > 1 else folders[0].parent
+    runs, problems = [], []
+    for folder in folders:
+        try:
+            stated = manifest.read(folder)
+        except TraceError as error:
+            problems.append(error.message)
+        else:
+            runs.append(OurRun(str(folder.relative_to(above)), stated, ask_of(folder)))
+    return Found(tuple(runs), tuple(problems))
+
+
+def _paper_model(run: Manifest) -> tuple[str | None, str]:
+    """Return the paper's name of a run's model, and a description of it."""
+    model = run.model
+    if model is None:
+        return None, "unknown"
+    layers = model.layer_count
+    if layers is None:
+        stated = model.config.get("num_hidden_layers")
+        layers = stated if isinstance(stated, int) else None
+    name = _by_shape(model.config) or _by_name(model.name)
+    if name is None:
+        return None, model.name
+    whole = _SHAPES[name][2]
+    if layers not in (None, whole):
+        return None, f"{model.name}, {layers} of {whole} layers"
+    return name, model.name
+
+
+def _by_shape(config: dict[str, object]) -> str | None:
+    shape = (config.get("hidden_size"), config.get("intermediate_size"))
+    return next((name for name, (*known, _) in _SHAPES.items() if shape == tuple(known)), None)
+
+
+def _by_name(name: str) -> str | None:
+    found = _NAME.search(name.lower().rstrip("/"))
+    return f"Llama2-{found[1]}B" if found else None

@@ -1,0 +1,167 @@
+"""Read the published tables: one TOML file each, every cell as printed.
+
+A file holds
+
+    title, source   what the table shows, and where it stands in the paper
+    missing         what `-` in a cell means: `oom` adds the column `outcome`
+    notes           what a reader of the figures has to know
+    columns         name (with the unit), DuckDB type, meaning
+    rows            one list per row, in the order of the paper; `-` is a cell without a figure
+    [setup]         what was measured, as far as it is the same for the whole table
+    [[as_printed]]  a cell that cannot be right: the row (`where`), the column, and why
+
+A cell that is marked keeps its figure; the column `as_printed` holds the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import UsageError
+
+Cell = str | int | float | None
+Row = dict[str, Cell]
+
+_NO_FIGURE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class PaperColumn:
+    """One column: its name, which states the unit, its DuckDB type and its meaning."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """One published table.
+
+    `setup` is what holds for every row; a column of the same name overrides it. `rows` are in the
+    order of the paper.
+    """
+
+    name: str
+    title: str
+    source: str
+    setup: Mapping[str, Any]
+    notes: tuple[str, ...]
+    columns: tuple[PaperColumn, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that the rows are of, in the order of the paper; empty if there is one."""
+        names = (row["platform"] for row in self.rows if "platform" in row)
+        return tuple(dict.fromkeys(str(name) for name in names))
+
+    def fact(self, row: Row, name: str) -> Any:
+        """Return what the table says of a row: its cell, else the setup; None if neither."""
+        return row[name] if name in row else self.setup.get(name)
+
+    def of_platform(self, platform: str | None) -> tuple[Row, ...]:
+        """Return the rows of one platform of the paper, all if None.
+
+        Raises:
+            UsageError: the table has no such platform.
+        """
+        if platform is None:
+            return self.rows
+        if platform not in (known := self.platforms or (str(self.setup.get("platform")),)):
+            raise UsageError(
+                f"{self.name} has no platform {platform!r}",
+                hint="its platforms: " + ", ".join(known),
+            )
+        return tuple(row for row in self.rows if row.get("platform", platform) == platform)
+
+    def to_result(self, platform: str | None = None) -> Result:
+        """Return the published figures alone.
+
+        Raises:
+            UsageError: the table has no such platform.
+        """
+        columns = tuple(Column(column.name, column.type) for column in self.columns)
+        rows = [
+            tuple(row[column.name] for column in self.columns) for row in self.of_platform(platform)
+        ]
+        return Result(self.name, columns, rows)
+
+
+@cache
+def load_tables() -> dict[str, PaperTable]:
+    """Read every published table once, by name, in the order of the paper."""
+    found = {}
+    for entry in files("tracekit.paper").iterdir():
+        if entry.name.endswith(".toml"):
+            name = entry.name.removesuffix(".toml")
+            found[name] = _table(name, tomllib.loads(entry.read_text(encoding="utf-8")))
+    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+
+
+def find_table(name: str) -> PaperTable:
+    """Return the table of that name: `table3`, `figure4`.
+
+    Raises:
+        UsageError: there is none; the hint names close matches.
+    """
+    tables = load_tables()
+    if name in tables:
+        return tables[name]
+    close = get_close_matches(name, tables, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else "tracekit paper --list shows them"
+    raise UsageError(f"the paper has no {name!r}", hint=hint)
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Sort tables before figures, by their number."""
+    number = re.search(r"\d+$", name)
+    return name.startswith("figure"), int(number.group()) if number else 0
+
+
+def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
+    columns = [PaperColumn(*column) for column in content["columns"]]
+    rows = [_row(columns, cells) for cells in content["rows"]]
+    if content.get("missing") == "oom":
+        columns.append(PaperColumn("outcome", "VARCHAR", "ok, or oom: out of memory"))
+        for row in rows:
+            row["outcome"] = "oom" if row["tokens_per_s"] is None else "ok"
+    marks = content.get("as_printed", [])
+    if marks:
+        columns.append(
+            PaperColumn("as_printed", "VARCHAR", "why a cell cannot be right; it is as printed")
+        )
+        for row in rows:
+            row["as_printed"] = _reasons(row, marks)
+    return PaperTable(
+        name=name,
+        title=content["title"],
+        source=content["source"],
+        setup=content["setup"],
+        notes=tuple(content.get("notes", ())),
+        columns=tuple(columns),
+        rows=tuple(rows),
+    )
+
+
+def _row(columns: Iterable[PaperColumn], cells: list[Cell]) -> Row:
+    pairs = zip(columns, cells, strict=True)
+    return {column.name: None if cell == _NO_FIGURE else cell for column, cell in pairs}
+
+
+def _reasons(row: Row, marks: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return what is marked in a row, as `column: reason`."""
+    found = [
+        f"{mark['column']}: {mark['reason']}"
+        for mark in marks
+        if all(row[name] == value for name, value in mark["where"].items())
+    ]
+    return "; ".join(found) or None
