@@ -10,26 +10,30 @@ import click
 from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.collectors.arguments import all_arguments
 
+# \b keeps click from filling the lines.
+_EXAMPLES = """\b
+Examples:
+  tracekit collect --opt R+Z3 --nproc 2 --breakdown
+  tracekit collect --stage finetune --opt QL+F+R --model llama2-7b --preset paper
+  tracekit collect --stage serve
+  tracekit collect --out runs/mine -- python train.py
+"""
+
 
 @click.command(
     name="collect",
     cls=GroupedCommand,
     options_metavar="[OPTIONS] [-- PROGRAM...]",
+    epilog=_EXAMPLES,
 )
 @argument_options(all_arguments())
 @click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run at once.")
 @click.pass_context
 def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
-    r"""Run an LLM workload under the profiler and leave a run folder.
+    """Run an LLM workload under the profiler and leave a run folder.
 
     The folder holds one trace per rank and run.json; its path is what goes to stdout. Throughput
     and memory come from steps without profiler and ranges, the traces from further steps.
-
-    \b
-      tracekit collect --opt R+Z3 --nproc 2 --breakdown
-      tracekit collect --stage finetune --opt QL+F+R --model llama2-7b --preset paper
-      tracekit collect --stage serve
-      tracekit collect --out runs/mine -- python train.py
 
     Under torchrun or deepspeed, which set RANK and WORLD_SIZE, it takes its place among the ranks
     instead of starting some. Running out of memory is recorded in the folder, with exit code 6.
