@@ -1,20 +1,28 @@
-import sys, torch
-from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+"""Writes a Llama of 4.2 M random weights and a tokenizer of one token per word to a folder.
+
+python make_model.py FOLDER
+"""
+
+import sys
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-out = sys.argv[1]
-words = ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(2045)]
-t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+folder = sys.argv[1]
+words = ["<unk>", "<s>", "</s>", *(f"w{number}" for number in range(2045))]
+vocabulary = {word: number for number, word in enumerate(words)}
+tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 PreTrainedTokenizerFast(
-    tokenizer_object=t,
+    tokenizer_object=tokenizer,
     unk_token="<unk>",
     bos_token="<s>",
     eos_token="</s>",
     chat_template="{% for m in messages %}{{ m['content'] }} {% endfor %}",
-).save_pretrained(out)
+).save_pretrained(folder)
 torch.manual_seed(0)
-c = LlamaConfig(
+config = LlamaConfig(
     hidden_size=256,
     intermediate_size=688,
     num_hidden_layers=4,
@@ -26,4 +34,4 @@ c = LlamaConfig(
     eos_token_id=2,
     dtype="float32",
 )
-LlamaForCausalLM(c).save_pretrained(out)
+LlamaForCausalLM(config).save_pretrained(folder)
