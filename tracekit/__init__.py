@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Column, Result
+    from tracekit.collectors.session import collect
     from tracekit.errors import (
         QueryError,
         StoreError,
@@ -40,6 +41,7 @@ _HOME_OF = {
     "TracekitError": "tracekit.errors",
     "UsageError": "tracekit.errors",
     "WorkloadError": "tracekit.errors",
+    "collect": "tracekit.collectors.session",
     "open": "tracekit.trace",
 }
 
@@ -55,6 +57,7 @@ __all__ = [
     "UsageError",
     "WorkloadError",
     "__version__",
+    "collect",
     "open",
 ]
 
