@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.errors import QueryError, TraceError
+from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.rank import as_int, find_rank
-from tracekit.trace import BREAKDOWN, find_traces
+from tracekit.trace import BREAKDOWN, find_traces, ingest
 
 Write = Callable[..., Path]
 
@@ -367,3 +367,31 @@ def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
         assert answers["timeline"].column("window_ns") == [4_401_000_000_000_000_000]
         assert answers["kernel_classes"].column("kernel_ns") == [2_000_000_000_000_000_000]
         assert answers["trace"].column("rejected_count") == [1000]
+
+
+def test_a_closed_trace_says_so(sample_trace: Path) -> None:
+    trace = tracekit.open(sample_trace, cache=False)
+    trace.close()
+    for ask in (trace.breakdown, trace.health, lambda: trace.sql("SELECT 1")):
+        with pytest.raises(StoreError, match="^the trace is closed$"):
+            ask()
+
+
+def test_a_store_has_the_name_of_one(sample_trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"run\.db: a store's name ends in \.duckdb"):
+        ingest([sample_trace], tmp_path / "run.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_breakdown_found_while_the_store_was_made_is_what_the_store_says(
+    sample_trace: Path,
+) -> None:
+    with (
+        tracekit.open(sample_trace, cache=False, expect_breakdown=True) as early,
+        tracekit.open(sample_trace, cache=False) as late,
+    ):
+        found, asked = early.breakdown(), late.breakdown()
+    assert list(found) == list(asked) == list(BREAKDOWN)
+    for name in BREAKDOWN:
+        assert found[name].columns == asked[name].columns
+        assert found[name].rows == asked[name].rows, name

@@ -91,6 +91,7 @@ class Trace:
         answers: Mapping[str, Result] | None = None,
     ) -> None:
         self._connection = connection
+        self._is_closed = False
         self._store_path = store_path
         self._resources = resources
         self._known_contents = contents
@@ -98,7 +99,13 @@ class Trace:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """The DuckDB connection to the store, for whatever :meth:`sql` does not do."""
+        """The DuckDB connection to the store, for whatever :meth:`sql` does not do.
+
+        Raises:
+            StoreError: the trace is closed.
+        """
+        if self._is_closed:
+            raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         return self._connection
 
     @property
@@ -125,10 +132,10 @@ class Trace:
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
-                of_traces = run_analysis(self._connection, spec, params)
+                of_traces = run_analysis(self.connection, spec, params)
             return self._with_health_of_run(of_traces)
         self._check_scope(spec)
-        return run_analysis(self._connection, spec, params)
+        return run_analysis(self.connection, spec, params)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -138,7 +145,7 @@ class Trace:
         """
         from tracekit.analysis.run import run_sql
 
-        return run_sql(self._connection, text)
+        return run_sql(self.connection, text)
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -170,7 +177,7 @@ class Trace:
         open_names = [name for name in names if name not in self._answers]
         specs = [catalog.analysis(name) for name in open_names]
         answers = self._answers | dict(
-            zip(open_names, run_analyses(self._connection, specs), strict=True)
+            zip(open_names, run_analyses(self.connection, specs), strict=True)
         )
         found = {name: answers[name] for name in names}
         if contents.runs:
@@ -186,7 +193,7 @@ class Trace:
         if len(self._contents.runs) > 1:
             raise _several(HEALTH, self._contents.runs)
         catalog = load_catalog()
-        of_run = run_analysis(self._connection, catalog.analysis(RUN_HEALTH), {})
+        of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
         before = [] if of_traces is None else of_traces.rows
         return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])
@@ -194,7 +201,7 @@ class Trace:
     @property
     def _contents(self) -> _Contents:
         if self._known_contents is None:
-            (found,) = self._connection.execute(
+            (found,) = self.connection.execute(
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request) "
                 "FROM run"
             ).fetchall()
@@ -225,6 +232,7 @@ class Trace:
 
     def close(self) -> None:
         """Close the store."""
+        self._is_closed = True
         self._connection.close()
         self._resources.close()
 
@@ -341,10 +349,14 @@ def ingest(
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: the store exists, or cannot be written.
-        UsageError: the rules file is not valid.
+        UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
     """
     from tracekit import database
 
+    if output.suffix != ".duckdb":
+        raise UsageError(
+            f"{output}: a store's name ends in .duckdb", hint=f"-o {output.with_suffix('.duckdb')}"
+        )
     if output.exists() and not force:
         raise StoreError(f"{output}: exists already", hint="--force replaces it")
     sources = find_sources(paths)

@@ -112,3 +112,10 @@ def test_an_unknown_parameter_is_met_with_close_ones(spec: Spec) -> None:
     with pytest.raises(QueryError) as caught:
         bind(spec, {"zzz": 1})
     assert caught.value.hint == "its parameters: min_gap_ns, class, top"
+
+
+def test_a_limit_is_no_less_than_nothing() -> None:
+    limit = Param("limit", "BIGINT", "20", "rows; 0 for all")
+    assert coerce(limit, "0") == 0
+    with pytest.raises(UsageError, match="limit: -1 is negative"):
+        coerce(limit, "-1")

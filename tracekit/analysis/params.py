@@ -91,6 +91,8 @@ def coerce(param: Param, value: object) -> ParamValue:
         raise UsageError(
             f"{param.name}: {value!r} is not {wanted}", hint=f"it is {param.meaning}"
         ) from None
+    if param.name == "limit" and isinstance(result, int) and result < 0:
+        raise UsageError(f"limit: {result} is negative", hint=f"it is {param.meaning}")
     if param.choices and result not in param.choices:
         raise UsageError(
             f"{param.name}: {value!r} is not one of its values",
