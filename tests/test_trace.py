@@ -373,7 +373,7 @@ def test_a_closed_trace_says_so(sample_trace: Path) -> None:
     trace = tracekit.open(sample_trace, cache=False)
     trace.close()
     for ask in (trace.breakdown, trace.health, lambda: trace.sql("SELECT 1")):
-        with pytest.raises(StoreError, match="^the trace is closed$"):
+        with pytest.raises(StoreError, match=r"^the trace is closed$"):
             ask()
 
 
