@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracekit.collectors.step_cost import step_cost
+
 from tracekit import __version__, manifest
-from tracekit.units import NS_PER_MS, NS_PER_S
+from tracekit.units import NS_PER_S
 
 from .environment import probe
 from .loop_plan import LoopPlan
@@ -157,15 +159,9 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     lines = []
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
-        text = f"step {overhead.plain_step_ns / NS_PER_MS:,.1f} ms"
+        text = step_cost(overhead, run.extra.get("plain_step_ns", ()))
         if run.tokens_per_s_mean:
-            text += f", {run.tokens_per_s_mean:,.0f} tokens/s"
-        for name, ns in (
-            ("ranges", overhead.ranges_step_ns),
-            ("ranges and profiler", overhead.profiled_step_ns),
-        ):
-            if ns is not None:
-                text += f"; {name} cost {100 * (ns / overhead.plain_step_ns - 1):+.0f} %"
+            text += f"; {run.tokens_per_s_mean:,.0f} tokens/s"
         lines.append(text)
     lines += [f"note: {note}" for note in run.notes]
     lines.append(f"see where the time went: tracekit breakdown {target}")

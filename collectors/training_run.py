@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tracekit.collectors.step_cost import step_cost
+
 from tracekit import manifest
 from tracekit.errors import StoreError, WorkloadError
-from tracekit.units import GB, NS_PER_MS
+from tracekit.units import GB
 
 from . import memory, worker
 from .distributed import place_in
@@ -106,14 +108,8 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     lines = [f"{what}: {rate} tokens/s, peak {size / GB:.2f} GB a rank"]
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
-        plain = overhead.plain_step_ns
-        text = f"step {plain / NS_PER_MS:,.1f} ms"
-        if overhead.ranges_step_ns and overhead.profiled_step_ns:
-            ranges_pct = 100 * (overhead.ranges_step_ns / plain - 1)
-            profiler_pct = 100 * (overhead.profiled_step_ns / plain - 1)
-            text += f"; ranges cost {ranges_pct:+.0f} %, ranges and profiler {profiler_pct:+.0f} %"
-            text += ", which is in no figure above"
-        lines.append(text)
+        plain = [ns for repeat in run.repeats for ns in repeat.step_ns]
+        lines.append(f"{step_cost(overhead, plain)}; only plain steps count above")
     lines += [f"note: {note}" for note in run.notes]
     lines.append(f"see where the time went: tracekit breakdown {target}")
     return lines
