@@ -30,6 +30,8 @@ def run(
     Raises:
         TracekitError: the arguments are wrong, something is missing here, or the workload failed.
     """
+    # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     settled = settle(values, all_arguments())
     # A stage is the module of its name beside this one; none imports torch in this process.
     stage = import_module(f".{settled['stage'] if not program else 'wrap'}", __package__)

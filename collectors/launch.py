@@ -124,6 +124,8 @@ def _start(
         # Local ranks need no network; a host name that does not resolve stops gloo without this.
         **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform.startswith("linux") else {}),
         "OMP_NUM_THREADS": str(threads),
+        # Threads that spin at barriers take the cores from one another where there are too few.
+        "OMP_WAIT_POLICY": "PASSIVE",
         **os.environ,
         **environment,
         "RANK": str(rank),

@@ -7,6 +7,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from tracekit.errors import WorkloadError
 
 _COMPRESSION = 5
 _COPY_BYTES = 1 << 20
+_TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
 
@@ -187,12 +189,18 @@ class Profile:
         # Kineto does not say when the disk was full: it leaves a part of the file, or none.
         if not path.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        with path.open("rb") as file:
+        with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 4096))
+            tail_at = file.seek(max(0, size - 4096))
             tail = file.read().rstrip()
-        if not tail.endswith(b"}") or not any(member in tail for member in _LAST_MEMBERS):
-            raise OSError(errno.ENOSPC, "the profiler wrote it only in part; is the disk full?")
+            if not tail.endswith(b"}") or not any(member in tail for member in _LAST_MEMBERS):
+                raise OSError(errno.ENOSPC, "the profiler wrote it only in part; is the disk full?")
+            # Kineto writes down where it wrote to: a folder that is gone, and nobody's business.
+            name = json.dumps(self.path.name).encode()
+            tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
+            file.seek(tail_at)
+            file.write(tail)
+            file.truncate()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import json
 import os
 import shutil
@@ -50,6 +51,7 @@ class RunFolder:
         _check_replaceable(self.target, force=self._force)
         with disk_errors(self.target):
             self._remove()
+            self._sweep()
             self.logs.mkdir(parents=True)
             self.work.mkdir()
         return self
@@ -86,6 +88,14 @@ class RunFolder:
         self._committed = True
         return self.target
 
+    def _sweep(self) -> None:
+        """Remove what killed processes of this machine left of a run of this name."""
+        prefix = f".{self.target.resolve().name}.partial-"
+        for left in self.path.parent.glob(f"{glob.escape(prefix)}*"):
+            pid = left.name.removeprefix(prefix)
+            if pid.isdigit() and not _is_alive(int(pid)):
+                shutil.rmtree(left, ignore_errors=True)
+
     def _remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -120,6 +130,16 @@ def disk_cause(error: BaseException | None) -> OSError | None:
             return error
         error = error.__cause__
     return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _check_replaceable(target: Path, *, force: bool) -> None:

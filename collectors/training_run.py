@@ -92,9 +92,19 @@ def raise_outcome(run: manifest.Manifest, target: Path) -> None:
     if run.outcome == "oom":
         raise WorkloadError(
             f"{target}: out of memory: {run.reason}",
-            hint="recorded as a result; try a smaller --batch-size, or R, Z3 or O in --opt",
+            hint=f"recorded as a result; {_needs_less(run)}",
         )
     raise WorkloadError(f"{target}: {run.reason}", hint=f"the ranks' logs are in {target}/logs")
+
+
+def _needs_less(run: manifest.Manifest) -> str:
+    """Return what would need less memory than a run did."""
+    used = set((run.opt or "").split("+"))
+    methods = [method for method in ("R", "Z3", "O") if method not in used]
+    ways = [f"{' or '.join(methods)} in --opt"] if methods else []
+    if (run.batch_size or 1) > 1:
+        ways.insert(0, "a smaller --batch-size")
+    return f"try {', or '.join([*ways, 'a smaller model or --seq-len'])}"
 
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:

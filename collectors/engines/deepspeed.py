@@ -139,6 +139,7 @@ def _config(
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pin}
         if opt.zero_stage == 3:
             zero["offload_param"] = {"device": "cpu", "pin_memory": pin}
+    zero |= _bucket_sizes(model)
     if opt.zero_stage == 3:
         zero |= _stage3_sizes(model)
     uses_native = device.type == "cuda" and _can_build(opt.is_offloaded, notes)
@@ -161,6 +162,17 @@ def _config(
         "zero_force_ds_cpu_optimizer": uses_native,
         "steps_per_print": 2**31,
     }
+
+
+def _bucket_sizes(model: torch.nn.Module) -> dict[str, int]:
+    """Return the sizes of buckets where DeepSpeed's own, 1 GB each, are larger than the model.
+
+    It allocates them whole: a small model would need more memory with ZeRO than without.
+    """
+    count, _ = parameter_count(model)
+    if count >= _SMALL_MODEL:
+        return {}
+    return {"reduce_bucket_size": max(1, count), "allgather_bucket_size": max(1, count)}
 
 
 def _stage3_sizes(model: torch.nn.Module) -> dict[str, int]:

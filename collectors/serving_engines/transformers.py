@@ -70,6 +70,8 @@ class TransformersEngine:
         environment.require(_PACKAGES, "--engine transformers")
         # Before torch is loaded: its profiler would say at every start that it starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+        # Threads that spin at barriers take the cores from one another where there are too few.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         import torch
         import transformers
 

@@ -57,6 +57,9 @@ def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
         "tracekit_world_size": 8,
     }
     assert trace["record_shapes"] == 1
+    # Not the folder that it was first written to.
+    assert trace["traceName"] == name
+    assert str(tmp_path) not in json.dumps(trace)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,15 @@ def test_an_empty_folder_may_be_the_target(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     make(tmp_path / "run")
     assert manifest.read(tmp_path / "run").outcome == "ok"
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = tmp_path / f".run.partial-{gone.pid}"
+    (left / "logs").mkdir(parents=True)
+    beside = [tmp_path / f".run.partial-{os.getppid()}", tmp_path / f".other.partial-{gone.pid}"]
+    for folder in beside:
+        folder.mkdir()
+    make(tmp_path / "run")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "run", *beside])

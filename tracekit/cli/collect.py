@@ -41,7 +41,13 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
     from tracekit.collectors._main import is_first_rank, run
 
     program = ctx.meta["program"]
-    folder = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
+    try:
+        folder = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
+    except KeyboardInterrupt:
+        # Serving says itself what it keeps.
+        if values.get("stage") != "serve":
+            _echo("interrupted; no run folder was written")
+        raise
     if not is_first_rank():
         return
     if breakdown:
