@@ -19,6 +19,11 @@ from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S = 0.01
+# An installed package is compiled; one that is run from its source is after the first round, unless
+# it is not allowed to.
+_ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def measure(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, **(env or {})},
+            env={**_ENVIRONMENT, **(env or {})},
         )
         sampler = _TreeSampler(process.pid) if tree else None
         _, status, usage = os.wait4(process.pid, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracekit.collectors.step_cost import step_cost
+
 from tracekit.manifest import Overhead
 
 

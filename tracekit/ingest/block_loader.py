@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     import duckdb
 
 BLOCKS_PER_GROUP = 2
-"""How many blocks DuckDB reads at once: planning a statement costs it as much as 1 MB of text."""
+"""How many blocks DuckDB reads at once, where their rows are held in memory."""
+
+BLOCKS_PER_STATEMENT = 8
+"""And on the short way, at most: a statement costs as much as 3 MB of text."""
 
 SCRATCH = "scratch"
 """The database in memory that holds the blocks under way."""
@@ -104,7 +107,12 @@ class BlockLoader:
         text_bytes = path.write_bytes(block.text)
         # The text is in the file; it is read again in the rare case that it is looked at.
         self._group.append(_Part(path, text_bytes, replace(block, text=b"")))
-        if sum(part.text_bytes for part in self._group) >= self._group_bytes:
+        text_bytes = sum(part.text_bytes for part in self._group)
+        other = self._slots[self._turn ^ 1]
+        # What has come while one statement ran goes into the next one, so that the first is early
+        # and all are few.
+        is_reader_idle = self._is_short_way and (other is None or other.done())
+        if is_reader_idle or text_bytes >= self._group_bytes:
             self._submit()
 
     def _submit(self) -> None:

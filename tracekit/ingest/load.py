@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BlockLoader
+from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BLOCKS_PER_STATEMENT, BlockLoader
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
     BLOCK_BYTES,
@@ -138,7 +138,7 @@ def _load(
         connection,
         trace_id,
         work_folder,
-        BLOCKS_PER_GROUP * reading.block_bytes,
+        (BLOCKS_PER_STATEMENT if is_short_way else BLOCKS_PER_GROUP) * reading.block_bytes,
         is_short_way=is_short_way,
     )
     try:
