@@ -1,13 +1,14 @@
 -- Why was the slowest request slow: did it wait, were its steps long, or did the device stand idle?
 -- A request is linked to the engine's steps that served it (table request_step) and these to the traces of its run. Its
--- prefill are the steps that began before its first token came, its decoding the others. Durations are those of steps,
--- which it shares with all requests of their batches. Steps outside of the profiled window have none: traced_step_count
--- says how many have. Times of clients and traces are compared by the clock of the machine; a trace without a base time
--- gives no queue_ns. Warm-up requests are left out.
+-- prefill are the steps that began before its first token came, its decoding the others. Times of a request count from
+-- when it was sent, as those of analysis latency do. Durations are those of steps, which it shares with all requests of
+-- their batches. Steps outside of the profiled window have none: traced_step_count says how many have. Times of clients
+-- and traces are compared by the clock of the machine; a trace without a base time gives no queue_ns. Warm-up requests
+-- are left out.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_steps, serving_step_work, device_windows
+-- Requires: serving_steps, serving_step_work, device_windows, request_times
 -- Params:
 --   limit    BIGINT = 20    the requests of each run and device that took longest; 0 for all
 --   request  BIGINT = NULL  only this request
@@ -20,9 +21,9 @@
 --   outcome             VARCHAR  ok, or how it failed
 --   prompt_token_count  BIGINT   tokens of the prompt
 --   output_token_count  BIGINT   tokens of the answer
---   e2e_ns              BIGINT   from its arrival to its end, ns
---   ttft_ns             BIGINT   from its arrival to its first token, ns
---   queue_ns            BIGINT   from its arrival to the start of its first step, ns; NULL where that is not in the trace
+--   e2e_ns              BIGINT   from when it was sent to its end, ns
+--   ttft_ns             BIGINT   from when it was sent to its first token, ns
+--   queue_ns            BIGINT   from when it was sent to the start of its first step, ns; NULL if not in the trace
 --   step_count          BIGINT   steps that served it
 --   traced_step_count   BIGINT   of these, steps in the trace
 --   prefill_step_count  BIGINT   traced steps that began before its first token came
@@ -47,12 +48,13 @@ WITH served AS (
         r.outcome,
         r.prompt_token_count,
         r.output_token_count,
-        r.arrival_ns + n.load_start_unix_ns AS arrival_unix_ns,
+        r.sent_ns + n.load_start_unix_ns AS sent_unix_ns,
         r.first_token_ns + n.load_start_unix_ns AS first_token_unix_ns,
-        r.end_ns - r.arrival_ns AS e2e_ns,
-        r.first_token_ns - r.arrival_ns AS ttft_ns
+        t.e2e_ns,
+        t.ttft_ns
     FROM request AS r
     INNER JOIN run AS n ON r.run_id = n.run_id
+    INNER JOIN request_times('sent') AS t ON r.run_id = t.run_id AND r.request_id = t.request_id
     WHERE NOT r.is_warmup AND ($request IS NULL OR r.request_id = $request)
 ),
 
@@ -100,7 +102,7 @@ judged AS (
             s.start_unix_ns < r.first_token_unix_ns,
             s.is_first
         ) AS is_prefill,
-        CASE WHEN s.is_first THEN s.start_unix_ns - r.arrival_unix_ns END AS queue_ns
+        CASE WHEN s.is_first THEN s.start_unix_ns - r.sent_unix_ns END AS queue_ns
     FROM stepped AS s
     INNER JOIN served AS r ON s.run_id = r.run_id AND s.request_id = r.request_id
 ),

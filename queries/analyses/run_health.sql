@@ -92,7 +92,11 @@ metric AS (
             {
                 position: 7, metric: 'requests_left_out', value: left_out_count::DOUBLE,
                 unit: 'count',
-                severity: if(left_out_count > 0, 'note', 'ok'),
+                severity: CASE
+                    WHEN 100.0 * left_out_count / nullif(measured_count, 0) > 5 THEN 'warn'
+                    WHEN left_out_count > 0 THEN 'note'
+                    ELSE 'ok'
+                END,
                 meaning: 'measured requests that did not succeed and are in no figure, of '
                 || measured_count
             },

@@ -1,7 +1,8 @@
 -- How does training throughput grow with the number of ranks?
 -- The paper's Figure 4. Runs that differ only in their number of ranks (and of machines) are one configuration; its
 -- base is the run with the fewest ranks, or the mean of several such. speedup is the throughput over that of the base;
--- efficiency_pct is the speedup over how many times more ranks there are. The batch of a rank stays the same: this is
+-- efficiency_pct is the speedup over how many times more ranks there are. A run that alone is the base has 1 and 100;
+-- of several such none has either, as what they differ by is not scaling. The batch of a rank stays the same: this is
 -- weak scaling.
 --
 -- Kind:     analysis
@@ -19,11 +20,12 @@
 --   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean of the repeats
 --   std_tokens_per_s   DOUBLE   sample standard deviation over the repeats; NULL for one repeat
 --   base_world_size    INTEGER  ranks of the base
---   speedup            DOUBLE   tokens/s over those of the base
+--   speedup            DOUBLE   tokens/s over those of the base; NULL for one of several runs of the base
 --   efficiency_pct     DOUBLE   speedup * base_world_size / world_size; above 100 if it scales better than linearly
 --   outcome            VARCHAR  ok, oom or failed; only ok runs with tokens/s are compared
 --   run                VARCHAR  name of the run's folder
 -- Invariant: speedup IS NULL OR (speedup > 0 AND base_world_size <= world_size)
+-- Invariant: speedup IS NULL OR world_size > base_world_size OR (speedup = 1 AND efficiency_pct = 100)
 
 WITH configured AS (
     SELECT
@@ -52,9 +54,11 @@ based AS (
 compared AS (
     SELECT
         *,
-        if(is_compared, tokens_per_s_mean, NULL) / avg(tokens_per_s_mean) FILTER (
-            is_compared AND world_size = base_world_size
-        ) OVER configuration AS speedup
+        is_compared AND world_size = base_world_size AS is_base,
+        count(*) FILTER (is_base) OVER configuration AS base_count,
+        avg(tokens_per_s_mean) FILTER (is_base) OVER configuration AS base_tokens_per_s,
+        if(is_compared AND (NOT is_base OR base_count = 1), tokens_per_s_mean, NULL)
+        / base_tokens_per_s AS speedup
     FROM based
     WINDOW
         configuration AS (

@@ -1,6 +1,7 @@
 -- How many tokens and requests a second did each serving engine answer?
 -- The paper's Figure 6. The interval goes from when the first measured request was sent to the end of the last one that
--- succeeded, ramp-up and tail included; only what succeeded is in the figures. Warm-up is in neither.
+-- succeeded, ramp-up and tail included; only what succeeded is in the figures. Warm-up is in neither. Of a prompt that
+-- went out as text only words are known until the server confirms its tokens: words do not count as tokens.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -26,7 +27,9 @@ WITH summed AS (
         q.run_id,
         count(*) AS request_count,
         count(*) FILTER (t.is_ok) AS ok_count,
-        count(q.prompt_token_count) FILTER (t.is_ok) = ok_count AS has_prompts,
+        count(q.prompt_token_count) FILTER (
+            t.is_ok AND q.prompt_source IS DISTINCT FROM 'text'
+        ) = ok_count AS has_prompts,
         count(q.output_token_count) FILTER (t.is_ok) = ok_count AS has_outputs,
         sum(coalesce(q.prompt_token_count, 0)) FILTER (t.is_ok)::BIGINT AS prompt_sum,
         sum(coalesce(q.output_token_count, 0)) FILTER (t.is_ok)::BIGINT AS output_sum,

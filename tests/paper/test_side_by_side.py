@@ -311,15 +311,23 @@ def test_wrong_usage_says_what_is_wrong(
     assert done.stderr.startswith(message)
 
 
-def test_figures_have_nothing_of_ours_beside_them(cli: Cli, write_run: Write) -> None:
-    done = cli("paper", "figure4", write_run("q", opt="Q", batch_size=2))
-    assert (done.exit_code, done.stderr) == (
-        2,
-        (
-            "error: figure4 has no figures of ours beside it\n"
-            "hint: ask for ours by themselves: tracekit query scaling, or latency_cdf\n"
-        ),
-    )
+@pytest.mark.parametrize(
+    ("name", "analysis", "message"),
+    [
+        ("figure4", "scaling", "figure4 has no figures of ours beside it"),
+        ("figure6", "throughput", "the paper's text states no numbers on figure6"),
+        ("figure7", "latency_cdf", "figure7 has no figures of ours beside it"),
+        ("figure8", "latency_cdf", "the paper's text states no numbers on figure8"),
+        ("figure9", "latency_cdf", "figure9 has no figures of ours beside it"),
+        ("figure10", "latency_cdf", "the paper's text states no numbers on figure10"),
+    ],
+)
+def test_figures_have_nothing_of_ours_beside_them(
+    cli: Cli, write_run: Write, name: str, analysis: str, message: str
+) -> None:
+    done = cli("paper", name, write_run("q", opt="Q", batch_size=2))
+    hint = f"hint: ask for ours by themselves: tracekit query {analysis}\n"
+    assert (done.exit_code, done.stderr) == (2, f"error: {message}\n{hint}")
 
 
 def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(

@@ -158,6 +158,30 @@ def test_tokens_that_are_not_known_of_every_request(make_run: MakeRun) -> None:
     assert row["total_tokens_per_s"] is None
 
 
+@pytest.mark.parametrize(
+    ("source", "prompt_token_count", "total_tokens_per_s"),
+    [("text", None, None), ("usage", 8, 1_200.0), ("token_ids", 8, 1_200.0)],
+)
+def test_words_of_a_prompt_are_not_its_tokens(
+    make_run: MakeRun,
+    source: str,
+    prompt_token_count: int | None,
+    total_tokens_per_s: float | None,
+) -> None:
+    """A prompt that went out as text counts once the server has said how many tokens it is."""
+    load = [
+        request(0, sent_ns=0, end_ns=10, output_token_count=2, prompt_source="usage"),
+        request(1, sent_ns=0, end_ns=10, output_token_count=2, prompt_source=source),
+        request(2, "timeout", sent_ns=0, end_ns=99, prompt_source="text"),
+    ]
+    folder = make_run("some", load, stage="serve", engine="openai")
+    with tracekit.open(folder, traces=False, cache=False) as trace:
+        (row,) = trace.query("throughput").to_dicts()
+    assert row["prompt_token_count"] == prompt_token_count
+    assert row["total_tokens_per_s"] == total_tokens_per_s
+    assert (row["output_token_count"], row["output_tokens_per_s"]) == (4, 400.0)
+
+
 def test_requests_the_slowest_first(serving: tracekit.Trace) -> None:
     def listed(**params: object) -> list[int]:
         return serving.query("requests", **params).column("request_id")
@@ -194,6 +218,23 @@ def test_engines_are_compared(make_run: MakeRun, tmp_path: Path) -> None:
         ("lightllm", 100.0),
         ("vllm", 50.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("failed", "severity"), [(0, "ok"), (1, "note"), (5, "note"), (6, "warn"), (100, "warn")]
+)
+def test_many_requests_left_out_are_a_warning(
+    make_run: MakeRun, failed: int, severity: str
+) -> None:
+    """Of a hundred: up to five are noted."""
+    load = [request(n, "refused" if n < failed else "ok", sent_ns=0, end_ns=1) for n in range(100)]
+    # Those outside of the measured load count on neither side.
+    load += [request(n, "refused", is_warmup=True) for n in range(100, 150)]
+    folder = make_run("some", load, stage="serve", engine="vllm")
+    with tracekit.open(folder, traces=False, cache=False) as trace:
+        rows = {row["metric"]: row for row in trace.query("run_health").to_dicts()}
+    found = rows["requests_left_out"]
+    assert (found["value"], found["severity"]) == (failed, severity)
 
 
 def test_a_load_of_which_nothing_succeeded(make_run: MakeRun) -> None:

@@ -101,12 +101,27 @@ def test_scaling_on_paper(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_the_base_is_the_mean_of_equal_runs(make_run: MakeRun, tmp_path: Path) -> None:
+    """Repeats of the base differ by noise, which is no scaling: they have no speedup."""
     make_run("a", tokens_per_s_mean=900, **on_gpus(1))
     make_run("b", tokens_per_s_mean=1100, **on_gpus(1))
     make_run("c", tokens_per_s_mean=1500, **on_gpus(2))
+    make_run("d", tokens_per_s_mean=1800, **on_gpus(2))
+    columns = ("run", "base_world_size", "speedup", "efficiency_pct")
+    assert asked(tmp_path, "scaling", *columns) == [
+        ("a", 1, None, None),
+        ("b", 1, None, None),
+        ("c", 1, 1.5, 75.0),
+        ("d", 1, 1.8, 90.0),
+    ]
+
+
+def test_a_failed_repeat_leaves_the_base_a_single_run(make_run: MakeRun, tmp_path: Path) -> None:
+    make_run("a", tokens_per_s_mean=900, **on_gpus(1))
+    make_run("b", outcome="failed", tokens_per_s_mean=100, **on_gpus(1))
+    make_run("c", tokens_per_s_mean=1350, **on_gpus(2))
     assert asked(tmp_path, "scaling", "run", "speedup", "efficiency_pct") == [
-        ("a", 0.9, 90.0),
-        ("b", 1.1, 110.00000000000001),
+        ("a", 1.0, 100.0),
+        ("b", None, None),
         ("c", 1.5, 75.0),
     ]
 

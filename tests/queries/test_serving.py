@@ -347,6 +347,20 @@ def test_a_request_is_linked_to_its_steps(tiny_trace: Tiny, tmp_path: Path) -> N
     assert (fast["prefill_step_count"], fast["decode_step_count"]) == (1, 1)
 
 
+def test_its_times_count_from_when_it_was_sent(tiny_trace: Tiny, tmp_path: Path) -> None:
+    """The client held it back for 20 µs; these are the times of analysis requests."""
+    folder = tmp_path / "serve"
+    folder.mkdir()
+    serve_run(folder, tiny_trace)
+    line = request(0, 0, 0, first_token_ns=60_000, end_ns=82_000, steps=[[0, 2]], sent_ns=20_000)
+    (folder / "requests.jsonl").write_text(json.dumps(line) + "\n")
+    with tracekit.open(folder, cache=False) as trace:
+        (row,) = trace.query("request_steps").to_dicts()
+        (same,) = trace.query("requests").to_dicts()
+    assert (row["e2e_ns"], row["ttft_ns"], row["queue_ns"]) == (62_000, 40_000, 30_000)
+    assert (row["e2e_ns"], row["ttft_ns"]) == (same["e2e_ns"], same["ttft_ns"])
+
+
 def test_steps_outside_of_the_profile_are_counted_but_not_timed(
     tiny_trace: Tiny, tmp_path: Path
 ) -> None:

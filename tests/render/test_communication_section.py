@@ -75,6 +75,19 @@ def test_one_line_per_class_and_group(make_result: Make) -> None:
     assert len(lines(data, 120, full=True)) > 3
 
 
+def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(make_result: Make) -> None:
+    note = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
+    rows = [(row[0], "cpu", *row[2:]) for row in ROWS]
+    on_cpu = {"communication": make_result("communication", COLUMNS, *rows)}
+    on_gpu = {"communication": make_result("communication", COLUMNS, *ROWS)}
+    for full in (False, True):
+        drawn = lines(on_cpu, 120, full=full)
+        assert (drawn[-1].plain, str(drawn[-1].style)) == ("  " + note, "dim")
+        assert [line.plain for line in drawn].count("  " + note) == 1
+        assert all(note not in line.plain for line in lines(on_gpu, 120, full=full))
+    assert all(len(line.plain) <= 60 for line in lines(on_cpu, 60, full=False)[-1:])
+
+
 def test_nothing_without_communication(make_result: Make) -> None:
     assert lines({}, 100, full=False) == []
     assert lines({"communication": make_result("communication", COLUMNS)}, 100, full=False) == []

@@ -9,7 +9,7 @@ from tracekit.errors import TracekitError, UsageError
 from tracekit.paper.matching import BATCH_IS_RESULT, describe, is_candidate, mismatch, why_alone
 from tracekit.paper.measures import MEASURES, Figures, Key, Measure
 from tracekit.paper.runs import OurRun
-from tracekit.paper.tables import Cell, PaperTable, Row
+from tracekit.paper.tables import Cell, PaperTable, Row, hint_at_ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def compare(table: PaperTable, runs: Sequence[OurRun], platform: str | None = No
     if table.name not in MEASURES:
         raise UsageError(
             f"{table.name} has no figures of ours beside it",
-            hint="ask for ours by themselves: tracekit query scaling, or latency_cdf",
+            hint=hint_at_ours(table.name),
         )
     measure = MEASURES[table.name]
     ours = dict(measure.figures)

@@ -32,6 +32,16 @@ Row = dict[str, Cell]
 
 _NO_FIGURE = "-"
 
+FIGURE_ANALYSES = {
+    "figure4": "scaling",
+    "figure6": "throughput",
+    "figure7": "latency_cdf",
+    "figure8": "latency_cdf",
+    "figure9": "latency_cdf",
+    "figure10": "latency_cdf",
+}
+"""The analysis that shows ours of a figure, with numbers in the paper's text or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class PaperColumn:
@@ -111,14 +121,21 @@ def find_table(name: str) -> PaperTable:
     """Return the table of that name: `table3`, `figure4`.
 
     Raises:
-        UsageError: there is none; the hint names close matches.
+        UsageError: there is none; the hint names close matches, or the analysis of a figure.
     """
     tables = load_tables()
     if name in tables:
         return tables[name]
+    if name in FIGURE_ANALYSES:
+        raise UsageError(f"the paper's text states no numbers on {name}", hint=hint_at_ours(name))
     close = get_close_matches(name, tables, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else "tracekit paper --list shows them"
     raise UsageError(f"the paper has no {name!r}", hint=hint)
+
+
+def hint_at_ours(figure: str) -> str:
+    """Return what to ask for ours of a figure."""
+    return f"ask for ours by themselves: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
 def _place(name: str) -> tuple[bool, int]:

@@ -22,6 +22,7 @@ ORDER = 42
 
 MAX_KINDS = 5
 _MAX_LABEL = 32
+_CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
 
 
 @dataclass
@@ -44,12 +45,13 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return one line per class and group, the longest first; shares are of the window.
 
     Bandwidths are of the collectives whose message size is known; bus bandwidth is a dash unless
-    the size of every group is.
+    the size of every group is. On a CPU a last line tells what time and bandwidth are of.
     """
     if not data.get("communication"):
         return []
     if full:
-        return [heading("Communication"), *grid_lines(data["communication"], width, units=True)]
+        grid = grid_lines(data["communication"], width, units=True)
+        return [heading("Communication"), *grid, *_footnote(data["communication"], width)]
     kinds = _by_kind(data["communication"])
     names = sorted(kinds, key=lambda name: (-kinds[name].kernel_ns, name))
     shown = names[:MAX_KINDS]
@@ -78,7 +80,14 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
             line.append("  " + shorten(" · ".join(each.reasons), room), style="dim")
         out.append(line)
     out.extend(more(len(names) - len(shown), "kind", "kinds"))
+    out.extend(_footnote(data["communication"], width))
     return out
+
+
+def _footnote(result: Result, width: int) -> list[Text]:
+    if "cpu" not in result.column("device"):
+        return []
+    return [Text("  " + shorten(_CPU_NOTE, width - 2), style="dim")]
 
 
 def _rate(amount: float, calls: _Calls) -> str:
