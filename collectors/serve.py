@@ -243,7 +243,8 @@ def _manifest(
 ) -> Manifest:
     measured = serving_summary.counted(result.records)
     good = [record for record in measured if record.outcome == "ok"]
-    rate = serving_summary.output_tokens_per_s(measured, result.wall_ns)
+    rate = serving_summary.output_tokens_per_s(measured)
+    interval_ns = serving_summary.interval_ns(measured)
     outcome, reason = _outcome(result, measured)
     return Manifest(
         run_id=uuid.uuid4().hex,
@@ -262,7 +263,7 @@ def _manifest(
         attention_reason=facts.attention_reason,
         parallel=facts.parallel,
         steps=Steps(profiled_count=result.profiled_step_count),
-        repeats=[Repeat(tokens_per_s=rate, wall_ns=result.wall_ns)] if good else [],
+        repeats=[Repeat(tokens_per_s=rate, wall_ns=interval_ns)] if good else [],
         tokens_per_s_mean=rate if good else None,
         peak_memory=result.peak_memory,
         environment=environment.probe(),

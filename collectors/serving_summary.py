@@ -18,10 +18,23 @@ def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
     return [record for record in records if not record.is_warmup and not record.is_profiled]
 
 
-def output_tokens_per_s(records: Sequence[RequestRecord], wall_ns: int) -> float:
-    """Return the new tokens of all requests that were answered over the time of the load."""
-    tokens = sum(record.output_token_count for record in records if record.outcome == "ok")
-    return tokens * NS_PER_S / wall_ns if wall_ns else 0.0
+def interval_ns(measured: Sequence[RequestRecord]) -> int:
+    """Return the time that throughput is of, ns: as analysis `throughput` defines it.
+
+    From when the first measured request was sent to the end of the last that was answered.
+    """
+    sent = [record.sent_ns for record in measured if record.sent_ns is not None]
+    ends = [
+        record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None
+    ]
+    return max(ends) - min(sent) if sent and ends else 0
+
+
+def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float:
+    """Return the new tokens of all requests that were answered over their interval."""
+    tokens = sum(record.output_token_count for record in measured if record.outcome == "ok")
+    span_ns = interval_ns(measured)
+    return tokens * NS_PER_S / span_ns if span_ns else 0.0
 
 
 def failures(records: Sequence[RequestRecord]) -> str:
@@ -49,17 +62,17 @@ def lines(run: Manifest, records: Sequence[RequestRecord], target: Path) -> list
         return []
     measured = counted(records)
     good = [record for record in measured if record.outcome == "ok"]
-    wall_ns = load.wall_ns or 0
     model = f" {run.model.name}" if run.model else ""
     rate = run.tokens_per_s_mean or 0
     what = f"serve{model} ({run.engine}), {load.arrival}"
-    answered = f"{len(good)} of {len(measured)} requests answered in {format_duration(wall_ns)}"
+    span = format_duration(interval_ns(measured))
+    answered = f"{len(good)} of {len(measured)} requests answered in {span}"
     out = [f"{what}: {answered}, {rate:,.0f} new tokens/s"]
     if len(good) < len(measured):
         out.append(f"failed: {failures(measured)}")
     for name, values_ns in (
-        ("latency", [_span(record.end_ns, record.arrival_ns) for record in good]),
-        ("time to first token", [_span(r.first_token_ns, r.arrival_ns) for r in good]),
+        ("latency", [_since_sent(record, record.end_ns) for record in good]),
+        ("time to first token", [_since_sent(r, r.first_token_ns) for r in good]),
     ):
         if values_ns:
             out.append(
@@ -81,8 +94,9 @@ def _reason(record: RequestRecord) -> str:
     return f"{status}{record.reason or record.outcome}"
 
 
-def _span(end_ns: int | None, begin_ns: int) -> int:
-    return (end_ns or begin_ns) - begin_ns
+def _since_sent(record: RequestRecord, at_ns: int | None) -> int:
+    sent_ns = record.arrival_ns if record.sent_ns is None else record.sent_ns
+    return (sent_ns if at_ns is None else at_ns) - sent_ns
 
 
 def _percentile(values_ns: list[int], pct: int) -> int:
