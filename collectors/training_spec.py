@@ -127,6 +127,13 @@ def make_spec(
     opt = opt_module.parse(chosen["opt"], chosen["stage"])
     asked = chosen.get("engine") or opt_module.default_engine(opt)
     engine = opt_module.check_engine(opt, asked, tensor_size=chosen["tp"], stage=chosen["stage"])
+    if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
+        # One step that overflows would leave its infinity in what is carried over, for good.
+        raise UsageError(
+            f"--opt {opt}: what was not sent is carried over, but --precision fp16 changes the "
+            "gradient's scale from step to step",
+            hint="use --precision bf16",
+        )
     if engine in ("fsdp2", "megatron") and chosen["precision"] == "fp16":
         raise UsageError(
             f"--engine {engine} has no loss scaling here, which --precision fp16 needs",

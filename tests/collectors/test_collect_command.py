@@ -169,6 +169,13 @@ def test_what_deepspeeds_launcher_adds_is_no_error(capsys: pytest.CaptureFixture
             ("--engine", "fsdp2", "--opt", "Z3", "--precision", "fp16"),
             "--engine fsdp2 has no loss scaling here, which --precision fp16 needs",
         ),
+        (
+            ("--opt", "GC:topk", "--precision", "fp16"),
+            (
+                "--opt GC:topk: what was not sent is carried over, but --precision fp16 changes "
+                "the gradient's scale from step to step"
+            ),
+        ),
     ],
 )
 def test_wrong_values_are_refused(
