@@ -13,6 +13,9 @@ DEMO := .venv
 COLLECT := .venv-collect
 DEV := .venv-dev
 ARGS ?=
+# The parser in C. Where it cannot be compiled, tracekit does without it.
+NATIVE := $(wildcard native/*)
+CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
 # pip warns about things that are nobody's problem here; its errors are shown.
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
@@ -39,6 +42,9 @@ lint: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet .
 	@$(DEV)/bin/ruff format --quiet --check . || \
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
+	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
+		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+		native/event_parser.c; fi
 
 types: $(DEV)/.installed
 	@echo "== mypy"
@@ -63,22 +69,22 @@ format: $(DEV)/.installed
 	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
 
 clean:
-	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
-$(DEMO)/.installed: pyproject.toml Makefile
+$(DEMO)/.installed: pyproject.toml $(NATIVE) Makefile
 	@echo "== installing tracekit into $(DEMO)"
 	@$(call new_environment,$(DEMO))
 	@$(DEMO)/bin/python $(PIP_INSTALL) --editable .
 	@touch $@
 
-$(COLLECT)/.installed: pyproject.toml constraints.txt Makefile
+$(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit and its collectors into $(COLLECT)"
 	@$(call new_environment,$(COLLECT))
 	@$(COLLECT)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[collect]'
 	@touch $@
 
-$(DEV)/.installed: pyproject.toml constraints.txt Makefile
+$(DEV)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit and its developers' tools into $(DEV)"
 	@$(call new_environment,$(DEV))
 	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect]'

@@ -21,6 +21,7 @@ import pytest
 import tracekit
 from tracekit import database
 from tracekit.errors import QueryError, StoreError
+from tracekit.ingest import chrome_json
 from tracekit.schema import SCHEMA_VERSION, TABLES
 from tracekit.trace import ingest
 
@@ -129,6 +130,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
         import os, signal, sys
         from pathlib import Path
         import tracekit.analysis.derive
+        from tracekit.ingest.column_loader import ColumnLoader
         from tracekit.trace import ingest
 
         def die(*_, **__):
@@ -139,7 +141,9 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
             tracekit.analysis.derive.derive = die
         if moment == "at the end":
             Path.replace = die
-        ingest([source], Path(out), progress=die if moment == "reading" else None)
+        if moment == "reading":
+            ColumnLoader.close = die
+        ingest([source], Path(out))
     """
     with run_python(script, moment, kernels, folder / "run.duckdb") as process:
         _, said = process.communicate(timeout=60)
@@ -225,6 +229,8 @@ def test_a_full_temporary_folder_is_one_error(
     small_disk: Path, sample_trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    # With the compiled parser a small trace needs no file.
+    monkeypatch.setattr(chrome_json, "parse_events", None)
     with pytest.raises(StoreError, match="the disk is full"):
         tracekit.open(sample_trace, cache=False)
     assert left_in(small_disk) == []
@@ -242,6 +248,7 @@ def test_what_the_disk_answers_is_one_error(
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(chrome_json, "parse_events", None)
     store = tmp_path / "out" / "run.duckdb"
     with pytest.raises(StoreError) as raised:
         ingest([kernels], store)

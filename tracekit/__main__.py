@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from tracekit.cli._main import main
+from tracekit.cli._main import run_and_exit
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_and_exit()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
+    from tracekit.ingest.load import Reading
 
 BREAKDOWN = (
     "trace",
@@ -279,7 +280,7 @@ def open(
         UsageError: the rules file is not valid.
     """
     from tracekit import database
-    from tracekit.analysis.derive import check_rules, queries_digest
+    from tracekit.analysis.recipe import check_rules, queries_digest
 
     store = _given_store(paths)
     if store is not None:
@@ -304,8 +305,9 @@ def open(
         on_error.push(resources)
         # Manifests alone are read sooner than a store of them would be written.
         if not cache or not (sources.traces or contents.has_requests):
+            reading = on_error.enter_context(_begin_reading(sources, progress))
             build = resources.enter_context(database.build_temporary())
-            answers = _fill(build, sources, rules_path, progress, wanted)
+            answers = _fill(build, sources, rules_path, progress, reading, wanted)
             if not unsafe:
                 database.lock(build.connection)
             on_error.pop_all()
@@ -318,8 +320,11 @@ def open(
                 connection = database.open_store(cached, unsafe=unsafe)
                 database.touch(cached)
         if connection is None:
-            with database.build_store(cached) as build:
-                answers = _fill(build, sources, rules_path, progress, wanted)
+            with (
+                _begin_reading(sources, progress) as reading,
+                database.build_store(cached) as build,
+            ):
+                answers = _fill(build, sources, rules_path, progress, reading, wanted)
             database.forget_older(cached)
             connection = database.open_store(cached, unsafe=unsafe)
         on_error.pop_all()
@@ -360,8 +365,8 @@ def ingest(
     if output.exists() and not force:
         raise StoreError(f"{output}: exists already", hint="--force replaces it")
     sources = find_sources(paths)
-    with database.build_store(output) as build:
-        _fill(build, sources, rules, progress)
+    with _begin_reading(sources, progress) as reading, database.build_store(output) as build:
+        _fill(build, sources, rules, progress, reading)
     return output
 
 
@@ -464,40 +469,70 @@ def _given_store(paths: Sequence[str | Path]) -> Path | None:
     return None
 
 
+def _begin_reading(
+    sources: Sources, progress: Callable[[Progress], None] | None
+) -> contextlib.AbstractContextManager[Reading | None]:
+    """Begin to read the first trace: the store is made meanwhile, and DuckDB loaded."""
+    from tracekit.ingest.load import Reading
+
+    if not sources.traces:
+        return contextlib.nullcontext()
+    return Reading(sources.traces[0], progress)
+
+
 def _fill(
     build: Build,
     sources: Sources,
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
+    begun: Reading | None,
     wanted: Sequence[str] = (),
 ) -> dict[str, Result]:
-    """Fill a store; return the results of those wanted analyses that were run by the way."""
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.derive import derive, prepare, queries_digest
+    """Fill a store; return the results of those wanted analyses that were run by the way.
+
+    The reading that has begun is that of the first trace.
+    """
+    from tracekit.analysis.recipe import queries_digest
+
+    answers: dict[str, Result] = {}
+    if sources.traces:
+        answers = _fill_traces(build, sources, rules, progress, begun, wanted)
+    else:
+        _fill_runs(build, sources, progress)
+    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
+    build.connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
+    return answers
+
+
+def _fill_traces(
+    build: Build,
+    sources: Sources,
+    rules: Path | None,
+    progress: Callable[[Progress], None] | None,
+    begun: Reading | None,
+    wanted: Sequence[str],
+) -> dict[str, Result]:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
-    from tracekit.ingest.load import forget_trace, load_trace, usual_text_bytes
+    from tracekit.ingest.load import Reading, forget_trace, load_trace, usual_text_bytes
 
     connection = build.connection
-    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
-    if not sources.traces:
-        _fill_runs(build, sources, progress)
-        connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
-        return {}
     text_bytes = sum(map(usual_text_bytes, sources.traces))
-    # DuckDB reads a block on one thread while the next one is split on another: more threads would
+    # DuckDB takes a block on one thread while the next one is read on another: more threads would
     # only hold more memory.
     connection.execute("SET threads = 1")
     with ThreadPoolExecutor(1, thread_name_prefix="tracekit-prepare") as pool:
-        # What depends on no trace is made while the first one is read.
-        prepared = pool.submit(prepare, cursor_of(connection), rules)
+        # What depends on no trace is loaded and made while the first one is read.
+        prepared = pool.submit(_prepare, cursor_of(connection), rules)
         if rules is not None:
             # What is wrong with the user's rules is said before a long reading, not after it.
             prepared.result()
+        readings = [] if begun is None else [begun]
         for trace_id, source in enumerate(sources.traces):
 
             def load(source: Path = source, trace_id: int = trace_id) -> None:
                 forget_trace(connection, trace_id)
-                load_trace(connection, source, trace_id, build.folder, progress)
+                with readings.pop() if readings else Reading(source, progress) as reading:
+                    load_trace(connection, reading, trace_id, build.folder)
 
             with_room(connection, text_bytes, load)
         prepared.result()
@@ -505,10 +540,18 @@ def _fill(
         connection.execute("RESET threads")
     if sources.runs:
         _fill_runs(build, sources, progress)
+
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.derive import derive
+
     catalog = load_catalog()
-    answers = derive(connection, text_bytes, [catalog.analysis(name) for name in wanted])
-    connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
-    return answers
+    return derive(connection, text_bytes, [catalog.analysis(name) for name in wanted])
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None) -> None:
+    from tracekit.analysis.derive import prepare
+
+    prepare(connection, rules)
 
 
 def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], None] | None) -> None:

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, device_context, launches, ops, idle_gap
+-- Requires: accelerator, device_events, device_context, launches, recording, idle_gap
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -50,19 +50,6 @@ device_fact AS (
         count(*) FILTER (is_stream_overlap) AS stream_overlap_count,
         count(*) FILTER (is_before_launch_end) AS before_launch_end_count
     FROM work
-    GROUP BY trace_id
-),
-
-event_fact AS (
-    SELECT
-        trace_id,
-        count(*) FILTER (category = 'overhead') AS overhead_count,
-        coalesce(sum(dur_ns) FILTER (category = 'overhead'), 0)::BIGINT AS overhead_ns,
-        count(*) FILTER (
-            contains(args::VARCHAR, '"finished"')
-            AND (args ->> '$.finished') = 'false'
-        ) AS unfinished_count
-    FROM event
     GROUP BY trace_id
 ),
 
@@ -121,7 +108,7 @@ fact AS (
     FROM trace AS t
     INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
     LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
-    LEFT JOIN event_fact AS e ON t.trace_id = e.trace_id
+    INNER JOIN recording AS e ON t.trace_id = e.trace_id
     LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
     LEFT JOIN context_fact AS c ON t.trace_id = c.trace_id
     INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
@@ -250,16 +237,16 @@ metric AS (
             },
             {
                 position: 14, metric: 'unfinished_ops',
-                value: coalesce(unfinished_count, 0)::DOUBLE, unit: 'count',
+                value: unfinished_count::DOUBLE, unit: 'count',
                 severity: CASE WHEN unfinished_count > 0 THEN 'note' ELSE 'ok' END,
                 meaning: 'events that still ran when the profiler stopped; cut at its end'
             },
             {
-                position: 15, metric: 'profiler_overhead', value: coalesce(overhead_ns, 0)::DOUBLE,
+                position: 15, metric: 'profiler_overhead', value: overhead_ns::DOUBLE,
                 unit: 'ns',
                 severity: CASE WHEN overhead_ns > 0 THEN 'note' ELSE 'ok' END,
                 meaning: 'time that the profiler says it spent itself, in '
-                || coalesce(overhead_count, 0) || ' events'
+                || overhead_count || ' events'
             },
             {
                 position: 20, metric: 'device_time_in_op',

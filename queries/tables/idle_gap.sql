@@ -20,7 +20,7 @@
 --   host_bound      at work: see op_id and module_id
 --
 -- Kind:     table
--- Requires: event_category, host_wait, interval_at, interval_gaps, interval_innermost, interval_overlap,
+-- Requires: event_category, host_waits, interval_at, interval_gaps, interval_innermost, interval_overlap,
 --           device_events, device_context, launch
 -- Columns:
 --   trace_id           INTEGER  the trace
@@ -150,26 +150,6 @@ late AS (
     WHERE is_late
 ),
 
-wait_call AS MATERIALIZED (
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        ts_ns,
-        dur_ns,
-        CASE
-            WHEN is_launch_call(category) THEN host_call_wait(name)
-            ELSE host_range_wait(category, name)
-        END AS kind
-    FROM event
-    WHERE
-        dur_ns > 0
-        AND CASE
-            WHEN is_launch_call(category) THEN host_call_wait(name)
-            ELSE host_range_wait(category, name)
-        END IS NOT NULL
-),
-
 kind_number AS (
     SELECT *
     FROM (
@@ -181,15 +161,15 @@ kind_number AS (
 wait AS MATERIALIZED (
     SELECT
         thread.rowid * 8 + kind_number.number AS part,
-        wait_call.ts_ns AS start_ns,
-        wait_call.ts_ns + wait_call.dur_ns AS end_ns
-    FROM wait_call
-    INNER JOIN kind_number ON wait_call.kind = kind_number.name
+        host_waits.ts_ns AS start_ns,
+        host_waits.ts_ns + host_waits.dur_ns AS end_ns
+    FROM host_waits
+    INNER JOIN kind_number ON host_waits.kind = kind_number.name
     INNER JOIN thread
         ON
-            wait_call.trace_id = thread.trace_id
-            AND wait_call.pid = thread.pid
-            AND wait_call.tid = thread.tid
+            host_waits.trace_id = thread.trace_id
+            AND host_waits.pid = thread.pid
+            AND host_waits.tid = thread.tid
 ),
 
 late_kind AS (

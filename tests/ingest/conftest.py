@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from tracekit.database import Build, build_temporary
+from tracekit.ingest import chrome_json
 from tracekit.ingest import load as load_module
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
@@ -61,28 +62,55 @@ def build() -> Iterator[Build]:
         yield build
 
 
+Load = Callable[..., Loaded]
+
+
 @pytest.fixture
-def load(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loaded]:
+def load_by(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[bool], Load]:
+    """Return what makes the function `load`, with or without the compiled parser."""
+
+    def make(is_compiled: bool) -> Load:
+        if is_compiled and chrome_json.parse_events is None:
+            pytest.skip("the parser is not compiled: there was no C compiler at installation")
+
+        def load_text(
+            content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
+        ) -> Loaded:
+            path = tmp_path / name
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            for table in TABLES:
+                if table not in RUN_TABLES and table.kind is None:
+                    build.connection.execute(f"DELETE FROM {table.name}")
+            monkeypatch.setattr(
+                load_module,
+                "TraceText",
+                lambda stream, *_: TraceText(stream, block_bytes, is_compiled=is_compiled),
+            )
+            with load_module.Reading(path) as reading:
+                load_module.load_trace(build.connection, reading, 0, build.folder)
+            return Loaded(build.connection)
+
+        return load_text
+
+    return make
+
+
+@pytest.fixture(params=["compiled", "text"])
+def load(request: pytest.FixtureRequest, load_by: Callable[[bool], Load]) -> Load:
     """Return a function that loads the text of a file and returns its tables, until the next load.
 
-    `name` is the file's name, `block_bytes` the size of the blocks it is read in.
+    `name` is the file's name, `block_bytes` the size of the blocks it is read in. Both ways of
+    reading are tried: with the compiled parser, and in Python and SQL alone.
     """
+    return load_by(request.param == "compiled")
 
-    def load_text(
-        content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
-    ) -> Loaded:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        for table in TABLES:
-            if table not in RUN_TABLES and table.kind is None:
-                build.connection.execute(f"DELETE FROM {table.name}")
-        monkeypatch.setattr(
-            load_module, "TraceText", lambda stream, *_: TraceText(stream, block_bytes)
-        )
-        load_module.load_trace(build.connection, path, 0, build.folder)
-        return Loaded(build.connection)
 
-    return load_text
+@pytest.fixture
+def load_as_text(load_by: Callable[[bool], Load]) -> Load:
+    """Return `load` without the compiled parser."""
+    return load_by(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +147,7 @@ class MemoryStream(ByteStream):
 
 
 def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
-    text = TraceText(stream, block_bytes=block_bytes)
+    text = TraceText(stream, block_bytes, is_compiled=False)
     events: list[tuple[int, Any]] = []
     block_sizes: list[int] = []
     for block in text.blocks():

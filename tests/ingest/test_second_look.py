@@ -73,19 +73,19 @@ def test_only_the_block_of_an_unreadable_event_is_looked_at_again(
 
 
 def test_a_time_that_a_double_does_not_hold_is_exact_wherever_it_stands(
-    load: Callable[..., Any], long_way: list[int]
+    load_as_text: Callable[..., Any], long_way: list[int]
 ) -> None:
     """A trace of epoch times goes the long way at once; a single such event is found."""
     content = text_of([event(number) for number in range(100)])
     late = content.replace('"ts": 70,', f'"ts": {EPOCH_US},')
-    loaded = load(late, block_bytes=BLOCK_BYTES)
+    loaded = load_as_text(late, block_bytes=BLOCK_BYTES)
     assert loaded.sql("SELECT ts_ns FROM event WHERE name = 'op70'") == [
         (1_700_000_000_123_456_789,)
     ]
     assert len(long_way) == 1
     long_way.clear()
     early = content.replace('"ts": 0,', f'"ts": {EPOCH_US},')
-    loaded = load(early, block_bytes=BLOCK_BYTES)
+    loaded = load_as_text(early, block_bytes=BLOCK_BYTES)
     assert loaded.sql("SELECT max(ts_ns), count(*) FROM event") == [
         (1_700_000_000_123_456_789, 100)
     ]
@@ -104,10 +104,10 @@ def test_a_time_that_a_double_does_not_hold_is_exact_wherever_it_stands(
     ],
 )
 def test_where_a_double_ends(
-    load: Callable[..., Any], long_way: list[int], time_us: str, is_long: bool
+    load_as_text: Callable[..., Any], long_way: list[int], time_us: str, is_long: bool
 ) -> None:
     content = text_of([event(0)]).replace('"ts": 0,', f'"ts": {time_us},')
     whole, _, fraction = time_us.partition(".")
-    [(ts_ns,)] = load(content).sql("SELECT ts_ns FROM event")
+    [(ts_ns,)] = load_as_text(content).sql("SELECT ts_ns FROM event")
     assert ts_ns == int(whole) * 1000 + int(fraction.ljust(3, "0") or 0)
     assert bool(long_way) == is_long

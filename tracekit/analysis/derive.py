@@ -7,8 +7,7 @@ what may be made at the same time.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from graphlib import TopologicalSorter
@@ -17,19 +16,11 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.device_peaks import create_device_peaks, device_peaks_text
-from tracekit.analysis.kernel_rules import builtin_rules_text, create_rules, load_rules
+from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.kernel_rules import create_rules, load_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
-from tracekit.analysis.range_rules import (
-    builtin_range_rules_text,
-    create_range_rules,
-    load_range_rules,
-)
-from tracekit.analysis.role_rules import (
-    builtin_role_rules_text,
-    create_role_rules,
-    load_role_rules,
-)
+from tracekit.analysis.range_rules import create_range_rules, load_range_rules
+from tracekit.analysis.role_rules import create_role_rules, load_role_rules
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
 from tracekit.database import SMALL_SOURCE_BYTES, create_run_tables, cursor_of, with_room
@@ -42,37 +33,6 @@ if TYPE_CHECKING:
 
 _QUESTION = "?"
 """What sets the name of an analysis apart from that of a table in the order of making."""
-
-
-def queries_digest(rules: Path | None = None) -> str:
-    """Return a digest of everything that decides what is derived from the ingested tables.
-
-    Args:
-        rules: a rules file of the user's.
-    """
-    digest = hashlib.sha256()
-    catalog = load_catalog()
-    for spec in (catalog.macros | catalog.tables | catalog.views).values():
-        digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
-    digest.update(builtin_rules_text().encode())
-    digest.update(builtin_range_rules_text().encode())
-    digest.update(builtin_role_rules_text().encode())
-    digest.update(Path(context_walk.__file__).read_bytes())
-    digest.update(device_peaks_text().encode())
-    if rules is not None and rules.is_file():
-        digest.update(rules.read_bytes())
-    return digest.hexdigest()
-
-
-def check_rules(rules: Path) -> None:
-    """Make sure that a rules file of the user's is valid.
-
-    Raises:
-        UsageError: it cannot be read, or a rule in it is not valid.
-    """
-    load_rules(rules)
-    load_range_rules(rules)
-    load_role_rules(rules)
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
@@ -117,6 +77,7 @@ def derive(
         graph[_QUESTION + name] = [other for other in spec.requires if other in specs]
     sorter = TopologicalSorter(graph)
     sorter.prepare()
+    heights = _heights(graph)
     workers = 2 if text_bytes <= SMALL_SOURCE_BYTES else 1
     cursors = [cursor_of(connection) for _ in range(workers)]
     results: dict[str, Result] = {}
@@ -143,8 +104,8 @@ def derive(
         ready: list[str] = []
         running: set[Future[str]] = set()
         while sorter.is_active():
-            # What others wait for goes before what nobody waits for.
-            ready = sorted([*ready, *sorter.get_ready()], key=lambda name: name[0] == _QUESTION)
+            # What most others wait for, one behind the other, goes first.
+            ready = sorted([*ready, *sorter.get_ready()], key=lambda name: -heights[name])
             while ready and len(running) < workers:
                 running.add(pool.submit(make, ready.pop(0)))
             finished, running = wait(running, return_when=FIRST_COMPLETED)
@@ -157,6 +118,15 @@ def derive(
         cursor.close()
     context_walk.drop_walk(connection)
     return results
+
+
+def _heights(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return how many steps at least must follow each one, one behind the other."""
+    heights = dict.fromkeys(graph, 0)
+    for name in reversed(list(TopologicalSorter(graph).static_order())):
+        for required in graph[name]:
+            heights[required] = max(heights[required], heights[name] + 1)
+    return heights
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:

@@ -15,10 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit import sql_text
 from tracekit.analysis.rule_patterns import check_pattern
 from tracekit.errors import UsageError
-from tracekit.sql_text import quote
+from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,6 +26,15 @@ KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
 _BUILTIN = Path("kernel_class.toml")
 _TABLES = {"rule", "range", "role", "kinds"}
+_COLUMNS = {
+    "rule_id": "INTEGER",
+    "class": "VARCHAR",
+    "kind": "VARCHAR",
+    "applies_to": "VARCHAR",
+    "pattern": "VARCHAR",
+    "category": "VARCHAR",
+    "source": "VARCHAR",
+}
 _MEMBERS = {"class", "applies_to", "pattern", "category", "source", "example", "trace"}
 
 
@@ -133,17 +141,13 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
 def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:
     """Create table ``kernel_rule`` and the macro ``kernel_rule_of(applies_to, category, name)``.
 
-    The macro is one CASE of constant patterns: DuckDB compiles each pattern once, where a join of
+    The macro is made of constant patterns: DuckDB compiles each pattern once, where a join of
     names and rules would compile it for every pair.
     """
-    connection.execute(
-        "CREATE TABLE kernel_rule (rule_id INTEGER, class VARCHAR, kind VARCHAR, "
-        "applies_to VARCHAR, pattern VARCHAR, category VARCHAR, source VARCHAR)"
-    )
-    branches = []
-    rows = []
+    table = []
+    branches = dict[str, list[str]]()
     for rule_id, rule in enumerate(rules, start=1):
-        rows.append(
+        table.append(
             (
                 rule_id,
                 rule.kernel_class,
@@ -154,13 +158,16 @@ def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule])
                 rule.source,
             )
         )
-        condition = f"applies_to = {quote(rule.applies_to)}"
+        condition = f"regexp_matches(name, {quote(rule.pattern)})"
         if rule.category is not None:
-            condition += f" AND regexp_matches(category, {quote(rule.category)})"
-        condition += f" AND regexp_matches(name, {quote(rule.pattern)})"
-        branches.append(f"WHEN {condition} THEN {rule_id}")
-    connection.execute(f"INSERT INTO kernel_rule VALUES {sql_text.rows(rows)}")
+            condition = f"regexp_matches(category, {quote(rule.category)}) AND {condition}"
+        branches.setdefault(rule.applies_to, []).append(f"WHEN {condition} THEN {rule_id}")
+    connection.execute(f"CREATE TABLE kernel_rule AS {select_rows(_COLUMNS, table)}")
+    by_place = " ".join(
+        f"WHEN {quote(place)} THEN CASE {' '.join(rules_of)} END"
+        for place, rules_of in branches.items()
+    )
     connection.execute(
         "CREATE OR REPLACE MACRO kernel_rule_of(applies_to, category, name) AS "
-        f"CASE {' '.join(branches)} END"
+        f"CASE applies_to {by_place} END"
     )

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import NoReturn
 
 import click
 
@@ -83,6 +84,7 @@ def main(args: Sequence[str] | None = None) -> int:
     _prepare_streams()
     # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
     gc.set_threshold(200_000, 50, 50)
+    sys.setswitchinterval(0.0005)
     try:
         return _run(list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
@@ -111,6 +113,21 @@ def main(args: Sequence[str] | None = None) -> int:
         _discard_stdout()
         _say(f"stdout: {error.strerror}", None)
         return StoreError.exit_code
+
+
+def run_and_exit() -> NoReturn:
+    """Run the command line and leave, without taking down piece by piece what the process holds.
+
+    Not where torch was at work: what it started may want to be told.
+    """
+    exit_code = main()
+    if "torch" in sys.modules:
+        sys.exit(exit_code)
+    for stream in (sys.stdout, sys.stderr):
+        # Whatever could be said of it has been said.
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(exit_code)
 
 
 def _run(args: list[str]) -> int:

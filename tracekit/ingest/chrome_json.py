@@ -14,15 +14,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.repair import is_object, repair_object
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+    ParseEvents = Callable[[bytearray, int], tuple[CapsuleType, int, int, bool] | None]
 
 BLOCK_BYTES = 4 << 20
 """Plain text per block, at least. Peak memory grows with it, not with the file."""
@@ -87,6 +93,18 @@ _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*["\\]?|[{}\[\],]', re.DOTALL
 _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 
 
+def _compiled_parser() -> ParseEvents | None:
+    """Return the parser in C; None where there was no C compiler when tracekit was installed."""
+    try:
+        from tracekit.ingest._event_parser import parse_events
+    except ImportError:
+        return None
+    return parse_events
+
+
+parse_events = _compiled_parser()
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A piece of the file that could not be read: offset in the plain text, why, its beginning."""
@@ -133,6 +151,21 @@ class Block:
         return list(_with_offsets(bytes(self.text), self.byte_offset, texts))
 
 
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """A run of whole events that have been read already.
+
+    Attributes:
+        array: an Arrow array of them, to be taken once; its columns are those of native/columns.h.
+        first_event_id: position in the file of the first event.
+        event_count: how many events the array holds.
+    """
+
+    array: CapsuleType
+    first_event_id: int
+    event_count: int
+
+
 @dataclass(slots=True)
 class _Salvage:
     """What was saved of a block that did not decode."""
@@ -148,6 +181,11 @@ class TraceText:
 
     Iterate over :meth:`blocks` to the end; the other attributes are complete only then.
 
+    Args:
+        stream: the plain bytes.
+        block_bytes: text per block, at least.
+        is_compiled: let the compiled parser read what it can, where there is one.
+
     Attributes:
         rejected: what could not be read, in file order.
         repaired: what was read after mending, in file order.
@@ -156,8 +194,11 @@ class TraceText:
         found_array: whether there was an array of events at all.
     """
 
-    def __init__(self, stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self, stream: ByteStream, block_bytes: int = BLOCK_BYTES, *, is_compiled: bool = True
+    ) -> None:
         self._stream = stream
+        self._parse_events = parse_events if is_compiled else None
         self._chunks = iter(stream)
         self._block_bytes = block_bytes
         # The text without the arrays of events: its pieces, and where each began.
@@ -172,8 +213,8 @@ class TraceText:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield the events block by block.
+    def blocks(self) -> Iterator[Block | EventColumns]:
+        """Yield the events block by block: as columns what the compiled parser reads, else as text.
 
         Raises:
             TraceError: the file cannot be read.
@@ -271,11 +312,17 @@ class TraceText:
 
     # -- one block ---------------------------------------------------------------------------
 
-    def _take(self, buffer: bytearray, base: int) -> tuple[Block | None, int, bool]:
+    def _take(self, buffer: bytearray, base: int) -> tuple[Block | EventColumns | None, int, bool]:
         """Cut a block off the front of the buffer.
 
         Returns the block, how many bytes of the buffer are used up, and whether the array ended.
         """
+        parsed = self._parse_events and self._parse_events(buffer, self.event_count)
+        if parsed is not None:
+            array, event_count, used, is_ended = parsed
+            # At the end of a file without the bracket it takes more to say what the rest is.
+            if is_ended or not self._exhausted:
+                return EventColumns(array, self.event_count, event_count), used, is_ended
         is_ascii = buffer.isascii()
         for cut in self._cuts(buffer):
             # The comma at the cut becomes the bracket that closes the array: nothing is copied.

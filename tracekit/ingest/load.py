@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +21,17 @@ from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
     BLOCK_BYTES,
     MAX_BLOCK_BYTES,
+    Block,
+    EventColumns,
     Rejected,
     Repaired,
     TraceText,
     unreadable,
 )
+from tracekit.ingest.column_loader import ColumnLoader
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.rank import as_int, find_rank
+from tracekit.ingest.read_ahead import ReadAhead
 from tracekit.schema import KINDS
 from tracekit.sql_text import literal, rows
 
@@ -43,6 +48,9 @@ _INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.'
 """A fraction of µs beyond EXACT_DOUBLE_US: a double does not hold it to the nanosecond."""
 
 _PEEKED_BYTES = 64 << 10
+
+_BLOCKS_AHEAD = 6
+"""How many blocks may be read while the store is made ready, or the ones before are loaded."""
 
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
@@ -66,28 +74,22 @@ def _block_bytes(path: Path) -> int:
 
 
 def load_trace(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    trace_id: int,
-    work_folder: Path,
-    progress: Callable[[Progress], None] | None = None,
+    connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int, work_folder: Path
 ) -> None:
     """Read one trace file into the ingested tables.
 
     Args:
         connection: of the store that is being built; its tables exist, and a database
             :data:`SCRATCH` is attached.
-        path: the trace file.
+        reading: of the trace file, from its beginning.
         trace_id: id of the new row of table ``trace``.
         work_folder: where the text of a block may lie while it is read.
-        progress: called now and then with how far the reading is.
 
     Raises:
         TraceError: the file cannot be read, or holds no readable event.
     """
-    reading = _Reading(path, progress)
     _load(connection, trace_id, work_folder, reading)
-    stream, text = reading.stream, reading.text
+    path, stream, text = reading.path, reading.stream, reading.text
     metadata = text.metadata()
     rejected = sorted(text.rejected + reading.rejected, key=lambda row: row.byte_offset)
     repaired = sorted(text.repaired + reading.repaired, key=lambda row: row.byte_offset)
@@ -107,16 +109,49 @@ def load_trace(
     _insert_threads(connection, trace_id)
 
 
-class _Reading:
-    """One reading of a file from its beginning, and what its loading found wrong."""
+class Reading:
+    """One reading of a file from its beginning, and what its loading found wrong.
+
+    It begins at once, on a thread of its own, some blocks ahead of who loads them. A context
+    manager; :meth:`close` ends it wherever it is.
+
+    Args:
+        path: the trace file.
+        progress: called now and then, on that thread, with how far the reading is.
+    """
 
     def __init__(self, path: Path, progress: Callable[[Progress], None] | None = None) -> None:
         self._progress = progress
+        self.path = path
         self.stream = ByteStream(path, self._on_read)
         self.block_bytes = _block_bytes(path)
         self.text = TraceText(self.stream, self.block_bytes)
         self.rejected: list[Rejected] = []
         self.repaired: list[Repaired] = []
+        self._ahead = ReadAhead(self.text.blocks(), _BLOCKS_AHEAD)
+
+    def blocks(self) -> Iterator[Block | EventColumns]:
+        """Yield the blocks of the file; once.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        return iter(self._ahead)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._ahead.close()
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def _on_read(self, stream: ByteStream) -> None:
         if self._progress is not None:
@@ -127,35 +162,42 @@ class _Reading:
 
 
 def _load(
-    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: _Reading
+    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: Reading
 ) -> None:
-    blocks = reading.text.blocks()
-    first = next(blocks, None)
-    if first is None:
-        return
-    is_short_way = not _INEXACT_TIME.search(first.text[:_PEEKED_BYTES])
-    loader = BlockLoader(
-        connection,
-        trace_id,
-        work_folder,
-        (BLOCKS_PER_STATEMENT if is_short_way else BLOCKS_PER_GROUP) * reading.block_bytes,
-        is_short_way=is_short_way,
-    )
+    columns = ColumnLoader(connection, trace_id)
+    texts: BlockLoader | None = None
+    is_short_way = False
     try:
-        loader.add(first)
-        del first
-        for block in blocks:
-            loader.add(block)
-        loader.wait()
+        for block in reading.blocks():
+            if isinstance(block, EventColumns):
+                columns.add(block)
+                continue
+            if texts is None:
+                is_short_way = not _INEXACT_TIME.search(block.text[:_PEEKED_BYTES])
+                texts = BlockLoader(
+                    connection,
+                    trace_id,
+                    work_folder,
+                    (BLOCKS_PER_STATEMENT if is_short_way else BLOCKS_PER_GROUP)
+                    * reading.block_bytes,
+                    is_short_way=is_short_way,
+                )
+            texts.add(block)
+        columns.wait()
+        if texts is not None:
+            texts.wait()
     finally:
-        loader.close()
-    reading.rejected, reading.repaired = loader.rejected, loader.repaired
-    if is_short_way:
-        _look_again(connection, trace_id, work_folder, reading)
+        columns.close()
+        if texts is not None:
+            texts.close()
+    if texts is not None:
+        reading.rejected, reading.repaired = texts.rejected, texts.repaired
+        if is_short_way:
+            _look_again(connection, trace_id, work_folder, reading)
 
 
 def _look_again(
-    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: _Reading
+    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: Reading
 ) -> None:
     """Load those blocks again, the long way, in which an event was not read."""
     rows_of_trace = f"FROM record WHERE trace_id = {trace_id} AND"
@@ -169,13 +211,16 @@ def _look_again(
         return
     loader = BlockLoader(connection, trace_id, work_folder, group_bytes=1, is_short_way=False)
     try:
-        for block in _Reading(reading.stream.path).text.blocks():
-            first, behind = block.first_event_id, block.first_event_id + block.event_count
-            if bisect_left(unread, first) < bisect_left(unread, behind):
-                connection.execute(
-                    f"DELETE {rows_of_trace} event_id BETWEEN {first} AND {behind - 1}"
-                )
-                loader.add(block)
+        with Reading(reading.path) as again:
+            for block in again.blocks():
+                if isinstance(block, EventColumns):
+                    continue
+                first, behind = block.first_event_id, block.first_event_id + block.event_count
+                if bisect_left(unread, first) < bisect_left(unread, behind):
+                    connection.execute(
+                        f"DELETE {rows_of_trace} event_id BETWEEN {first} AND {behind - 1}"
+                    )
+                    loader.add(block)
         loader.wait()
     finally:
         loader.close()

@@ -57,10 +57,15 @@ def _ns(text: str, number: str) -> str:
     END"""
 
 
+def _stand_in(text: str) -> str:
+    """Return SQL for the negative number that stands for a text as a process or thread id."""
+    return f"-1 - (hash({text}) % 1000000007)::BIGINT"
+
+
 def _thread(column: str) -> str:
-    """Return SQL for a process or thread id: the number, a negative stand-in for a text, NULL."""
+    """Return SQL for a process or thread id: the number, the stand-in for a text, NULL."""
     return f"""CASE WHEN {column} IS NOT NULL
-        THEN coalesce({column}_number, -1 - (hash({column}) % 1000000007)::BIGINT) END"""
+        THEN coalesce({column}_number, {_stand_in(column)}) END"""
 
 
 def _with_extra(*members: str) -> str:
@@ -203,6 +208,23 @@ def direct_sql(trace_id: int, paths: Sequence[str], first_event_id: int, text_by
         SELECT {trace_id} AS trace_id,
             * EXCLUDE ({_OWN}) REPLACE (CASE WHEN NOT is_inexact THEN kind END AS kind)
         FROM ({events_sql(paths, first_event_id, text_bytes)})"""
+
+
+def columns_sql(trace_id: int, source: str) -> str:
+    """Return the statement by which table record takes events that came as columns.
+
+    Args:
+        trace_id: the trace.
+        source: name of a table with the columns of native/columns.h.
+    """
+    threads = ", ".join(
+        f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
+        for name in ("pid", "tid")
+    )
+    return f"""INSERT INTO record BY NAME
+        SELECT {trace_id} AS trace_id,
+            * EXCLUDE (pid_text, tid_text) REPLACE ({threads}, kind::{KIND_TYPE} AS kind)
+        FROM {source}"""
 
 
 def census_sql(block: str) -> str:

@@ -1,0 +1,38 @@
+-- What does the profiler say of its own work in each trace?
+--
+-- Kind:     table
+-- Columns:
+--   trace_id          INTEGER  the trace
+--   overhead_count    BIGINT   events of the profiler's own work (category overhead)
+--   overhead_ns       BIGINT   how long they took, added up, ns
+--   unfinished_count  BIGINT   events that still ran when the profiler stopped
+
+WITH overhead AS (
+    SELECT
+        trace_id,
+        count(*) AS overhead_count,
+        sum(dur_ns)::BIGINT AS overhead_ns
+    FROM event
+    WHERE category = 'overhead'
+    GROUP BY trace_id
+),
+
+unfinished AS (
+    SELECT
+        trace_id,
+        count(*) AS unfinished_count
+    FROM event
+    -- Nearly no event has the word in its arguments: JSON is read in these only.
+    WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
+    GROUP BY trace_id
+)
+
+SELECT
+    trace.trace_id,
+    coalesce(overhead.overhead_count, 0) AS overhead_count,
+    coalesce(overhead.overhead_ns, 0) AS overhead_ns,
+    coalesce(unfinished.unfinished_count, 0) AS unfinished_count
+FROM trace
+LEFT JOIN overhead ON trace.trace_id = overhead.trace_id
+LEFT JOIN unfinished ON trace.trace_id = unfinished.trace_id
+ORDER BY trace.trace_id
