@@ -263,8 +263,8 @@ def _manifest(
         attention_reason=facts.attention_reason,
         parallel=facts.parallel,
         steps=Steps(profiled_count=result.profiled_step_count),
-        repeats=[Repeat(tokens_per_s=rate, wall_ns=interval_ns)] if good else [],
-        tokens_per_s_mean=rate if good else None,
+        repeats=[Repeat(rate, interval_ns)] if rate is not None and interval_ns else [],
+        tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
         environment=environment.probe(),
         load=Load(

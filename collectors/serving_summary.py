@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tracekit.manifest import Manifest
@@ -18,23 +18,24 @@ def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
     return [record for record in records if not record.is_warmup and not record.is_profiled]
 
 
-def interval_ns(measured: Sequence[RequestRecord]) -> int:
+def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
     """Return the time that throughput is of, ns: as analysis `throughput` defines it.
 
-    From when the first measured request was sent to the end of the last that was answered.
+    From when the first measured request was sent to the end of the last that was answered; None if
+    none was.
     """
     sent = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
         record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None
     ]
-    return max(ends) - min(sent) if sent and ends else 0
+    return max(ends) - min(sent) if sent and ends else None
 
 
-def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float:
-    """Return the new tokens of all requests that were answered over their interval."""
+def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
+    """Return the new tokens of all requests that were answered over their interval, if any."""
     tokens = sum(record.output_token_count for record in measured if record.outcome == "ok")
     span_ns = interval_ns(measured)
-    return tokens * NS_PER_S / span_ns if span_ns else 0.0
+    return tokens * NS_PER_S / span_ns if span_ns else None
 
 
 def failures(records: Sequence[RequestRecord]) -> str:
@@ -63,16 +64,19 @@ def lines(run: Manifest, records: Sequence[RequestRecord], target: Path) -> list
     measured = counted(records)
     good = [record for record in measured if record.outcome == "ok"]
     model = f" {run.model.name}" if run.model else ""
-    rate = run.tokens_per_s_mean or 0
     what = f"serve{model} ({run.engine}), {load.arrival}"
-    span = format_duration(interval_ns(measured))
-    answered = f"{len(good)} of {len(measured)} requests answered in {span}"
-    out = [f"{what}: {answered}, {rate:,.0f} new tokens/s"]
+    answered = f"{len(good)} of {len(measured)} requests answered"
+    span_ns = interval_ns(measured)
+    if span_ns is not None:
+        answered += f" in {format_duration(span_ns)}"
+    if run.tokens_per_s_mean is not None:
+        answered += f", {run.tokens_per_s_mean:,.0f} new tokens/s"
+    out = [f"{what}: {answered}"]
     if len(good) < len(measured):
         out.append(f"failed: {failures(measured)}")
     for name, values_ns in (
-        ("latency", [_since_sent(record, record.end_ns) for record in good]),
-        ("time to first token", [_since_sent(r, r.first_token_ns) for r in good]),
+        ("latency", _since_sent((record, record.end_ns) for record in good)),
+        ("time to first token", _since_sent((record, _first_ns(record)) for record in good)),
     ):
         if values_ns:
             out.append(
@@ -94,9 +98,19 @@ def _reason(record: RequestRecord) -> str:
     return f"{status}{record.reason or record.outcome}"
 
 
-def _since_sent(record: RequestRecord, at_ns: int | None) -> int:
-    sent_ns = record.arrival_ns if record.sent_ns is None else record.sent_ns
-    return (sent_ns if at_ns is None else at_ns) - sent_ns
+def _since_sent(instants: Iterable[tuple[RequestRecord, int | None]]) -> list[int]:
+    """Return how long after they were sent; a request of which either is not known is left out."""
+    return [
+        at_ns - record.sent_ns
+        for record, at_ns in instants
+        if at_ns is not None and record.sent_ns is not None
+    ]
+
+
+def _first_ns(record: RequestRecord) -> int | None:
+    if record.first_token_ns is None and record.token_ns:
+        return record.token_ns[0]
+    return record.first_token_ns
 
 
 def _percentile(values_ns: list[int], pct: int) -> int:

@@ -1,0 +1,170 @@
+"""What a serving run says at its end is what the analyses say of its folder, to the nanosecond.
+
+Times are below a microsecond: lines for people show every nanosecond of those.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracekit.collectors import requests_file, serving_summary
+from tracekit.collectors.requests_file import Outcome, RequestRecord
+
+import tracekit
+from tracekit import manifest
+from tracekit.manifest import Load, Manifest
+from tracekit.units import format_duration
+
+Cli = Callable[..., Any]
+Row = dict[str, Any]
+
+
+def request(
+    number: int, outcome: Outcome, sent_ns: int | None, end_ns: int | None, **members: Any
+) -> RequestRecord:
+    """A request whose tokens came one by one, unless its members say otherwise."""
+    token_ns = members.get("token_ns", [])
+    derived = {
+        "first_token_ns": token_ns[0] if token_ns else None,
+        "output_token_count": len(token_ns),
+    }
+    return RequestRecord(
+        number, outcome=outcome, sent_ns=sent_ns, end_ns=end_ns, **(derived | members)
+    )
+
+
+REQUESTS = [
+    request(0, "ok", 7, 311, token_ns=[107, 207, 307]),
+    request(1, "ok", 13, 400, arrival_ns=10, token_ns=[400]),
+    # Not streamed: there is no first token.
+    request(2, "ok", 20, 831, arrival_ns=20, output_token_count=5),
+    # Its first token is known from its tokens alone.
+    request(3, "ok", 25, 322, arrival_ns=20, token_ns=[222, 322], first_token_ns=None),
+    # When it was sent is not known.
+    request(4, "ok", None, 700, arrival_ns=30, token_ns=[600, 700]),
+    # Sent first and ended last of all.
+    request(5, "timeout", 2, 990, token_ns=[50, 60]),
+    request(6, "refused", None, 35, arrival_ns=30),
+    request(7, "cancelled", None, None, arrival_ns=40),
+    request(8, "ok", -900, -100, arrival_ns=-900, is_warmup=True, token_ns=[-500, -100]),
+    request(9, "ok", 991, 999, arrival_ns=991, is_profiled=True, token_ns=[995, 999]),
+]
+
+
+def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
+    """Write the folder of a run and return its manifest, as far as figures are in it."""
+    folder.mkdir()
+    measured = serving_summary.counted(records)
+    run = Manifest(
+        run_id="one",
+        tracekit_version="0",
+        created_at="2026-01-01T00:00:00Z",
+        stage="serve",
+        engine="vllm",
+        tokens_per_s_mean=serving_summary.output_tokens_per_s(measured),
+        load=Load(len(measured), prompt_token_count=4, max_new_token_count=5),
+    )
+    requests_file.write(records, folder)
+    manifest.write(run, folder)
+    return run
+
+
+def lines_of(throughput: Row, latency: Sequence[Row]) -> list[str]:
+    """Return the lines with figures as they have to be by the analyses."""
+    text = f"{throughput['ok_count']} of {throughput['request_count']} requests answered"
+    if throughput["interval_ns"] is not None:
+        text += f" in {format_duration(throughput['interval_ns'])}"
+    if throughput["output_tokens_per_s"] is not None:
+        text += f", {throughput['output_tokens_per_s']:,.0f} new tokens/s"
+    lines = [f"serve (vllm), burst: {text}"]
+    rows = {row["metric"]: row for row in latency}
+    for metric, name in (("e2e", "latency"), ("ttft", "time to first token")):
+        shown = [
+            f"{column} {format_duration(rows[metric][f'{column}_ns'])}"
+            for column in ("p50", "p99", "max")
+            if rows[metric]["value_count"]
+        ]
+        lines += [f"{name}: {', '.join(shown)}"] if shown else []
+    return lines
+
+
+def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = write(folder, REQUESTS)
+    found = serving_summary.lines(run, REQUESTS, folder)
+    assert found == [
+        # From 2 to 831; 3 + 1 + 5 + 2 + 2 tokens.
+        "serve (vllm), burst: 5 of 8 requests answered in 829 ns, 15,681,544 new tokens/s",
+        "failed: 1 timeout, 1 refused, 1 cancelled (mostly: timeout)",
+        # 297, 304, 387 and 811: of the fifth it is not known when it was sent.
+        "latency: p50 304 ns, p99 811 ns, max 811 ns",
+        # 100, 197 and 387.
+        "time to first token: p50 197 ns, p99 387 ns, max 387 ns",
+        f"see where the time went: tracekit query latency {folder}",
+    ]
+
+    def asked(name: str) -> list[Row]:
+        rows: list[Row] = json.loads(cli("query", name, folder, "--format", "json").stdout)
+        return rows
+
+    (throughput,) = asked("throughput")
+    latency = asked("latency")
+    assert [found[0], *found[2:4]] == lines_of(throughput, latency)
+    measured = serving_summary.counted(REQUESTS)
+    assert throughput["interval_ns"] == serving_summary.interval_ns(measured) == 829
+    rate = serving_summary.output_tokens_per_s(measured)
+    assert throughput["output_tokens_per_s"] == rate == 13e9 / 829
+    assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
+
+
+def random_load(count: int) -> list[RequestRecord]:
+    """Return a load of so many requests, of every kind."""
+    chance = random.Random(count)
+
+    def one(number: int) -> RequestRecord:
+        sent_ns, *token_ns, end_ns = sorted(chance.choices(range(1000), k=chance.randint(2, 6)))
+        return request(
+            number,
+            chance.choice(["ok", "ok", "ok", "timeout", "broken_stream"]),
+            chance.choice([sent_ns] * 9 + [None]),
+            end_ns,
+            token_ns=token_ns,
+            is_warmup=chance.random() < 0.1,
+        )
+
+    return [one(number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(records, id=name)
+        for name, records in {
+            "one": [REQUESTS[0]],
+            "one token": [REQUESTS[1]],
+            "no first token": [REQUESTS[2]],
+            "not known when sent": [REQUESTS[4]],
+            "at once": [request(0, "ok", 5, 5, token_ns=[5])],
+            "no answer": REQUESTS[5:8],
+            **{f"{count}": [request(n, "ok", 0, n) for n in range(count)] for count in (99, 100)},
+            **{f"{count} by chance": random_load(count) for count in (10, 101, 200, 500)},
+        }.items()
+    ],
+)
+def test_figures_are_those_of_the_analyses(records: list[RequestRecord], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = write(folder, records)
+    with tracekit.open(folder, traces=False, cache=False) as trace:
+        (throughput,) = trace.query("throughput").to_dicts()
+        latency = trace.query("latency").to_dicts()
+    measured = serving_summary.counted(records)
+    assert serving_summary.interval_ns(measured) == throughput["interval_ns"]
+    assert serving_summary.output_tokens_per_s(measured) == throughput["output_tokens_per_s"]
+    shown = serving_summary.lines(run, records, folder)
+    heads = ("serve ", "latency: ", "time to first token: ")
+    assert [line for line in shown if line.startswith(heads)] == lines_of(throughput, latency)
