@@ -92,7 +92,7 @@ def test_retries_are_made_when_asked_for(stand_in: Servers, serve: Run) -> None:
     assert request["http_status"] == 200
     assert request["reason"] is None
     assert len(request["token_ns"]) == 6
-    # Its latency counts from when it was due, and so includes the attempts that failed.
+    # Its latency counts from its last attempt: those that failed are not in it.
     assert request["sent_ns"] > 100_000_000
     assert run.load.retry_count == 2
 
