@@ -90,7 +90,25 @@ def test_training_has_no_latency(make_run: MakeRun) -> None:
     add_trace(folder)
     with tracekit.open(folder, cache=False) as trace:
         assert tuple(trace.breakdown()) == ("trace", "run", *BREAKDOWN[1:])
-        assert trace.query("latency").rows == []
+
+
+@pytest.mark.parametrize("name", ["latency", "latency_cdf", "requests", "throughput"])
+def test_what_is_about_requests_says_where_there_are_none(
+    make_run: MakeRun, tmp_path: Path, name: str
+) -> None:
+    folder = make_run("one")
+    store = trace_module.ingest([add_trace(folder)], tmp_path / "one.duckdb")
+    for given in (folder, store):
+        with tracekit.open(given) as trace, pytest.raises(QueryError) as raised:
+            trace.query(name)
+        assert raised.value.message == f"{name} is about requests, and {folder} has none"
+        assert raised.value.hint == "tracekit collect --stage serve records them"
+    make_run("two")
+    with tracekit.open(tmp_path) as runs, pytest.raises(QueryError, match="the 2 runs have none"):
+        runs.query(name)
+    make_run("three", [OK], stage="serve", engine="tgi")
+    with tracekit.open(tmp_path) as runs:
+        assert set(runs.query(name).column("run")) == {"three"}
 
 
 def test_a_run_without_a_trace(make_run: MakeRun) -> None:

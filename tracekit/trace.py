@@ -64,6 +64,9 @@ SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 """And where there are traces of such a run."""
 
+_REQUEST_MACROS = frozenset({"request_times", "request_latency"})
+"""What an analysis of runs requires if it is about nothing but their requests."""
+
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _MAX_NAMED = 10
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
@@ -222,6 +225,13 @@ class Trace:
                 raise QueryError(
                     f"{spec.name} is about runs, and there is no run.json beside the trace",
                     hint="tracekit collect writes one; give the folder that it made",
+                )
+            if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
+                count = len(contents.runs)
+                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
+                raise QueryError(
+                    f"{spec.name} is about requests, and {have} none",
+                    hint="tracekit collect --stage serve records them",
                 )
         elif not contents.has_traces:
             if len(contents.runs) > 1:
