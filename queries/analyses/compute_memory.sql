@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, op_costs
+-- Requires: device_events, device_context, device_windows, device_peak, op_costs
 -- Columns:
 --   rank                      INTEGER  global rank
 --   device                    VARCHAR  number of the device, or cpu

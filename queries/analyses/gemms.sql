@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, op_costs
+-- Requires: device_events, device_context, device_windows, device_peak, op_costs
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:

@@ -1,6 +1,6 @@
 -- When did each device have nothing to do, and why?
--- A row is a gap of the device's merged timeline: no stream runs anything. Gaps add up to its window minus its busy
--- time. The cause is what the CPU did between the end of the previous work and the launch of the next:
+-- A row is a gap of table device_gaps. The cause is what the CPU did between the end of the previous work and the
+-- launch of the next:
 --   graph_gap       between the kernels of one graph replay
 --   unknown         the launch of the next work is not in the trace, so nothing can be said
 -- The launch was in time (its call returned before the gap, or in the first half of it):
@@ -20,8 +20,8 @@
 --   host_bound      at work: see op_id and module_id
 --
 -- Kind:     table
--- Requires: event_category, host_waits, interval_at, interval_gaps, interval_innermost, interval_overlap,
---           device_events, device_context, launch
+-- Requires: event_category, device_gaps, device_context, launch, host_waits, interval_at, interval_innermost,
+--           interval_overlap
 -- Columns:
 --   trace_id           INTEGER  the trace
 --   gap_id             BIGINT   number of the gap in the trace, from 1
@@ -44,82 +44,30 @@
 --   module_id          INTEGER  module of the next work
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
-WITH work AS MATERIALIZED (
-    SELECT
-        trace_id,
-        device,
-        event_id,
-        piece,
-        stream,
-        kind,
-        class,
-        correlation,
-        ts_ns AS start_ns,
-        end_ns,
-        trace_id || '/' || device AS part,
-        row_number() OVER () AS id,
-        max(end_ns) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS stream_end_ns
-    FROM device_events
-),
-
-called AS (
-    SELECT
-        trace_id,
-        launch_id,
-        pid,
-        tid,
-        name,
-        ts_ns,
-        end_ns,
-        lag(ts_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, launch_id) AS before_ns
-    FROM launch
-),
-
 -- On cpu an op launches its pieces, each when it starts.
-gap AS MATERIALIZED (
+WITH gap AS (
     SELECT
-        next_work.trace_id,
-        next_work.device,
-        found.start_ns,
-        found.end_ns,
-        last_work.event_id AS previous_event_id,
-        next_work.event_id AS next_event_id,
-        next_work.piece AS next_piece,
-        last_work.kind AS previous_kind,
-        last_work.class AS previous_class,
-        coalesce(last_work.stream <> next_work.stream, FALSE) AS is_other_stream,
-        coalesce(next_work.stream_end_ns < found.start_ns, TRUE) AS is_stream_idle,
-        coalesce(last_work.correlation = next_work.correlation AND next_work.correlation > 0, FALSE)
-            AS is_same_launch,
+        found.*,
+        found.rowid AS id,
         context.launch_id,
         context.launch_delay_ns,
         context.link,
         context.op_id,
         context.module_id,
-        called.pid,
-        called.tid,
-        coalesce(called.name LIKE '%Graph%', FALSE) AS is_graph,
-        coalesce(called.name LIKE '%Memcpy%', FALSE) AS is_copy,
-        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE called.ts_ns END AS call_ns,
-        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE called.end_ns END AS returned_ns,
-        called.before_ns,
-        row_number() OVER (
-            PARTITION BY next_work.trace_id ORDER BY found.start_ns, next_work.device
-        ) AS gap_id,
-        row_number() OVER () AS id
-    FROM interval_gaps('work') AS found
-    INNER JOIN work AS next_work ON found.next_id = next_work.id
-    INNER JOIN work AS last_work ON found.previous_id = last_work.id
+        launch.pid,
+        launch.tid,
+        coalesce(launch.name LIKE '%Graph%', FALSE) AS is_graph,
+        coalesce(launch.name LIKE '%Memcpy%', FALSE) AS is_copy,
+        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
+        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.end_ns END AS returned_ns
+    FROM device_gaps AS found
     LEFT JOIN device_context AS context
         ON
-            next_work.trace_id = context.trace_id
-            AND next_work.event_id = context.event_id
-            AND next_work.piece = context.piece
-    LEFT JOIN called
-        ON context.trace_id = called.trace_id AND context.launch_id = called.launch_id
+            found.trace_id = context.trace_id
+            AND found.next_event_id = context.event_id
+            AND found.next_piece = context.piece
+    LEFT JOIN launch
+        ON context.trace_id = launch.trace_id AND context.launch_id = launch.launch_id
 ),
 
 timed AS MATERIALIZED (
@@ -216,16 +164,18 @@ stream_wait AS (
     WHERE is_launch_call(category) AND name LIKE '%StreamWaitEvent%'
 ),
 
+-- The first launch behind a call that makes a stream wait.
 ordered AS (
-    SELECT timed.id
-    FROM timed
-    ASOF INNER JOIN stream_wait
+    SELECT DISTINCT
+        launch.trace_id,
+        launch.launch_id
+    FROM stream_wait
+    ASOF INNER JOIN launch
         ON
-            timed.trace_id = stream_wait.trace_id
-            AND timed.pid = stream_wait.pid
-            AND timed.tid = stream_wait.tid
-            AND timed.call_ns >= stream_wait.ts_ns
-    WHERE stream_wait.ts_ns > timed.before_ns
+            stream_wait.trace_id = launch.trace_id
+            AND stream_wait.pid = launch.pid
+            AND stream_wait.tid = launch.tid
+            AND stream_wait.ts_ns <= launch.ts_ns
 ),
 
 middle AS (
@@ -269,13 +219,14 @@ judged AS (
                 ELSE 0
             END
         ) * 2 > timed.host_ns AS is_sync,
-        ordered.id IS NOT NULL AS is_ordered,
+        ordered.launch_id IS NOT NULL AS is_ordered,
         -- What ended long ago holds nobody: a long gap behind it has another cause.
         timed.end_ns - timed.start_ns <= 100000 AS is_short
     FROM timed
     LEFT JOIN waited ON timed.id = waited.id
     LEFT JOIN draining ON timed.id = draining.id
-    LEFT JOIN ordered ON timed.id = ordered.id
+    LEFT JOIN ordered
+        ON timed.trace_id = ordered.trace_id AND timed.launch_id = ordered.launch_id
     LEFT JOIN busy_op ON timed.id = busy_op.id
 ),
 

@@ -7,7 +7,7 @@ what may be made at the same time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from graphlib import TopologicalSorter
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.kernel_rules import create_rules, load_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import create_range_rules, load_range_rules
@@ -70,11 +70,10 @@ def derive(
     Returns:
         The results of these by name; one that ran out of memory is missing.
     """
-    create_device_peaks(connection)
     specs, graph = _steps(load_catalog())
     analyses = {spec.name: spec for spec in wanted}
     for name, spec in analyses.items():
-        graph[_QUESTION + name] = [other for other in spec.requires if other in specs]
+        graph[_QUESTION + name] = [other for other in spec.requires if other in graph]
     sorter = TopologicalSorter(graph)
     sorter.prepare()
     heights = _heights(graph)
@@ -90,11 +89,8 @@ def derive(
                 with contextlib.suppress(StoreError):
                     results[spec.name] = run_analysis(cursor, spec, {})
                 return name
-            step = (
-                partial(context_walk.walk_contexts, cursor)
-                if name == context_walk.WALK
-                else partial(_create, cursor, specs[name])
-            )
+            make_it = _IN_PYTHON.get(name)
+            step = partial(make_it, cursor) if make_it else partial(_create, cursor, specs[name])
             with_room(cursor, text_bytes, step)
         finally:
             cursors.append(cursor)
@@ -139,12 +135,20 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
+_IN_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
+    context_walk.WALK: context_walk.walk_contexts,
+    DEVICE_PEAK: create_device_peaks,
+}
+"""The steps that are no SQL file."""
+
+
 def _steps(catalog: Catalog) -> tuple[dict[str, Spec], dict[str, list[str]]]:
-    """Return the tables and views, and what each requires; the walk is a step but no SQL file."""
+    """Return the tables and views, and of every step what it requires."""
     specs = catalog.tables | catalog.views
+    steps = {*specs, *_IN_PYTHON}
     graph = {
-        name: [other for other in spec.requires if other in specs or other == context_walk.WALK]
-        for name, spec in specs.items()
+        name: [other for other in spec.requires if other in steps] for name, spec in specs.items()
     }
+    graph |= {name: [] for name in _IN_PYTHON}
     graph[context_walk.WALK] = [name for name in context_walk.REQUIRES if name in specs]
     return specs, graph

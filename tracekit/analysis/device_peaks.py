@@ -17,6 +17,9 @@ from tracekit import sql_text
 if TYPE_CHECKING:
     import duckdb
 
+DEVICE_PEAK = "device_peak"
+"""The table, and what SQL files write under ``Requires`` when they read it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DevicePeak:
@@ -75,8 +78,8 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         connection: the store that is being built; its table ``device`` is filled.
     """
     connection.execute(
-        "CREATE TABLE device_peak (trace_id INTEGER, device VARCHAR, product VARCHAR, "
-        "dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, source VARCHAR)"
+        f"CREATE OR REPLACE TABLE {DEVICE_PEAK} (trace_id INTEGER, device VARCHAR, "
+        "product VARCHAR, dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, source VARCHAR)"
     )
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, '') FROM device ORDER BY ALL"
@@ -105,4 +108,4 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         for dtype, rate in peak.flop_per_s.items()
     ]
     if found:
-        connection.execute(f"INSERT INTO device_peak VALUES {sql_text.rows(found)}")
+        connection.execute(f"INSERT INTO {DEVICE_PEAK} VALUES {sql_text.rows(found)}")

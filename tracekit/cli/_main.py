@@ -84,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> int:
     _prepare_streams()
     # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
     gc.set_threshold(200_000, 50, 50)
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(0.0001)
     try:
         return _run(list(sys.argv[1:] if args is None else args))
     except TracekitError as error:

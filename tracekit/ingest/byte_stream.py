@@ -19,7 +19,7 @@ from tracekit.errors import TraceError
 CHUNK_BYTES = 1 << 20
 """How much of the file is read at once; gzip traces inflate 10 to 20 times."""
 
-_INFLATE_LIMIT_BYTES = 4 << 20
+_INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 _FOREIGN_MAGIC = {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     ParseEvents = Callable[[bytearray, int], tuple[CapsuleType, int, int, bool] | None]
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 """Plain text per block, at least. Peak memory grows with it, not with the file."""
 
 MAX_BLOCK_BYTES = 8 << 20

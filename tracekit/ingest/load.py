@@ -10,12 +10,14 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from tracekit.database import cursor_of
 from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BLOCKS_PER_STATEMENT, BlockLoader
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
@@ -49,7 +51,7 @@ _INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.'
 
 _PEEKED_BYTES = 64 << 10
 
-_BLOCKS_AHEAD = 6
+_BLOCKS_AHEAD = 4
 """How many blocks may be read while the store is made ready, or the ones before are loaded."""
 
 
@@ -101,12 +103,14 @@ def load_trace(
     if not any(counts.values()):
         text.rejected[:] = rejected
         raise unreadable(path, stream, text)
-    _insert_faults(connection, trace_id, rejected, repaired)
-    _insert_trace(
-        connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
-    )
-    _insert_described(connection, trace_id, metadata)
-    _insert_threads(connection, trace_id)
+    with ThreadPoolExecutor(1, thread_name_prefix="tracekit-threads") as pool:
+        threads = pool.submit(_insert_threads, cursor_of(connection), trace_id)
+        _insert_faults(connection, trace_id, rejected, repaired)
+        _insert_trace(
+            connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
+        )
+        _insert_described(connection, trace_id, metadata)
+        threads.result()
 
 
 class Reading:
@@ -348,7 +352,7 @@ def _insert_described(
 
 
 def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
-    """Fill table thread: every thread that has an event or a name."""
+    """Fill table thread: every thread that has an event or a name; then close the connection."""
     connection.execute(
         f"""
         INSERT INTO thread
@@ -384,6 +388,7 @@ def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> Non
         ORDER BY ALL
         """
     )
+    connection.close()
 
 
 def _objects(value: object) -> list[Mapping[str, object]]:
