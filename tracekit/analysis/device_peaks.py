@@ -79,7 +79,8 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {DEVICE_PEAK} (trace_id INTEGER, device VARCHAR, "
-        "product VARCHAR, dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, source VARCHAR)"
+        "product VARCHAR, dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, "
+        "source VARCHAR)"
     )
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, '') FROM device ORDER BY ALL"
