@@ -190,7 +190,7 @@ static Outcome read_args(Reader *r, Batch *batch, Event *event)
             event->seen_links |= 1u << link;
             outcome = read_scalar(r, &value);
             int64_t number = 0;
-            bool is_null = value.type == NULL_TOKEN;
+            bool is_null = outcome == FINE && value.type == NULL_TOKEN;
             if (outcome == FINE && !is_null)
                 outcome = to_integer(&value, &number);
             if (outcome == FINE) {
@@ -315,8 +315,9 @@ static Outcome set_columns(Batch *batch, Event *event, int64_t event_id)
     if (has_ts && (to_ns(&members[M_TS], &ts_ns) != FINE || ts_ns < MIN_TIME_US * NS_PER_US ||
                    ts_ns > MAX_TIME_US * NS_PER_US))
         return ODD;
-    if (has_dur && (to_ns(&members[M_DUR], &dur_ns) != FINE || dur_ns < 0 ||
-                    dur_ns > MAX_DUR_US * NS_PER_US))
+    /* What was rounded to a bound may have been beyond it. */
+    if (has_dur && (to_ns(&members[M_DUR], &dur_ns) != FINE || *members[M_DUR].start == '-' ||
+                    dur_ns >= MAX_DUR_US * NS_PER_US))
         return ODD;
 
     bool is_pid_text, is_tid_text;
@@ -411,7 +412,7 @@ static Outcome read_event(Reader *r, Batch *batch, int64_t event_id)
 
 typedef struct {
     Outcome outcome; /* FINE, ODD or NO_MEMORY */
-    size_t used;     /* bytes up to behind the comma or the bracket that follows the last event */
+    size_t used;     /* bytes up to the next event, or behind the bracket that closes the array */
     bool is_ended;   /* that was the bracket */
 } Run;
 

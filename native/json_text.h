@@ -219,6 +219,9 @@ static Outcome read_number(Reader *r, Token *token)
     if (p >= end)
         return MORE;
     if (*p == '0') {
+        /* SQL writes -0 without its sign. */
+        if (p > token->start)
+            token->type = NUMBER;
         p++;
     } else if (is_digit(*p)) {
         while (p < end && is_digit(*p))
