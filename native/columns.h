@@ -55,9 +55,6 @@ enum column {
     SEQUENCE_NUMBER, FORWARD_THREAD, ID, SCOPE, BINDING, ARGS, EXTRA, KIND, COLUMN_COUNT
 };
 
-/* Metadata of a column whose text is JSON: one pair, lengths as native int32. */
-#define JSON_METADATA "arrow.json"
-
 /* Format: l is int64, u is text with int32 offsets, j is u marked as JSON, k is the kind. */
 static const struct {
     const char *name;
@@ -344,12 +341,22 @@ static bool batch_export(Batch *batch, struct ArrowArray *array)
 typedef struct {
     struct ArrowSchema *children[COLUMN_COUNT];
     struct ArrowSchema child[COLUMN_COUNT];
+} SchemaData;
+
+/* Of one column, which may be moved out of its schema and outlive it. */
+typedef struct {
     struct ArrowSchema kind_names;
     char json_metadata[64];
-} SchemaData;
+} ChildData;
 
 static void release_nothing(struct ArrowSchema *schema)
 {
+    schema->release = NULL;
+}
+
+static void release_child(struct ArrowSchema *schema)
+{
+    free(schema->private_data);
     schema->release = NULL;
 }
 
@@ -363,7 +370,7 @@ static void release_schema(struct ArrowSchema *schema)
     schema->release = NULL;
 }
 
-/* Write the pair of a key and a value as Arrow's metadata. */
+/* Write the pair of a key and a value as Arrow's metadata: lengths are native int32. */
 static void write_metadata(char *to, const char *key, const char *value)
 {
     int32_t sizes[3] = {1, (int32_t)strlen(key), (int32_t)strlen(value)};
@@ -379,7 +386,6 @@ static bool make_schema(struct ArrowSchema *schema)
     SchemaData *data = calloc(1, sizeof *data);
     if (data == NULL)
         return false;
-    write_metadata(data->json_metadata, "ARROW:extension:name", JSON_METADATA);
     memset(schema, 0, sizeof *schema);
     schema->format = "+s";
     schema->name = "";
@@ -390,16 +396,23 @@ static bool make_schema(struct ArrowSchema *schema)
     for (int i = 0; i < COLUMN_COUNT; i++) {
         struct ArrowSchema *child = data->children[i] = &data->child[i];
         char format = COLUMNS[i].format;
+        ChildData *own = child->private_data = calloc(1, sizeof *own);
+        if (own == NULL) {
+            schema->release(schema);
+            return false;
+        }
         child->format = format == 'l' ? "l" : format == 'k' ? "c" : "u";
         child->name = COLUMNS[i].name;
-        child->metadata = format == 'j' ? data->json_metadata : NULL;
         child->flags = ARROW_FLAG_NULLABLE;
-        child->release = release_nothing;
-        if (format == 'k') {
-            data->kind_names.format = "u";
-            data->kind_names.name = "";
-            data->kind_names.release = release_nothing;
-            child->dictionary = &data->kind_names;
+        child->release = release_child;
+        if (format == 'j') {
+            write_metadata(own->json_metadata, "ARROW:extension:name", "arrow.json");
+            child->metadata = own->json_metadata;
+        } else if (format == 'k') {
+            own->kind_names.format = "u";
+            own->kind_names.name = "";
+            own->kind_names.release = release_nothing;
+            child->dictionary = &own->kind_names;
         }
     }
     return true;

@@ -27,8 +27,8 @@ PyDoc_STRVAR(parse_events_doc,
 "\n"
 "Returns:\n"
 "    None where the text holds anything that is not read here. Else a tuple: the capsule of an\n"
-"    Arrow array, how many events it holds, how many bytes of the text are used up (the comma or\n"
-"    the bracket behind the last event included), and whether that was the closing bracket.\n");
+"    Arrow array, how many events it holds, how many bytes of the text are used up (to where the\n"
+"    next event begins, or behind the closing bracket), and whether that was the bracket.\n");
 
 static PyObject *parse_events(PyObject *module, PyObject *args)
 {
@@ -74,7 +74,8 @@ static PyObject *parse_events(PyObject *module, PyObject *args)
 /* A stream of arrays that a Python callable hands out. */
 typedef struct {
     PyObject *get_next;
-    char error[256];
+    PyObject *error; /* bytes: what went wrong last, or NULL */
+    const char *error_text;
 } StreamData;
 
 static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *schema)
@@ -90,10 +91,10 @@ static void keep_error(StreamData *data)
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *text = value != NULL ? PyObject_Str(value) : NULL;
     PyObject *bytes = text != NULL ? PyUnicode_AsUTF8String(text) : NULL;
-    const char *shown = bytes != NULL ? PyBytes_AsString(bytes) : NULL;
-    strncpy(data->error, shown != NULL ? shown : "no more events", sizeof data->error - 1);
     PyErr_Clear();
-    Py_XDECREF(bytes);
+    Py_XDECREF(data->error);
+    data->error = bytes;
+    data->error_text = bytes != NULL ? PyBytes_AsString(bytes) : "an error without a text";
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -112,7 +113,9 @@ static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *a
         status = EIO;
     } else if (capsule != Py_None) {
         struct ArrowArray *source = PyCapsule_GetPointer(capsule, "arrow_array");
-        if (source == NULL) {
+        if (source != NULL && source->release == NULL)
+            PyErr_SetString(PyExc_ValueError, "these events have been taken before");
+        if (PyErr_Occurred()) {
             keep_error(data);
             status = EINVAL;
         } else {
@@ -127,7 +130,7 @@ static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *a
 
 static const char *stream_get_last_error(struct ArrowArrayStream *stream)
 {
-    return ((StreamData *)stream->private_data)->error;
+    return ((StreamData *)stream->private_data)->error_text;
 }
 
 static void stream_release(struct ArrowArrayStream *stream)
@@ -135,6 +138,7 @@ static void stream_release(struct ArrowArrayStream *stream)
     StreamData *data = stream->private_data;
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(data->get_next);
+    Py_XDECREF(data->error);
     PyGILState_Release(state);
     free(data);
     stream->release = NULL;
