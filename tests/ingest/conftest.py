@@ -146,6 +146,12 @@ class MemoryStream(ByteStream):
             yield chunk
 
 
+@pytest.fixture(scope="session")
+def stream_of() -> Callable[[bytes, int], ByteStream]:
+    """Return a function that makes a stream of bytes, which come in chunks of a given size."""
+    return MemoryStream
+
+
 def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
     text = TraceText(stream, block_bytes, is_compiled=False)
     events: list[tuple[int, Any]] = []
