@@ -98,6 +98,9 @@ class BlockLoader:
 
     def add(self, block: Block) -> None:
         """Have a block loaded, with others in one go; waits while two groups are under way."""
+        if self._group and block.first_event_id != self._group[-1].block.behind_event_id:
+            # What is read in one go is numbered through; between these two, events came as columns.
+            self._submit()
         if not self._group:
             self._turn ^= 1
             busy = self._slots[self._turn]

@@ -143,6 +143,11 @@ class Block:
     byte_offset: int
     offsets: tuple[int, ...] | None = None
 
+    @property
+    def behind_event_id(self) -> int:
+        """Position in the file of the event behind the last one."""
+        return self.first_event_id + self.event_count
+
     def events(self) -> list[tuple[bytes, int]]:
         """Return the text and the byte offset of each event."""
         texts = _raw_texts(self.text)
