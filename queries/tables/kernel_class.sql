@@ -3,7 +3,7 @@
 -- file of the user's comes before them.
 --
 -- Kind:     table
--- Requires: device_work
+-- Requires: accelerator, device_work
 -- Columns:
 --   category  VARCHAR  category, as in the file
 --   name      VARCHAR  kernel, copy or op
@@ -15,7 +15,7 @@ WITH named AS MATERIALIZED (
     SELECT
         category,
         name,
-        -- Worked out here once: kernel_rule_of repeats its arguments in every branch.
+        -- Worked out here once: every branch of kernel_rule_of reads it.
         CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END AS applies_to
     FROM device_work
     GROUP BY category, name
@@ -25,6 +25,7 @@ decided AS (
     SELECT
         category,
         name,
+        -- Stands for a CASE of all rules in table kernel_rule.
         kernel_rule_of(applies_to, category, name) AS rule_id
     FROM named
 )

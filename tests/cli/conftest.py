@@ -79,11 +79,14 @@ class FakeTrace:
             raise self.error
         return {"kernels": self.query("kernels"), "health": self.health()}
 
+    def close(self) -> None:
+        self.is_closed = True
+
     def __enter__(self) -> FakeTrace:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.is_closed = True
+        self.close()
 
 
 @pytest.fixture

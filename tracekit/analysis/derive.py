@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
-from tracekit.analysis.kernel_rules import create_rules, load_rules
+from tracekit.analysis.kernel_rules import create_rules, load_rules, with_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import create_range_rules, load_range_rules
 from tracekit.analysis.role_rules import create_role_rules, load_role_rules
@@ -81,6 +81,10 @@ def derive(
     cursors = [cursor_of(connection) for _ in range(workers)]
     results: dict[str, Result] = {}
 
+    def rank(name: str) -> tuple[int, int]:
+        spec = specs.get(name) or analyses.get(name.removeprefix(_QUESTION))
+        return heights[name], len(spec.sql) if spec else 0
+
     def make(name: str) -> str:
         cursor = cursors.pop()
         try:
@@ -100,8 +104,9 @@ def derive(
         ready: list[str] = []
         running: set[Future[str]] = set()
         while sorter.is_active():
-            # What most others wait for, one behind the other, goes first.
-            ready = sorted([*ready, *sorter.get_ready()], key=lambda name: -heights[name])
+            # What most others wait for, one behind the other, goes first; then what takes longest:
+            # long SQL, mostly.
+            ready = sorted([*ready, *sorter.get_ready()], key=rank, reverse=True)
             while ready and len(running) < workers:
                 running.add(pool.submit(make, ready.pop(0)))
             finished, running = wait(running, return_when=FIRST_COMPLETED)
@@ -132,7 +137,8 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
+        sql = with_rules(connection, spec.sql)
+        connection.execute(f"CREATE {what} {spec.name} AS\n{sql}")
 
 
 _IN_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {

@@ -26,6 +26,7 @@ KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
 _BUILTIN = Path("kernel_class.toml")
 _TABLES = {"rule", "range", "role", "kinds"}
+_CALL = "kernel_rule_of(applies_to, category, name)"
 _COLUMNS = {
     "rule_id": "INTEGER",
     "class": "VARCHAR",
@@ -139,35 +140,46 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
 
 
 def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:
-    """Create table ``kernel_rule`` and the macro ``kernel_rule_of(applies_to, category, name)``.
-
-    The macro is made of constant patterns: DuckDB compiles each pattern once, where a join of
-    names and rules would compile it for every pair.
-    """
-    table = []
-    branches = dict[str, list[str]]()
-    for rule_id, rule in enumerate(rules, start=1):
-        table.append(
-            (
-                rule_id,
-                rule.kernel_class,
-                rule.kind,
-                rule.applies_to,
-                rule.pattern,
-                rule.category,
-                rule.source,
-            )
+    """Create table ``kernel_rule``: the rules in the order in which they are tried."""
+    table = [
+        (
+            rule_id,
+            rule.kernel_class,
+            rule.kind,
+            rule.applies_to,
+            rule.pattern,
+            rule.category,
+            rule.source,
         )
-        condition = f"regexp_matches(name, {quote(rule.pattern)})"
-        if rule.category is not None:
-            condition = f"regexp_matches(category, {quote(rule.category)}) AND {condition}"
-        branches.setdefault(rule.applies_to, []).append(f"WHEN {condition} THEN {rule_id}")
+        for rule_id, rule in enumerate(rules, start=1)
+    ]
     connection.execute(f"CREATE TABLE kernel_rule AS {select_rows(_COLUMNS, table)}")
+
+
+def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Put the rules in the place of ``kernel_rule_of(...)`` in the statement that applies them.
+
+    Only those that apply to work of the traces' accelerators, or to that of the CPU where there is
+    none. They become one CASE of constant patterns: DuckDB compiles each pattern once, where a join
+    of names and rules would compile it for every pair, and a macro once more when it is created.
+
+    Args:
+        connection: a store with the tables ``kernel_rule`` and ``accelerator``.
+        sql: the statement; what it calls ``applies_to``, ``category`` and ``name`` is in scope.
+    """
+    if _CALL not in sql:
+        return sql
+    branches = dict[str, list[str]]()
+    for rule_id, applies_to, pattern, category in connection.execute(
+        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule WHERE applies_to IN "
+        "(SELECT CASE accelerator WHEN 'cpu' THEN 'cpu' ELSE 'device' END FROM accelerator) "
+        "ORDER BY rule_id"
+    ).fetchall():
+        condition = f"regexp_matches(name, {quote(pattern)})"
+        if category is not None:
+            condition = f"regexp_matches(category, {quote(category)}) AND {condition}"
+        branches.setdefault(applies_to, []).append(f"WHEN {condition} THEN {rule_id}")
     by_place = " ".join(
-        f"WHEN {quote(place)} THEN CASE {' '.join(rules_of)} END"
-        for place, rules_of in branches.items()
+        f"WHEN {quote(place)} THEN CASE {' '.join(cases)} END" for place, cases in branches.items()
     )
-    connection.execute(
-        "CREATE OR REPLACE MACRO kernel_rule_of(applies_to, category, name) AS "
-        f"CASE applies_to {by_place} END"
-    )
+    return sql.replace(_CALL, f"CASE applies_to {by_place} END")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,3 +48,12 @@ def open_traces(
         )
     with trace:
         yield trace
+
+
+@contextmanager
+def closed_meanwhile(trace: Trace) -> Iterator[None]:
+    """Close a trace, whose answers are all there, while something else is done."""
+    with ThreadPoolExecutor(1, thread_name_prefix="tracekit-close") as pool:
+        closed = pool.submit(trace.close)
+        yield
+        closed.result()

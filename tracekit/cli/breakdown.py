@@ -24,7 +24,9 @@ def command(
     be trusted.
     """
     from tracekit.cli._emit import emit
-    from tracekit.cli._open import open_traces
+    from tracekit.cli._open import closed_meanwhile, open_traces
 
     with open_traces(traces, no_cache=no_cache, rules=rules, expect_breakdown=True) as trace:
-        emit(trace.breakdown(), format_name, full=full)
+        results = trace.breakdown()
+        with closed_meanwhile(trace):
+            emit(results, format_name, full=full)
