@@ -191,10 +191,29 @@ static void set_text(Batch *batch, int column, bool is_valid)
     c->is_valid[batch->row_count] = is_valid;
 }
 
+/* Most texts are short: a call of memcpy would take longer than copying them. */
 static inline void put(Column *column, const char *text, size_t bytes)
 {
-    memcpy(column->data + column->size, text, bytes);
+    uint8_t *to = column->data + column->size;
     column->size += bytes;
+    if (bytes > 16) {
+        memcpy(to, text, bytes);
+    } else if (bytes >= 8) {
+        uint64_t first, last;
+        memcpy(&first, text, 8);
+        memcpy(&last, text + bytes - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + bytes - 8, &last, 8);
+    } else if (bytes >= 4) {
+        uint32_t first, last;
+        memcpy(&first, text, 4);
+        memcpy(&last, text + bytes - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + bytes - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < bytes; i++)
+            to[i] = (uint8_t)text[i];
+    }
 }
 
 /* Forget what a row that was not finished has written. */

@@ -43,6 +43,31 @@ static inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Of eight bytes of which each marked one has its top bit set here, return how many at least come
+ * before the first marked one: exactly, where the compiler tells how to look. */
+static inline size_t bytes_before_mark(uint64_t marks)
+{
+    if (marks == 0)
+        return 8;
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (size_t)__builtin_ctzll(marks) >> 3;
+#else
+    return 0;
+#endif
+}
+
+#define EIGHT(byte) (0x0101010101010101ULL * (byte))
+
+/* Return how many spaces at least stand at `p`, 8 at most; there are eight bytes to look at. */
+static inline size_t count_spaces(const char *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    uint64_t other = word ^ EIGHT(' ');
+    /* The top bit of each byte that is not zero; above it, bits of the next byte do not matter. */
+    return bytes_before_mark((((other & EIGHT(0x7F)) + EIGHT(0x7F)) | other) & EIGHT(0x80));
+}
+
 /* Go to the next character that is no white space; false at the end of the text. */
 static inline bool skip_space(Reader *r)
 {
@@ -52,8 +77,11 @@ static inline bool skip_space(Reader *r)
     while (p < end && is_space(*p)) {
         p++;
         /* Indentation. */
-        while (end - p >= 8 && memcmp(p, "        ", 8) == 0)
-            p += 8;
+        size_t spaces = 8;
+        while (spaces == 8 && end - p >= 8) {
+            spaces = count_spaces(p);
+            p += spaces;
+        }
     }
     r->at = p;
     return p < end;
@@ -156,16 +184,16 @@ static int utf8_bytes(const unsigned char *p, const unsigned char *end)
     return bytes;
 }
 
-/* Tell whether one of eight bytes ends a run of plain characters: a quote, a backslash, a control
- * character, or one that is not ASCII. May say yes for a byte behind such a one, never no. */
-static bool has_special(const char *p)
+/* Return how many plain characters at least stand at `p`, 8 at most: no quote, backslash, control
+ * character, and nothing that is not ASCII. There are eight bytes to look at. */
+static inline size_t count_plain(const char *p)
 {
-    const uint64_t ones = 0x0101010101010101ULL, tops = 0x8080808080808080ULL;
     uint64_t word;
     memcpy(&word, p, sizeof word);
-    uint64_t quote = word ^ (ones * '"'), slash = word ^ (ones * '\\');
-    uint64_t found = (quote - ones) | (slash - ones) | (word - ones * 0x20) | word;
-    return (found & tops) != 0;
+    uint64_t quote = word ^ EIGHT('"'), slash = word ^ EIGHT('\\');
+    /* A byte of zero or below 0x20 gets its top bit by the borrow; so may a byte behind it. */
+    uint64_t marks = (quote - EIGHT(1)) | (slash - EIGHT(1)) | (word - EIGHT(0x20)) | word;
+    return bytes_before_mark(marks & EIGHT(0x80));
 }
 
 /* Read a string from its opening quote on; `at` ends behind the closing one. */
@@ -176,9 +204,11 @@ static Outcome read_string(Reader *r, Token *token)
     token->type = STRING;
     token->has_escape = false;
     for (;;) {
-        while (end - p >= 8 && !has_special(p))
-            p += 8;
-        /* At most eight plain ones more. */
+        size_t plain = 8;
+        while (plain == 8 && end - p >= 8) {
+            plain = count_plain(p);
+            p += plain;
+        }
         while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' &&
                *p != '\\')
             p++;
