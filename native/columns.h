@@ -47,6 +47,8 @@ struct ArrowArrayStream {
     void *private_data;
 };
 
+#define MIN_TEXT_BYTES 4096
+
 /* -- columns ----------------------------------------------------------------------------------- */
 
 enum column {
@@ -163,10 +165,13 @@ static bool batch_reserve_row(Batch *batch)
 
 static bool column_reserve(Column *column, size_t bytes)
 {
-    if (column->capacity - column->size >= bytes)
+    if (column->data != NULL && column->capacity - column->size >= bytes)
         return true;
-    size_t capacity = 2 * column->capacity > column->size + bytes ? 2 * column->capacity
-                                                                   : column->size + bytes;
+    size_t capacity = column->size + bytes;
+    if (capacity < 2 * column->capacity)
+        capacity = 2 * column->capacity;
+    if (capacity < MIN_TEXT_BYTES)
+        capacity = MIN_TEXT_BYTES;
     if (!grow((void **)&column->data, capacity))
         return false;
     column->capacity = capacity;
@@ -312,8 +317,38 @@ static bool make_kind_dictionary(struct ArrowArray *array)
     return true;
 }
 
-/* Move the columns into an Arrow array; false where there is no memory, then nothing is moved to
- * `array`. */
+/* Return a copy, which is no larger than it must be. */
+static void *copy_of(const void *memory, size_t bytes)
+{
+    void *copy = malloc(bytes > 0 ? bytes : 1);
+    if (copy != NULL && bytes > 0)
+        memcpy(copy, memory, bytes);
+    return copy;
+}
+
+/* Copy a column into a leaf; false where there is no memory. */
+static bool column_export(Column *column, int number, size_t rows, struct ArrowArray *array,
+                          LeafData *leaf)
+{
+    size_t width = width_of(number);
+    array->null_count = pack_bits(column->is_valid, rows);
+    leaf->owned[0] = copy_of(column->is_valid, (rows + 7) / 8);
+    if (width > 0) {
+        leaf->owned[1] = copy_of(column->data, rows * width);
+    } else {
+        leaf->owned[1] = copy_of(column->ends, (rows + 1) * sizeof(int32_t));
+        leaf->owned[2] = copy_of(column->data, column->size);
+    }
+    for (int i = 0; i < array->n_buffers; i++) {
+        leaf->buffers[i] = leaf->owned[i];
+        if (leaf->owned[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Copy the columns into an Arrow array; false where there is no memory. What waits in a queue is so
+ * no larger than it must be, while the columns have room for more than what came. */
 static bool batch_export(Batch *batch, struct ArrowArray *array)
 {
     StructData *all = calloc(1, sizeof *all);
@@ -329,10 +364,9 @@ static bool batch_export(Batch *batch, struct ArrowArray *array)
     array->release = release_struct;
     for (int i = 0; i < COLUMN_COUNT; i++) {
         Column *column = &batch->columns[i];
-        bool is_text = width_of(i) == 0;
         all->children[i] = &all->child[i];
-        LeafData *leaf = new_leaf(&all->child[i], array->length, is_text ? 3 : 2);
-        if (leaf == NULL) {
+        LeafData *leaf = new_leaf(&all->child[i], array->length, width_of(i) == 0 ? 3 : 2);
+        if (leaf == NULL || !column_export(column, i, batch->row_count, &all->child[i], leaf)) {
             array->release(array);
             return false;
         }
@@ -343,14 +377,6 @@ static bool batch_export(Batch *batch, struct ArrowArray *array)
             }
             all->child[i].dictionary = &leaf->dictionary;
         }
-        all->child[i].null_count = pack_bits(column->is_valid, batch->row_count);
-        leaf->buffers[0] = leaf->owned[0] = column->is_valid;
-        leaf->owned[1] = column->ends;
-        leaf->owned[2] = column->data;
-        leaf->buffers[1] = is_text ? (void *)column->ends : (void *)column->data;
-        /* A text column that is all empty still needs a place to point to. */
-        leaf->buffers[2] = column->data != NULL ? (void *)column->data : (void *)leaf;
-        memset(column, 0, sizeof *column);
     }
     return true;
 }

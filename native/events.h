@@ -252,6 +252,15 @@ static Outcome put_members(Batch *batch, Event *event, const int *members, int c
     return FINE;
 }
 
+/* Put a text, its escapes resolved, which only makes it shorter; false where there is no memory. */
+static bool put_text(Column *column, const Token *token)
+{
+    if (!column_reserve(column, (size_t)(token->end - token->start)))
+        return false;
+    put_string(column, token, true);
+    return true;
+}
+
 /* Set a process or thread id: a number, or a text that is surely none. */
 static Outcome set_thread(Batch *batch, const Token *token, int number_column, int text_column,
                           bool *is_text)
@@ -263,8 +272,8 @@ static Outcome set_thread(Batch *batch, const Token *token, int number_column, i
                 (*token->start >= 'A' && *token->start <= 'Z'));
     if (is_given && !*is_text && to_integer(token, &number) != FINE)
         return ODD;
-    if (*is_text)
-        put_string(&batch->columns[text_column], token, true);
+    if (*is_text && !put_text(&batch->columns[text_column], token))
+        return NO_MEMORY;
     set_text(batch, text_column, *is_text);
     set_int(batch, number_column, is_given && !*is_text, number);
     return FINE;
@@ -276,8 +285,8 @@ static Outcome set_string(Batch *batch, int column, const Token *token)
     bool is_given = token->type != ABSENT && token->type != NULL_TOKEN;
     if (is_given && token->type != STRING && token->type != INTEGER)
         return ODD;
-    if (is_given)
-        put_string(&batch->columns[column], token, true);
+    if (is_given && !put_text(&batch->columns[column], token))
+        return NO_MEMORY;
     set_text(batch, column, is_given);
     return FINE;
 }
@@ -320,21 +329,22 @@ static Outcome set_columns(Batch *batch, Event *event, int64_t event_id)
                     dur_ns >= MAX_DUR_US * NS_PER_US))
         return ODD;
 
+    static const struct {
+        int member, column;
+    } texts[] = {{M_PH, PHASE}, {M_CAT, CATEGORY}, {M_NAME, NAME},
+                 {M_ID, ID},    {M_S, SCOPE},      {M_BP, BINDING}};
     bool is_pid_text, is_tid_text;
-    if (set_thread(batch, &members[M_PID], PID, PID_TEXT, &is_pid_text) != FINE ||
-        set_thread(batch, &members[M_TID], TID, TID_TEXT, &is_tid_text) != FINE ||
-        set_string(batch, PHASE, &members[M_PH]) != FINE ||
-        set_string(batch, CATEGORY, &members[M_CAT]) != FINE ||
-        set_string(batch, NAME, &members[M_NAME]) != FINE ||
-        set_string(batch, ID, &members[M_ID]) != FINE ||
-        set_string(batch, SCOPE, &members[M_S]) != FINE ||
-        set_string(batch, BINDING, &members[M_BP]) != FINE)
-        return ODD;
+    Outcome outcome = set_thread(batch, &members[M_PID], PID, PID_TEXT, &is_pid_text);
+    if (outcome == FINE)
+        outcome = set_thread(batch, &members[M_TID], TID, TID_TEXT, &is_tid_text);
+    for (size_t i = 0; outcome == FINE && i < sizeof texts / sizeof *texts; i++)
+        outcome = set_string(batch, texts[i].column, &members[texts[i].member]);
+    if (outcome != FINE)
+        return outcome;
     if (kind == KIND_EVENT)
         batch->columns[NAME].is_valid[batch->row_count] = true;
 
     /* What columns of the event's own kind do not show. */
-    Outcome outcome = FINE;
     int64_t number;
     if (is_pid_text || is_tid_text)
         outcome = put_members(batch, event, (const int[]){M_PID, M_TID}, 2);
@@ -421,12 +431,11 @@ static Run read_events(const char *text, size_t bytes, int64_t first_event_id, B
 {
     Run run = {FINE, 1, false};
     Reader r = {text + 1, text + bytes};
-    /* All texts together are no longer than what they are read from, but for column EXTRA. */
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        if (width_of(i) == 0 && i != EXTRA && !column_reserve(&batch->columns[i], bytes)) {
-            run.outcome = NO_MEMORY;
-            return run;
-        }
+    /* All arguments together are no longer than what they are read from. */
+    if (!column_reserve(&batch->columns[ARGS], bytes)) {
+        run.outcome = NO_MEMORY;
+        return run;
+    }
     if (!skip_space(&r))
         return run;
     for (;;) {

@@ -1,15 +1,17 @@
 """Loads events that came as columns.
 
 Nearly all events of nearly all traces are read by the compiled parser (native/), which hands
-them over as Arrow arrays. One statement, on a thread of its own, takes all of a file while the
-caller reads on.
+them over as Arrow arrays. Statements on a thread of their own take them while the caller reads on:
+a small file is one statement; a large one is several, as memory grows while one runs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import queue
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tracekit.database import cursor_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 _WAITING_ARRAYS = 2
+_ARRAYS_PER_STATEMENT = 24
 _LOOK_S = 0.05
 """How often is looked whether the other side is still there."""
 
@@ -68,16 +71,21 @@ class ColumnLoader:
             self._insert.result()
 
     def _run(self) -> None:
+        arrays = iter(self._take, None)
+        for first in arrays:
+            self._insert_all(chain([first], islice(arrays, _ARRAYS_PER_STATEMENT - 1)))
+
+    def _insert_all(self, arrays: Iterator[CapsuleType]) -> None:
         from tracekit.ingest._event_parser import event_stream
 
         # DuckDB finds the stream by its name; what it holds of this is let go again.
-        self._cursor.register("arrived", event_stream(self._next))
+        self._cursor.register("arrived", event_stream(lambda: next(arrays, None)))
         try:
             self._cursor.execute(columns_sql(self._trace_id, "arrived"))
         finally:
             self._cursor.unregister("arrived")
 
-    def _next(self) -> CapsuleType | None:
+    def _take(self) -> CapsuleType | None:
         while not self._is_stopped:
             with contextlib.suppress(queue.Empty):
                 return self._arrays.get(timeout=_LOOK_S)
