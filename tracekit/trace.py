@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
-    from tracekit.ingest.load import Reading
+    from tracekit.ingest.reading import Reading
 
 BREAKDOWN = (
     "trace",
@@ -289,56 +289,82 @@ def open(
         StoreError: a store cannot be opened or written.
         UsageError: the rules file is not valid.
     """
-    from tracekit import database
-    from tracekit.analysis.recipe import check_rules, queries_digest
-
     store = _given_store(paths)
     if store is not None:
+        from tracekit.database import open_store
+
         if rules is not None:
             raise StoreError(
                 f"{store}: a store has its classes already",
                 hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
             )
-        return Trace(database.open_store(store, unsafe=unsafe), store, contextlib.ExitStack())
+        return Trace(open_store(store, unsafe=unsafe), store, contextlib.ExitStack())
     sources = find_sources(paths, traces=traces)
     contents = _Contents(
         bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
     )
     rules_path = None if rules is None else Path(rules)
     if rules_path is not None:
+        from tracekit.analysis.recipe import check_rules
+
         # Before the cache is asked: it would answer for a file that is not there, without rules.
         check_rules(rules_path)
     wanted = BREAKDOWN if expect_breakdown else ()
-    answers: Mapping[str, Result] = {}
-    resources = contextlib.ExitStack()
+    # Manifests alone are read sooner than a store of them would be written.
+    is_kept = cache and (sources.traces or contents.has_requests)
+    open_it = _open_cached if is_kept else _open_temporary
+    return open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
+
+
+def _open_temporary(
+    sources: Sources,
+    contents: _Contents,
+    rules: Path | None,
+    progress: Callable[[Progress], None] | None,
+    wanted: Sequence[str],
+    *,
+    unsafe: bool,
+) -> Trace:
     with contextlib.ExitStack() as on_error:
-        on_error.push(resources)
-        # Manifests alone are read sooner than a store of them would be written.
-        if not cache or not (sources.traces or contents.has_requests):
-            reading = on_error.enter_context(_begin_reading(sources, progress))
-            build = resources.enter_context(database.build_temporary())
-            answers = _fill(build, sources, rules_path, progress, reading, wanted)
-            if not unsafe:
-                database.lock(build.connection)
-            on_error.pop_all()
-            return Trace(build.connection, None, resources, contents, answers)
-        cached = database.cached_store_path(sources.files, queries_digest(rules_path))
-        connection = None
-        if cached.is_file():
-            # A damaged store in the cache is no reason to fail: the trace is there.
-            with contextlib.suppress(StoreError):
-                connection = database.open_store(cached, unsafe=unsafe)
-                database.touch(cached)
-        if connection is None:
-            with (
-                _begin_reading(sources, progress) as reading,
-                database.build_store(cached) as build,
-            ):
-                answers = _fill(build, sources, rules_path, progress, reading, wanted)
-            database.forget_older(cached)
-            connection = database.open_store(cached, unsafe=unsafe)
+        reading = on_error.enter_context(_begin_reading(sources, progress))
+
+        from tracekit import database
+
+        resources = on_error.enter_context(contextlib.ExitStack())
+        build = resources.enter_context(database.build_temporary())
+        answers = _fill(build, sources, rules, progress, reading, wanted)
+        if not unsafe:
+            database.lock(build.connection)
         on_error.pop_all()
-        return Trace(connection, cached, resources, contents, answers)
+    return Trace(build.connection, None, resources, contents, answers)
+
+
+def _open_cached(
+    sources: Sources,
+    contents: _Contents,
+    rules: Path | None,
+    progress: Callable[[Progress], None] | None,
+    wanted: Sequence[str],
+    *,
+    unsafe: bool,
+) -> Trace:
+    from tracekit import database
+    from tracekit.analysis.recipe import queries_digest
+
+    answers: Mapping[str, Result] = {}
+    cached = database.cached_store_path(sources.files, queries_digest(rules))
+    connection = None
+    if cached.is_file():
+        # A damaged store in the cache is no reason to fail: the trace is there.
+        with contextlib.suppress(StoreError):
+            connection = database.open_store(cached, unsafe=unsafe)
+            database.touch(cached)
+    if connection is None:
+        with _begin_reading(sources, progress) as reading, database.build_store(cached) as build:
+            answers = _fill(build, sources, rules, progress, reading, wanted)
+        database.forget_older(cached)
+        connection = database.open_store(cached, unsafe=unsafe)
+    return Trace(connection, cached, contextlib.ExitStack(), contents, answers)
 
 
 def ingest(
@@ -483,7 +509,7 @@ def _begin_reading(
     sources: Sources, progress: Callable[[Progress], None] | None
 ) -> contextlib.AbstractContextManager[Reading | None]:
     """Begin to read the first trace: the store is made meanwhile, and DuckDB loaded."""
-    from tracekit.ingest.load import Reading
+    from tracekit.ingest.reading import Reading
 
     if not sources.traces:
         return contextlib.nullcontext()
@@ -523,7 +549,8 @@ def _fill_traces(
     wanted: Sequence[str],
 ) -> dict[str, Result]:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
-    from tracekit.ingest.load import Reading, forget_trace, load_trace, usual_text_bytes
+    from tracekit.ingest.load import forget_trace, load_trace
+    from tracekit.ingest.reading import Reading, usual_text_bytes
 
     connection = build.connection
     text_bytes = sum(map(usual_text_bytes, sources.traces))

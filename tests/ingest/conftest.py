@@ -14,6 +14,7 @@ import pytest
 from tracekit.database import Build, build_temporary
 from tracekit.ingest import chrome_json
 from tracekit.ingest import load as load_module
+from tracekit.ingest import reading as reading_module
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
 from tracekit.schema import RUN_TABLES, TABLES
@@ -84,11 +85,11 @@ def load_by(
                 if table not in RUN_TABLES and table.kind is None:
                     build.connection.execute(f"DELETE FROM {table.name}")
             monkeypatch.setattr(
-                load_module,
+                reading_module,
                 "TraceText",
                 lambda stream, *_: TraceText(stream, block_bytes, is_compiled=is_compiled),
             )
-            with load_module.Reading(path) as reading:
+            with reading_module.Reading(path) as reading:
                 load_module.load_trace(build.connection, reading, 0, build.folder)
             return Loaded(build.connection)
 

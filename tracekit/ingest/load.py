@@ -1,7 +1,8 @@
 """Loads one trace file into the tables of a store.
 
-The text is split into blocks (:mod:`tracekit.ingest.chrome_json`), which DuckDB reads into table
-record (:mod:`tracekit.ingest.block_loader`). A few blocks are in memory, whatever the file's size.
+The events come block by block (:mod:`tracekit.ingest.reading`): as columns, which only have to be
+taken (:mod:`tracekit.ingest.column_loader`), or as text that the compiled parser did not read
+(:mod:`tracekit.ingest.block_loader`). A few blocks are in memory, whatever the file's size.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,9 +21,6 @@ from tracekit.database import cursor_of
 from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BLOCKS_PER_STATEMENT, BlockLoader
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
-    BLOCK_BYTES,
-    MAX_BLOCK_BYTES,
-    Block,
     EventColumns,
     Rejected,
     Repaired,
@@ -31,18 +28,14 @@ from tracekit.ingest.chrome_json import (
     unreadable,
 )
 from tracekit.ingest.column_loader import ColumnLoader
-from tracekit.ingest.progress import Progress
 from tracekit.ingest.rank import as_int, find_rank
-from tracekit.ingest.read_ahead import ReadAhead
+from tracekit.ingest.reading import Reading
 from tracekit.schema import KINDS
 from tracekit.sql_text import literal, rows
 
 if TYPE_CHECKING:
     import duckdb
 
-
-USUAL_GZIP_RATIO = 15
-"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -51,28 +44,11 @@ _INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.'
 
 _PEEKED_BYTES = 64 << 10
 
-_BLOCKS_AHEAD = 4
-"""How many blocks may be read while the store is made ready, or the ones before are loaded."""
-
 
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
     """Remove what a reading of the trace that did not get to its end left in the tables."""
     for table in ("record", "trace", "device", "process_group", "thread", "rejected", "repaired"):
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
-
-
-def usual_text_bytes(path: Path) -> int:
-    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
-    try:
-        packed_bytes = path.stat().st_size
-    except OSError:
-        return 0
-    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
-
-
-def _block_bytes(path: Path) -> int:
-    """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
-    return min(max(usual_text_bytes(path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
 
 
 def load_trace(
@@ -111,58 +87,6 @@ def load_trace(
         )
         _insert_described(connection, trace_id, metadata)
         threads.result()
-
-
-class Reading:
-    """One reading of a file from its beginning, and what its loading found wrong.
-
-    It begins at once, on a thread of its own, some blocks ahead of who loads them. A context
-    manager; :meth:`close` ends it wherever it is.
-
-    Args:
-        path: the trace file.
-        progress: called now and then, on that thread, with how far the reading is.
-    """
-
-    def __init__(self, path: Path, progress: Callable[[Progress], None] | None = None) -> None:
-        self._progress = progress
-        self.path = path
-        self.stream = ByteStream(path, self._on_read)
-        self.block_bytes = _block_bytes(path)
-        self.text = TraceText(self.stream, self.block_bytes)
-        self.rejected: list[Rejected] = []
-        self.repaired: list[Repaired] = []
-        self._ahead = ReadAhead(self.text.blocks(), _BLOCKS_AHEAD)
-
-    def blocks(self) -> Iterator[Block | EventColumns]:
-        """Yield the blocks of the file; once.
-
-        Raises:
-            TraceError: the file cannot be read.
-        """
-        return iter(self._ahead)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._ahead.close()
-
-    def __enter__(self) -> Reading:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _on_read(self, stream: ByteStream) -> None:
-        if self._progress is not None:
-            read = Progress(
-                str(stream.path), stream.file_bytes_read, stream.file_bytes, self.text.event_count
-            )
-            self._progress(read)
 
 
 def _load(
@@ -357,13 +281,15 @@ def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> Non
         f"""
         INSERT INTO thread
         WITH seen AS (
+            SELECT DISTINCT pid, tid
+            FROM record
+            WHERE trace_id = {trace_id} AND kind IN ('event', 'metadata') AND pid IS NOT NULL
+        ),
+        text AS (
             SELECT pid, tid, any_value(extra ->> '$.pid') AS pid_text,
                 any_value(extra ->> '$.tid') AS tid_text
-            FROM (
-                SELECT pid, tid, extra FROM event WHERE trace_id = {trace_id}
-                UNION ALL SELECT pid, tid, extra FROM metadata WHERE trace_id = {trace_id}
-            )
-            WHERE pid IS NOT NULL
+            FROM record
+            WHERE trace_id = {trace_id} AND kind IN ('event', 'metadata') AND extra IS NOT NULL
             GROUP BY pid, tid
         ),
         named AS (
@@ -383,8 +309,9 @@ def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> Non
         SELECT {trace_id}, seen.pid, seen.tid, coalesce(pid_text, seen.pid::VARCHAR),
             coalesce(tid_text, seen.tid::VARCHAR), process_name, process_labels, thread_name
         FROM seen
-        LEFT JOIN process USING (pid)
-        LEFT JOIN thread_name USING (pid, tid)
+        LEFT JOIN text ON seen.pid = text.pid AND seen.tid IS NOT DISTINCT FROM text.tid
+        LEFT JOIN process ON seen.pid = process.pid
+        LEFT JOIN thread_name ON seen.pid = thread_name.pid AND seen.tid = thread_name.tid
         ORDER BY ALL
         """
     )
