@@ -580,9 +580,11 @@ def _fill_traces(
 
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive
+    from tracekit.ingest.threads import THREAD, fill_threads
 
     catalog = load_catalog()
-    return derive(connection, text_bytes, [catalog.analysis(name) for name in wanted])
+    specs = [catalog.analysis(name) for name in wanted]
+    return derive(connection, text_bytes, specs, also={THREAD: fill_threads})
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None) -> None:

@@ -20,7 +20,7 @@
 --   host_bound      at work: see op_id and module_id
 --
 -- Kind:     table
--- Requires: event_category, device_gaps, device_context, launch, host_waits, interval_at, interval_innermost,
+-- Requires: event_category, thread, device_gaps, device_context, launch, host_waits, interval_at, interval_innermost,
 --           interval_overlap
 -- Columns:
 --   trace_id           INTEGER  the trace

@@ -17,6 +17,7 @@ from tracekit.ingest import load as load_module
 from tracekit.ingest import reading as reading_module
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
+from tracekit.ingest.threads import fill_threads
 from tracekit.schema import RUN_TABLES, TABLES
 
 EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata")
@@ -91,6 +92,7 @@ def load_by(
             )
             with reading_module.Reading(path) as reading:
                 load_module.load_trace(build.connection, reading, 0, build.folder)
+            fill_threads(build.connection)
             return Loaded(build.connection)
 
         return load_text

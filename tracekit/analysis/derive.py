@@ -53,8 +53,15 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
         connection.execute(spec.sql)
 
 
+Step = Callable[["duckdb.DuckDBPyConnection"], None]
+"""What makes or fills a table."""
+
+
 def derive(
-    connection: duckdb.DuckDBPyConnection, text_bytes: int = 0, wanted: Sequence[Spec] = ()
+    connection: duckdb.DuckDBPyConnection,
+    text_bytes: int = 0,
+    wanted: Sequence[Spec] = (),
+    also: Mapping[str, Step] | None = None,
 ) -> dict[str, Result]:
     """Create derived tables and views in a store that is prepared and filled.
 
@@ -66,11 +73,13 @@ def derive(
         text_bytes: how much JSON text the traces have, roughly.
         wanted: analyses to run with their default parameters, each as soon as what it requires is
             there.
+        also: further steps by the name under which SQL files require them; they require nothing.
 
     Returns:
         The results of these by name; one that ran out of memory is missing.
     """
-    specs, graph = _steps(load_catalog())
+    in_python = _IN_PYTHON | dict(also or {})
+    specs, graph = _steps(load_catalog(), in_python)
     analyses = {spec.name: spec for spec in wanted}
     for name, spec in analyses.items():
         graph[_QUESTION + name] = [other for other in spec.requires if other in graph]
@@ -93,7 +102,7 @@ def derive(
                 with contextlib.suppress(StoreError):
                     results[spec.name] = run_analysis(cursor, spec, {})
                 return name
-            make_it = _IN_PYTHON.get(name)
+            make_it = in_python.get(name)
             step = partial(make_it, cursor) if make_it else partial(_create, cursor, specs[name])
             with_room(cursor, text_bytes, step)
         finally:
@@ -141,20 +150,22 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         connection.execute(f"CREATE {what} {spec.name} AS\n{sql}")
 
 
-_IN_PYTHON: dict[str, Callable[[duckdb.DuckDBPyConnection], None]] = {
+_IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
     DEVICE_PEAK: create_device_peaks,
 }
 """The steps that are no SQL file."""
 
 
-def _steps(catalog: Catalog) -> tuple[dict[str, Spec], dict[str, list[str]]]:
+def _steps(
+    catalog: Catalog, in_python: Mapping[str, Step]
+) -> tuple[dict[str, Spec], dict[str, list[str]]]:
     """Return the tables and views, and of every step what it requires."""
     specs = catalog.tables | catalog.views
-    steps = {*specs, *_IN_PYTHON}
+    steps = {*specs, *in_python}
     graph = {
         name: [other for other in spec.requires if other in steps] for name, spec in specs.items()
     }
-    graph |= {name: [] for name in _IN_PYTHON}
+    graph |= {name: [] for name in in_python}
     graph[context_walk.WALK] = [name for name in context_walk.REQUIRES if name in specs]
     return specs, graph

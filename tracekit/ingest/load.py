@@ -11,13 +11,11 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit.database import cursor_of
 from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BLOCKS_PER_STATEMENT, BlockLoader
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_json import (
@@ -54,7 +52,7 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 def load_trace(
     connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int, work_folder: Path
 ) -> None:
-    """Read one trace file into the ingested tables.
+    """Read one trace file into the ingested tables, but for table thread.
 
     Args:
         connection: of the store that is being built; its tables exist, and a database
@@ -79,14 +77,11 @@ def load_trace(
     if not any(counts.values()):
         text.rejected[:] = rejected
         raise unreadable(path, stream, text)
-    with ThreadPoolExecutor(1, thread_name_prefix="tracekit-threads") as pool:
-        threads = pool.submit(_insert_threads, cursor_of(connection), trace_id)
-        _insert_faults(connection, trace_id, rejected, repaired)
-        _insert_trace(
-            connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
-        )
-        _insert_described(connection, trace_id, metadata)
-        threads.result()
+    _insert_faults(connection, trace_id, rejected, repaired)
+    _insert_trace(
+        connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
+    )
+    _insert_described(connection, trace_id, metadata)
 
 
 def _load(
@@ -273,49 +268,6 @@ def _insert_described(
             for group in _objects(info.get("pg_config") if isinstance(info, Mapping) else None)
         ],
     )
-
-
-def _insert_threads(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
-    """Fill table thread: every thread that has an event or a name; then close the connection."""
-    connection.execute(
-        f"""
-        INSERT INTO thread
-        WITH seen AS (
-            SELECT DISTINCT pid, tid
-            FROM record
-            WHERE trace_id = {trace_id} AND kind IN ('event', 'metadata') AND pid IS NOT NULL
-        ),
-        text AS (
-            SELECT pid, tid, any_value(extra ->> '$.pid') AS pid_text,
-                any_value(extra ->> '$.tid') AS tid_text
-            FROM record
-            WHERE trace_id = {trace_id} AND kind IN ('event', 'metadata') AND extra IS NOT NULL
-            GROUP BY pid, tid
-        ),
-        named AS (
-            SELECT pid, tid, name, args ->> '$.name' AS value, args ->> '$.labels' AS labels
-            FROM metadata WHERE trace_id = {trace_id}
-        ),
-        process AS (
-            SELECT pid,
-                any_value(value) FILTER (name = 'process_name') AS process_name,
-                any_value(labels) FILTER (name = 'process_labels') AS process_labels
-            FROM named GROUP BY pid
-        ),
-        thread_name AS (
-            SELECT pid, tid, any_value(value) AS thread_name
-            FROM named WHERE name = 'thread_name' GROUP BY pid, tid
-        )
-        SELECT {trace_id}, seen.pid, seen.tid, coalesce(pid_text, seen.pid::VARCHAR),
-            coalesce(tid_text, seen.tid::VARCHAR), process_name, process_labels, thread_name
-        FROM seen
-        LEFT JOIN text ON seen.pid = text.pid AND seen.tid IS NOT DISTINCT FROM text.tid
-        LEFT JOIN process ON seen.pid = process.pid
-        LEFT JOIN thread_name ON seen.pid = thread_name.pid AND seen.tid = thread_name.tid
-        ORDER BY ALL
-        """
-    )
-    connection.close()
 
 
 def _objects(value: object) -> list[Mapping[str, object]]:
