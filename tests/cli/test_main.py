@@ -51,6 +51,21 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
+def test_only_what_reads_traces_tunes_the_interpreter(sample_trace: Path, tmp_path: Path) -> None:
+    """A workload that `collect` measures in this process must find it as Python sets it up."""
+    code = """
+        import gc, sys
+        from tracekit.cli._main import main
+        before = sys.getswitchinterval(), gc.get_threshold()
+        main(sys.argv[1:])
+        print((sys.getswitchinterval(), gc.get_threshold()) == before, file=sys.stderr)
+    """
+    ingest = ("ingest", str(sample_trace), "-o", str(tmp_path / "s.duckdb"))
+    assert python(code, "collect", "--help").stderr == "True\n"
+    assert python(code, "breakdown", str(sample_trace), "--no-cache").stderr == "False\n"
+    assert python(code, *ingest).stderr.splitlines()[-1] == "False"
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tracekit", "--version"], capture_output=True, text=True, check=True

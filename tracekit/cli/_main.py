@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -82,9 +81,6 @@ def main(args: Sequence[str] | None = None) -> int:
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
     _prepare_streams()
-    # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
-    gc.set_threshold(200_000, 50, 50)
-    sys.setswitchinterval(0.0001)
     try:
         return _run(list(sys.argv[1:] if args is None else args))
     except TracekitError as error:

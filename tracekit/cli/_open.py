@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.cli._interpreter import tune_for_traces
 from tracekit.cli._progress import progress_bar
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def open_traces(
     """
     import tracekit
 
+    tune_for_traces()
     with progress_bar() as progress:
         trace = tracekit.open(
             *traces,

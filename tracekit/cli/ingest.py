@@ -32,9 +32,11 @@ def command(traces: tuple[str, ...], output: Path, force: bool, rules: Path | No
     other command, and opened with any DuckDB client.
     """
     import tracekit
+    from tracekit.cli._interpreter import tune_for_traces
     from tracekit.cli._progress import progress_bar
     from tracekit.trace import ingest
 
+    tune_for_traces()
     with progress_bar() as progress:
         store = ingest(traces, output, force=force, rules=rules, progress=progress)
     with tracekit.open(store) as trace:
