@@ -184,9 +184,10 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_the_server(
     assert run.reason == f"interrupted when {len(ok)} of 80 requests were done"
     reasons = {record["reason"] for record in cancelled}
     assert "the load was stopped before it was sent" in reasons
-    # Whether one was on its way at that instant is chance.
+    # Whether one was on its way at that instant, and whether it was being answered, is chance.
     on_its_way = reasons - {"the load was stopped before it was sent"}
-    assert all(reason.startswith("the load was stopped after ") for reason in on_its_way)
+    how_far = ("the load was stopped after ", "the load was stopped before an answer")
+    assert all(reason.startswith(how_far) for reason in on_its_way)
     assert f"failed: {len(cancelled)} cancelled" in done.stderr
     assert "Traceback" not in done.stderr
 
