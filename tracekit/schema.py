@@ -102,7 +102,7 @@ KINDS = ("event", "flow", "instant", "counter", "memory", "metadata")
 KIND_TYPE = f"ENUM({', '.join(map(repr, KINDS))})"
 """DuckDB's type of record.kind."""
 
-_ARGS = ("args", "JSON", "all arguments, as in the file, those with columns of their own too")
+_ARGS = ("args", "JSON", "all arguments of the file, those with columns of their own too")
 _EXTRA = ("extra", "JSON", "members of the event that have no column; pid and tid given as text")
 
 _RUN_ID = ("run_id", "VARCHAR", "the run, as in table run")

@@ -279,7 +279,7 @@ def open(
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
-        progress: called now and then while a trace is read.
+        progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
             is done then.
@@ -382,7 +382,7 @@ def ingest(
         output: the store to write.
         force: replace a file that lies there.
         rules: a rules file for the classifier, before the built-in rules.
-        progress: called now and then while a trace is read.
+        progress: called now and then, on another thread, while a trace is read.
 
     Returns:
         The path of the store.

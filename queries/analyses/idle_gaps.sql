@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module
+-- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module, device_context
 -- Params:
 --   limit       BIGINT = 20    gaps per device; 0 for all
 --   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns

@@ -8,7 +8,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, device_steps, op_costs, run
+-- Requires: device_events, device_context, device_windows, device_peak, device_steps, op_costs, run, steps
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:

@@ -5,7 +5,7 @@
 -- is the one whose ops have most of the numbers.
 --
 -- Kind:     table
--- Requires: context_walk
+-- Requires: context_walk, range_marker
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the launch or op

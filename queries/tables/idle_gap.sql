@@ -164,18 +164,29 @@ stream_wait AS (
     WHERE is_launch_call(category) AND name LIKE '%StreamWaitEvent%'
 ),
 
+first_launch AS (
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        ts_ns,
+        min(launch_id) AS launch_id
+    FROM launch
+    GROUP BY trace_id, pid, tid, ts_ns
+),
+
 -- The first launch behind a call that makes a stream wait.
 ordered AS (
     SELECT DISTINCT
-        launch.trace_id,
-        launch.launch_id
+        first_launch.trace_id,
+        first_launch.launch_id
     FROM stream_wait
-    ASOF INNER JOIN launch
+    ASOF INNER JOIN first_launch
         ON
-            stream_wait.trace_id = launch.trace_id
-            AND stream_wait.pid = launch.pid
-            AND stream_wait.tid = launch.tid
-            AND stream_wait.ts_ns <= launch.ts_ns
+            stream_wait.trace_id = first_launch.trace_id
+            AND stream_wait.pid = first_launch.pid
+            AND stream_wait.tid = first_launch.tid
+            AND stream_wait.ts_ns <= first_launch.ts_ns
 ),
 
 middle AS (

@@ -15,7 +15,6 @@ WITH named AS MATERIALIZED (
     SELECT
         category,
         name,
-        -- Worked out here once: every branch of kernel_rule_of reads it.
         CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END AS applies_to
     FROM device_work
     GROUP BY category, name

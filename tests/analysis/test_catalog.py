@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.device_peaks import DEVICE_PEAK
+from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
+from tracekit.ingest.threads import THREAD
 
 
 def write(root: Path, folder: str, name: str, kind: str) -> None:
@@ -60,3 +64,19 @@ def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "views", "kernels.sql", "analysis")
     with pytest.raises(QueryError, match=r"kernels\.sql: Kind is analysis, .* in views/"):
         load_catalog(tmp_path)
+
+
+def of_stores() -> list[Spec]:
+    catalog = load_catalog()
+    return [*catalog.tables.values(), *catalog.views.values(), *catalog.analyses.values()]
+
+
+@pytest.mark.parametrize("spec", of_stores(), ids=lambda spec: spec.name)
+def test_what_is_read_is_required(spec: Spec) -> None:
+    """A table that is not required may not be there yet, or be empty: two are made at a time."""
+    catalog = load_catalog()
+    made = {*catalog.tables, *catalog.views, THREAD, DEVICE_PEAK}
+    sql = re.sub(r"--.*", "", spec.sql)
+    own = {spec.name, *re.findall(r"\b(\w+) AS (?:(?:NOT )?MATERIALIZED )?\(", sql)}
+    read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql))
+    assert (read & made) - own <= set(spec.requires)

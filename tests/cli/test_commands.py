@@ -14,6 +14,7 @@ import pytest
 import tracekit.database
 import tracekit.trace
 from tracekit.cli import _progress
+from tracekit.cli._open import closed_meanwhile
 from tracekit.cli._progress import progress_bar
 
 Command = Callable[..., Any]
@@ -25,6 +26,12 @@ def test_breakdown_is_one_object(tracekit_command: Command, fake_trace: Any) -> 
     assert list(data) == ["kernels", "health"]
     assert data["kernels"][0] == {"name": "gemm", "dur_ns": 2_000_000}
     assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
+
+
+def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace: Any) -> None:
+    with pytest.raises(ValueError, match="no room"), closed_meanwhile(fake_trace):
+        raise ValueError("no room")
+    assert fake_trace.is_closed
 
 
 def test_breakdown_full_is_passed_to_the_format(tracekit_command: Command) -> None:

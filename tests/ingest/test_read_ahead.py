@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from itertools import count
 
 import pytest
 
+from tracekit.ingest import read_ahead
+from tracekit.ingest.hand_over import StoppedError
 from tracekit.ingest.read_ahead import ReadAhead
 
 
@@ -20,7 +22,7 @@ def until(is_reached: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def noting(made: list[int]) -> Iterator[int]:
+def noting(made: list[int]) -> Generator[int, None, None]:
     for number in count():
         made.append(number)
         yield number
@@ -33,19 +35,19 @@ def is_running() -> bool:
 @pytest.mark.parametrize("depth", [1, 2, 6])
 @pytest.mark.parametrize("length", [0, 1, 5, 1000])
 def test_the_items_come_in_order(length: int, depth: int) -> None:
-    ahead = ReadAhead(iter(range(length)), depth)
+    ahead = ReadAhead(iter_of(length), depth)
     assert list(ahead) == list(range(length))
     ahead.close()
     assert not is_running()
 
 
 def test_an_item_may_be_none() -> None:
-    assert list(ReadAhead(iter([None, None]), 2)) == [None, None]
+    assert list(ReadAhead((None for _ in range(2)), 2)) == [None, None]
 
 
 @pytest.mark.parametrize("error", [ValueError("no more"), KeyboardInterrupt()])
 def test_an_error_comes_behind_the_items_before_it(error: BaseException) -> None:
-    def items() -> Iterator[int]:
+    def items() -> Generator[int, None, None]:
         yield 1
         yield 2
         raise error
@@ -74,9 +76,45 @@ def test_no_more_is_made_than_may_wait() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 10])
 def test_closing_ends_the_thread(taken: int) -> None:
-    ahead = ReadAhead(count(), 2)
+    ahead = ReadAhead(noting([]), 2)
     assert [item for item, _ in zip(ahead, range(taken), strict=False)] == list(range(taken))
     assert is_running()
     ahead.close()
     assert not is_running()
     ahead.close()
+
+
+def test_the_items_come_once() -> None:
+    ahead = ReadAhead(iter_of(3), 2)
+    assert list(ahead) == [0, 1, 2]
+    with pytest.raises(StoppedError):
+        list(ahead)
+
+
+def test_what_is_closed_has_no_items() -> None:
+    """What was made is let go, and the generator is ended: it may hold a file open."""
+    items = iter_of(10)
+    ahead = ReadAhead(items, 3)
+    ahead.close()
+    with pytest.raises(StoppedError):
+        list(ahead)
+    assert items.gi_frame is None
+
+
+def test_an_item_that_never_comes_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "PATIENCE_S", 0.05)
+    comes = threading.Event()
+
+    def items() -> Generator[int, None, None]:
+        comes.wait()
+        yield 1
+
+    ahead = ReadAhead(items(), 2)
+    ahead.close()
+    assert is_running()
+    comes.set()
+    until(lambda: not is_running())
+
+
+def iter_of(length: int) -> Generator[int, None, None]:
+    yield from range(length)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
-from tracekit.analysis.kernel_rules import create_rules, load_rules, with_rules
+from tracekit.analysis.kernel_rules import APPLIED_IN, create_rules, load_rules, with_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import create_range_rules, load_range_rules
 from tracekit.analysis.role_rules import create_role_rules, load_role_rules
@@ -146,7 +146,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        sql = with_rules(connection, spec.sql)
+        sql = with_rules(connection, spec.sql) if spec.name == APPLIED_IN else spec.sql
         connection.execute(f"CREATE {what} {spec.name} AS\n{sql}")
 
 

@@ -26,6 +26,9 @@ KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
 _BUILTIN = Path("kernel_class.toml")
 _TABLES = {"rule", "range", "role", "kinds"}
+APPLIED_IN = "kernel_class"
+"""The table whose statement applies the rules."""
+
 _CALL = "kernel_rule_of(applies_to, category, name)"
 _COLUMNS = {
     "rule_id": "INTEGER",
@@ -166,9 +169,12 @@ def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     Args:
         connection: a store with the tables ``kernel_rule`` and ``accelerator``.
         sql: the statement; what it calls ``applies_to``, ``category`` and ``name`` is in scope.
+
+    Raises:
+        RuntimeError: the statement applies no rules, which is a bug in its file.
     """
     if _CALL not in sql:
-        return sql
+        raise RuntimeError(f"the statement does not call {_CALL}")
     branches = dict[str, list[str]]()
     for rule_id, applies_to, pattern, category in connection.execute(
         "SELECT rule_id, applies_to, pattern, category FROM kernel_rule WHERE applies_to IN "
@@ -182,4 +188,4 @@ def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     by_place = " ".join(
         f"WHEN {quote(place)} THEN CASE {' '.join(cases)} END" for place, cases in branches.items()
     )
-    return sql.replace(_CALL, f"CASE applies_to {by_place} END")
+    return sql.replace(_CALL, f"CASE applies_to {by_place} END" if by_place else "NULL::INTEGER")

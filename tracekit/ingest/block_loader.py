@@ -4,9 +4,9 @@ The short way is one statement per group of blocks, from the JSON to table recor
 read gets no kind, and is for a second look. The long way is through a table in memory, where times
 that a double does not hold are read again from their text, and what cannot be read is named.
 
-Three things run at a time: the caller splits the text into blocks, a second thread has DuckDB read
-the blocks before, a third one, on the long way, moves their rows to table record. At most three
-groups of blocks are in memory.
+Three things run at a time: the caller writes the text of blocks to files, a second thread has
+DuckDB read those before, a third one, on the long way, moves their rows to table record. At most
+three groups of blocks are under way here, besides the blocks that were read ahead.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from isal import isal_zlib
@@ -53,7 +53,7 @@ class ByteStream:
         self.is_truncated = False
         self._on_read = on_read
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[bytes, None, None]:
         """Yield the plain bytes in chunks.
 
         Raises:

@@ -4,6 +4,9 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. Nothing is assumed about white space,
 line breaks or the order of members.
 
+Most blocks are read at once, into columns, by the compiled parser (native/), which also finds where
+they end. What it does not read goes the thorough way:
+
 How a block is cut: at a comma between two objects near the end of the buffer. Whether that comma
 stands between two *events*, and not inside one, is settled by the parser: ``[`` + block + ``]``
 decodes if and only if the cut was right. So memory is bounded by the block, and a wrong cut cannot
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
@@ -204,7 +207,7 @@ class TraceText:
     ) -> None:
         self._stream = stream
         self._parse_events = parse_events if is_compiled else None
-        self._chunks = iter(stream)
+        self._chunks = stream.__iter__()
         self._block_bytes = block_bytes
         # The text without the arrays of events: its pieces, and where each began.
         self._outside: list[bytes] = []
@@ -218,12 +221,18 @@ class TraceText:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def blocks(self) -> Iterator[Block | EventColumns]:
+    def blocks(self) -> Generator[Block | EventColumns, None, None]:
         """Yield the events block by block: as columns what the compiled parser reads, else as text.
 
         Raises:
             TraceError: the file cannot be read.
         """
+        try:
+            yield from self._blocks()
+        finally:
+            self._chunks.close()
+
+    def _blocks(self) -> Iterator[Block | EventColumns]:
         # Inside the array the buffer begins with a bracket of ours: it stands where the byte before
         # the next event stood, and makes whatever is cut off the front an array.
         buffer, base = bytearray(), 0

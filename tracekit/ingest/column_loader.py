@@ -7,8 +7,6 @@ a small file is one statement; a large one is several, as memory grows while one
 
 from __future__ import annotations
 
-import contextlib
-import queue
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.database import cursor_of
 from tracekit.ingest.chrome_json import EventColumns
+from tracekit.ingest.hand_over import HandOver
 from tracekit.ingest.normalize import columns_sql
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 _WAITING_ARRAYS = 2
 _ARRAYS_PER_STATEMENT = 24
-_LOOK_S = 0.05
-"""How often is looked whether the other side is still there."""
 
 
 class ColumnLoader:
@@ -39,10 +36,9 @@ class ColumnLoader:
     def __init__(self, connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id
-        self._arrays: queue.Queue[CapsuleType | None] = queue.Queue(_WAITING_ARRAYS)
+        self._arrays: HandOver[CapsuleType | None] = HandOver(_WAITING_ARRAYS)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-columns")
         self._insert: Future[None] | None = None
-        self._is_stopped = False
 
     def add(self, columns: EventColumns) -> None:
         """Have events loaded; waits while too many others do; raises what loading raised."""
@@ -58,22 +54,23 @@ class ColumnLoader:
 
     def close(self) -> None:
         """Stop, and drop what is under way."""
-        self._is_stopped = True
+        self._arrays.stop()
         self._pool.shutdown(wait=True)
         self._cursor.close()
+        # An error in it would hold the frames that hold this.
+        self._insert = None
 
     def _put(self, array: CapsuleType | None) -> None:
-        while self._insert is not None and not self._insert.done():
-            with contextlib.suppress(queue.Full):
-                self._arrays.put(array, timeout=_LOOK_S)
-                return
-        if self._insert is not None:
+        if not self._arrays.put(array) and self._insert is not None:
             self._insert.result()
 
     def _run(self) -> None:
-        arrays = iter(self._take, None)
-        for first in arrays:
-            self._insert_all(chain([first], islice(arrays, _ARRAYS_PER_STATEMENT - 1)))
+        arrays = iter(self._arrays.take, None)
+        try:
+            for first in arrays:
+                self._insert_all(chain([first], islice(arrays, _ARRAYS_PER_STATEMENT - 1)))
+        finally:
+            self._arrays.stop()
 
     def _insert_all(self, arrays: Iterator[CapsuleType]) -> None:
         from tracekit.ingest._event_parser import event_stream
@@ -84,9 +81,3 @@ class ColumnLoader:
             self._cursor.execute(columns_sql(self._trace_id, "arrived"))
         finally:
             self._cursor.unregister("arrived")
-
-    def _take(self) -> CapsuleType | None:
-        while not self._is_stopped:
-            with contextlib.suppress(queue.Empty):
-                return self._arrays.get(timeout=_LOOK_S)
-        raise RuntimeError("the reading was stopped")

@@ -2,7 +2,8 @@
 
 The events come block by block (:mod:`tracekit.ingest.reading`): as columns, which only have to be
 taken (:mod:`tracekit.ingest.column_loader`), or as text that the compiled parser did not read
-(:mod:`tracekit.ingest.block_loader`). A few blocks are in memory, whatever the file's size.
+(:mod:`tracekit.ingest.block_loader`). A dozen blocks or two are in memory, whatever the file's
+size.
 """
 
 from __future__ import annotations

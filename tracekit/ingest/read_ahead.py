@@ -2,63 +2,65 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
+
+from tracekit.ingest.hand_over import HandOver
 
 T = TypeVar("T")
 
-_LOOK_S = 0.05
-"""How often a full queue is looked at for whether anybody still wants what is in it."""
+PATIENCE_S = 1.0
+"""How long :meth:`ReadAhead.close` waits: a disk that does not answer must hold nobody up."""
 
 
 class ReadAhead(Generic[T]):
-    """The items of an iterator, made before they are asked for.
+    """The items of a generator, made before they are asked for.
 
     Args:
         items: used on the thread only.
         depth: how many items may wait.
 
-    Iterating raises what the iterator raised, behind the items before.
+    Iterating raises what the generator raised, behind the items before.
     """
 
-    def __init__(self, items: Iterator[T], depth: int) -> None:
+    def __init__(self, items: Generator[T, None, None], depth: int) -> None:
         self._items = items
-        self._made: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(depth)
-        self._is_closed = False
+        self._made: HandOver[tuple[T] | BaseException | None] = HandOver(depth)
         self._thread = threading.Thread(target=self._run, name="tracekit-read-ahead", daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items; once."""
+        """Yield the items; once.
+
+        Raises:
+            StoppedError: they have been taken, or this is closed.
+        """
         while True:
-            made = self._made.get()
-            if made is None:
-                return
-            if isinstance(made, BaseException):
+            made = self._made.take()
+            if isinstance(made, tuple):
+                yield made[0]
+                continue
+            self._made.stop()
+            if made is not None:
                 raise made
-            yield made[0]
+            return
 
     def close(self) -> None:
-        """Stop, wherever it is, and wait for that."""
-        self._is_closed = True
-        self._thread.join()
+        """Stop, and let go what was made; waits a moment for the item that is being made."""
+        self._made.stop()
+        self._thread.join(PATIENCE_S)
 
     def _run(self) -> None:
         try:
             for item in self._items:
-                self._put((item,))
-                if self._is_closed:
-                    return
-            self._put(None)
+                if not self._made.put((item,)):
+                    break
+            else:
+                self._made.put(None)
         except BaseException as error:  # noqa: BLE001
             # Whatever it is, it belongs to the thread that takes the items.
-            self._put(error)
-
-    def _put(self, made: tuple[T] | BaseException | None) -> None:
-        while not self._is_closed:
-            with contextlib.suppress(queue.Full):
-                self._made.put(made, timeout=_LOOK_S)
-                return
+            self._made.put(error)
+        finally:
+            # What it holds open is closed.
+            self._items.close()
