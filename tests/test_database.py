@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 
 import tracekit
 from tracekit import database
+from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, StoreError
 from tracekit.ingest import chrome_json
 from tracekit.schema import SCHEMA_VERSION, TABLES
@@ -629,3 +631,18 @@ def test_sql_may_use_tables_of_its_own(kernels: Path) -> None:
         trace.sql("CREATE TEMP TABLE mine AS SELECT count(*) AS n FROM event")
         assert trace.sql("SELECT n FROM mine").rows == [(10,)]
         assert json.loads(trace.sql("SELECT to_json(t) FROM trace AS t").rows[0][0])["rank"] is None
+
+
+def test_the_schema_version_stands_for_what_stores_hold() -> None:
+    """Analyses of today read tables that a store of yesterday may lack: it must not be opened.
+
+    Where this fails because a table was changed: raise SCHEMA_VERSION, then state both here.
+    """
+    catalog = load_catalog()
+    derived = [*catalog.tables.values(), *catalog.views.values()]
+    held = sorted(
+        [table.name, *(f"{column.name} {column.type}" for column in table.columns)]
+        for table in (*TABLES, *derived)
+    )
+    digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:16]
+    assert (SCHEMA_VERSION, digest) == (3, "fffee3a9ba612d02")
