@@ -87,7 +87,7 @@ $(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 $(DEV)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit and its developers' tools into $(DEV)"
 	@$(call new_environment,$(DEV))
-	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect]'
+	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect,loops]'
 	@touch $@
 
 define new_environment

@@ -60,7 +60,7 @@ def main(args: Sequence[str] | None = None) -> int:
         command = ["python", "-m", "tracekit.collectors", *given]
         if program:
             command += ["--", *program]
-        folder = run(values, command, _echo, program)
+        ended = run(values, command, _echo, program)
     except TracekitError as error:
         _echo(f"error: {error.message}")
         if error.hint:
@@ -69,9 +69,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _echo("")
         return INTERRUPTED
-    if is_first_rank():
-        sys.stdout.write(f"{folder}\n")
-    return 0
+    # The stdout of a program is its own.
+    if not program and is_first_rank():
+        sys.stdout.write(f"{ended.folder}\n")
+    return ended.exit_code
 
 
 def _add(group: argparse._ArgumentGroup, argument: Argument) -> None:

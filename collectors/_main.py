@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from tracekit.errors import UsageError
+
 from .arguments import all_arguments, settle
+
+_OF_PROGRAMS = {"ranks", "windows", "every", "on_demand", "on_signal"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a workload ended: the run folder that it left, if any, and the exit code for it."""
+
+    folder: Path | None
+    exit_code: int
 
 
 def run(
@@ -15,7 +28,7 @@ def run(
     command: Sequence[str],
     echo: Callable[[str], None],
     program: Sequence[str] = (),
-) -> Path:
+) -> Ended:
     """Run a workload under the profiler.
 
     Args:
@@ -25,7 +38,7 @@ def run(
         program: a user's own training script with its arguments, to run in place of a stage.
 
     Returns:
-        The run folder.
+        The run folder, and the exit code: that of the program, 0 for a stage.
 
     Raises:
         TracekitError: the arguments are wrong, something is missing here, or the workload failed.
@@ -33,14 +46,17 @@ def run(
     # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     settled = settle(values, all_arguments())
+    for key in () if program else _OF_PROGRAMS & settled.keys():
+        raise UsageError(
+            f"--{key.replace('_', '-')} is for a program of your own",
+            hint="tracekit collect … -- python train.py",
+        )
     # A stage is the module of its name beside this one; none imports torch in this process.
     stage = import_module(f".{settled['stage'] if not program else 'wrap'}", __package__)
-    folder: Path
     if program:
-        folder = stage.run(settled, list(program), list(command), echo)
-    else:
-        folder = stage.run(settled, list(command), echo)
-    return folder
+        ended: Ended = stage.run(settled, list(program), list(command), echo)
+        return ended
+    return Ended(stage.run(settled, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tracekit.manifest import Stage
+if TYPE_CHECKING:
+    from tracekit.manifest import Stage
 
 PROFILER_WARMUP_COUNT = 1
 """Steps that the profiler sees before those that it keeps."""
@@ -18,12 +20,17 @@ class LoopPlan:
         warmup_count: steps that do not count.
         measured_count: timed steps, with nothing added to them.
         profiled_count: steps with ranges alone, and again as many under the profiler.
-        stage: what the manifest calls the run.
+        stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         record_shapes: whether to keep the shapes of operators' arguments.
         with_stack: whether to keep Python stacks.
+        with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see threads that the loop starts itself.
+        ranks: which ranks leave a trace, as `rank_choice` knows it; None is its default.
+        window_count: how many windows of steps are profiled.
+        every_count: steps from the end of one window to the next.
+        request: a file that asks a running loop for another window while it is there.
     """
 
     warmup_count: int = 2
@@ -33,8 +40,13 @@ class LoopPlan:
     name: str | None = None
     record_shapes: bool = True
     with_stack: bool = False
+    with_flops: bool = False
     profile_memory: bool = False
     all_threads: bool = False
+    ranks: str | None = None
+    window_count: int = 1
+    every_count: int = 0
+    request: str | None = None
 
     @property
     def step_count(self) -> int:

@@ -1,33 +1,49 @@
 """Measures and profiles the steps of a training loop that someone else wrote, as one rank.
 
 The steps go by in this order: some that do not count; some that are timed, with nothing added to
-them but one hook that counts tokens; as many as are profiled with ranges alone, which tells what
-those cost; one that the profiler needs to warm up; and the profiled ones. Then every hook is gone
-and the loop runs on as it was.
+them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
+needs to warm up; and the profiled ones. Then nothing of ours is left and the loop runs on as it
+was, or until another window of profiled steps is due.
+
+A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
+the trace that the loop writes takes the place of ours.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from tracekit import __version__
+from tracekit.errors import TracekitError
 
-from . import memory, models
+from . import accelerator, memory, models
 from .attention_parts import AttentionRanges
+from .beside_dynamo import has_compiled
 from .distributed import Place
 from .environment import probe
+from .job import job_id, local_rank_count
 from .loop_phases import LoopPhases
 from .loop_plan import PROFILER_WARMUP_COUNT, LoopPlan
-from .loop_report import LoopReport
+from .loop_precision import autocast_type, precision_of
+from .loop_profilers import LoopProfilers, keep_copy
+from .loop_report import LoopReport, Window
+from .loop_tokens import TokenCounter
+from .loop_watch import CallKind, LoopWatch
+from .loop_windows import Windows
+from .module_paths import class_name, unwrapped
+from .parallel_layout import layout_of
 from .profiling import Profile
-from .ranges import ModuleRanges, Range, class_name, step, unwrapped
+from .ranges import ModuleRanges, Range, step
+from .rank_choice import is_traced
 from .step_clock import StepClock
 
 
@@ -39,6 +55,8 @@ class LoopRecorder:
         place: which rank this is.
         folder: takes the trace.
         models: the models that the loop calls, the one that is trained first.
+        watch: sees the calls of the loop; what it sees is to be given to this.
+        publish: called when `report` has changed.
         optimizer: one that is no `torch.optim.Optimizer`, or None.
 
     `report` is filled in as figures become known.
@@ -50,29 +68,47 @@ class LoopRecorder:
         place: Place,
         folder: Path,
         models: Sequence[nn.Module],
+        watch: LoopWatch,
+        publish: Callable[[], None],
         optimizer: Any = None,
     ) -> None:
         self.plan = plan
-        self.report = LoopReport(rank=place.rank, world_size=place.world_size)
+        self.report = LoopReport(
+            rank=place.rank,
+            world_size=place.world_size,
+            local_rank=place.local_rank,
+            local_rank_count=local_rank_count(os.environ),
+            job_id=job_id(),
+            is_traced=is_traced(plan.ranks, place),
+        )
         self.is_done = False
         self._place = place
         self._folder = folder
+        self._watch = watch
+        self._publish = publish
         self._model = models[0]
-        self._device = _device()
-        self._ranges = [
-            ModuleRanges(model, name=class_name(unwrapped(model)) if index else None)
-            for index, model in enumerate(models)
-        ]
-        self._parts = [AttentionRanges(model) for model in models]
+        self._device = accelerator.CPU
+        self._ranges = [ModuleRanges(self._model)]
+        self._names = {class_name(unwrapped(self._model))}
+        for model in models[1:]:
+            self._add_root(model)
+        self._parts: list[AttentionRanges] = []
         self._phases = LoopPhases(self._model, optimizer)
-        self._tokens = _TokenCounter()
-        self._token_hook: Any = self._model.register_forward_pre_hook(
-            self._tokens.count, with_kwargs=True
-        )
+        self._tokens = TokenCounter()
+        self._theirs = LoopProfilers(self)
+        self._theirs.attach()
+        self._windows = Windows(plan, place)
+        self._accumulated: list[int] = []
+        self._evaluation_ns = 0
+        self._evaluation_begin: int | None = None
+        self._is_first_call = True
         self._clock: StepClock | None = None
         self._profile: Profile | None = None
+        self._profile_begin = 0
         self._step: Range | None = None
-        # The first steps of each part; the last is where all is done.
+        self._is_under_theirs = False
+        # Steps of the plan that are over: without those under the loop's own profiler.
+        self._planned = 0
         measured = plan.warmup_count
         ranged = measured + plan.measured_count
         profiled = ranged + plan.profiled_count
@@ -85,16 +121,15 @@ class LoopRecorder:
 
     @property
     def is_ranged(self) -> bool:
-        """Whether ranges are attached: neither before the timed steps are over nor at the end."""
-        return self._ranges[0].is_attached
+        """Whether calls have ranges: neither before the timed steps are over nor at the end."""
+        return self._phases.is_attached
 
     def begin_step(self) -> None:
         """Begin a step."""
-        if self.is_done:
+        if self.is_done or not self._begin_part():
             return
-        begin = self._parts_begin.get(self.report.step_count)
-        if begin is not None:
-            begin()
+        if self._clock is not None:
+            self._clock.resume()
         if self.is_ranged:
             self._phases.reset()
             self._step = step(self.report.step_count)
@@ -104,131 +139,184 @@ class LoopRecorder:
         """End a step, and everything after the last one."""
         if self.is_done:
             return
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
+        self._end_evaluation()
+        self._close_step()
         if self._clock is not None:
             self._clock.tick()
+        if self.is_ranged:
+            self._accumulated += self._phases.accumulated
         if self._profile is not None:
             self._profile.step()
         self.report.step_count += 1
-        if self.report.step_count == self.plan.step_count:
-            self.close()
+        if self._is_under_theirs or self._theirs.is_active:
+            if self._clock is not None:
+                self._clock.drop()
+            self._tokens.drop_step()
+            self._is_under_theirs = self._theirs.is_active
+        else:
+            self._tokens.keep_step()
+            self._planned += 1
+        if self._windows.is_open:
+            if self._windows.step_ended():
+                self._end_window()
+        elif self._planned == self.plan.step_count and not self._windows.is_waiting:
+            self._end_first()
+
+    def join_steps(self) -> None:
+        """Count the last two steps as one: they were halves of an iteration."""
+        if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
+            self.report.step_count -= 1
+            self._planned -= 1
 
     def cancel_step(self) -> None:
         """Take back that a step was begun: the loop is over."""
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
+        self._close_step()
 
-    def close(self) -> None:
-        """Take all hooks away; write the trace if at least one profiled step is whole.
+    def suspend(self) -> None:
+        """Let what follows belong to no step: an evaluation begins."""
+        if self._evaluation_begin is None:
+            self._evaluation_begin = time.perf_counter_ns()
+            self._close_step()
+            if self._clock is not None:
+                self._clock.pause()
 
-        Raises:
-            WorkloadError: the trace cannot be written.
-        """
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Take note of the call of a model, a teacher, a loss."""
         if self.is_done:
             return
-        kept_count = self.report.step_count - self.plan.step_count + self.plan.profiled_count
+        if kind == "evaluation":
+            self.suspend()
+        elif kind == "training":
+            self._end_evaluation()
+            if self._clock is not None:
+                self._clock.resume()
+            if module is self._model:
+                self._note_training(args, kwargs)
+        if self.is_ranged:
+            if not any(module in known for known in self._ranges):
+                self._add_root(module)
+                self._ranges[-1].attach()
+            self._phases.begin(self._phase_of(kind))
+
+    def root_ended(self, kind: CallKind) -> None:
+        """Take note of its end."""
+        if self.is_ranged:
+            self._phases.end(self._phase_of(kind))
+
+    def inner_begins(self) -> None:
+        """Look once at what a module computes in, below the calls that set it up."""
+        kind = autocast_type(self._device)
+        if kind is not None:
+            self.report.precision = kind
+            self._watch.wants_inner = False
+
+    def their_profiler_starts(self) -> None:
+        """End ours, if it runs, and give the loop's profiler ranges to see."""
+        if self._profile is not None:
+            self._end_for_theirs()
+        if self._lacks_trace():
+            self._is_under_theirs = True
+            if not self.is_done:
+                self._attach()
+
+    def _end_for_theirs(self) -> None:
+        """End our profile: the loop's own comes first."""
+        # Whoever starts it after the optimizer has stepped does so between two steps.
+        is_between = self._watch.has_stepped and self._watch.finds_steps
+        if is_between:
+            self._watch.step_began()
+            self.end_step()
+        self._note(
+            f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
+            "ours"
+        )
+        self._close_step()
+        if self._windows.is_open:
+            self._end_window()
+        elif self._profile is not None:
+            self._write_first()
+            if not self._lacks_trace():
+                self._end_first()
+        if is_between:
+            self.begin_step()
+
+    def their_profiler_stopped(self) -> None:
+        """Take the ranges away again, unless steps with ranges are going on."""
+        ranged = self.plan.warmup_count + self.plan.measured_count
+        is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
+        if not is_ranged_part and not self._theirs.is_active:
+            self._close_step()
+            self._detach()
+
+    def their_trace(self, path: Path) -> None:
+        """Take the trace that the loop has written, if there is none yet."""
+        if not self._lacks_trace():
+            return
+        self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
+        self._note(
+            "the loop has a profiler of its own: the trace is what that wrote; ours did not run"
+        )
+        if self._planned >= self.plan.step_count:
+            self._end_first()
+        self._publish()
+
+    def failed(self, error: Exception) -> None:
+        """Give up: the loop goes on without us."""
+        self._note(f"recording stopped in step {self.report.step_count}: {_sentence(error)}")
+        with contextlib.suppress(Exception):
+            self.abandon()
+        self.report.is_final = True
+        if self.report.outcome == "ok" and self.report.trace is None:
+            self.report.outcome = "failed"
+            self.report.reason = _sentence(error)
+        self._publish()
+
+    def close(self) -> None:
+        """Take everything of ours away; write the trace if a profiled step is whole."""
+        if self.is_done:
+            return
+        self._close_step()
         try:
-            if self._profile is not None and kept_count > 0:
-                self._write_trace(self._profile, kept_count)
+            if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+                self._keep_measured()
+            if self._windows.is_open:
+                self._end_window()
+            elif self._profile is not None:
+                self._write_first()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Take all hooks away and keep nothing; does nothing the second time."""
+        """Take everything of ours away and keep nothing; does nothing the second time."""
         if self.is_done:
             return
         self.is_done = True
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
+        self._close_step()
+        self._end_evaluation()
+        if self._evaluation_ns:
+            self._note_evaluation()
         if self._profile is not None:
             profile, self._profile = self._profile, None
             profile.abandon()
-        self._phases.detach()
-        for ranges in self._ranges:
-            ranges.detach()
-        for parts in self._parts:
-            parts.detach()
-        self._token_hook.remove()
-
-    def _begin_measured(self) -> None:
-        self._tokens.total = 0
-        self._wait()
-        memory.reset_peak(self._device)
-        self._clock = StepClock(self._device)
-
-    def _begin_ranged(self) -> None:
-        if self._clock is not None:
-            self.report.step_ns = self._clock.stop()
-        self._token_hook.remove()
-        self.report.token_count = self._tokens.total
-        self.report.batch_size = self._tokens.batch_size
-        self.report.sequence_length = self._tokens.sequence_length
-        self.report.memory = memory.peak(self._device)
-        self._describe()
-        for parts in self._parts:
-            parts.attach()
-        for ranges in self._ranges:
-            ranges.attach()
-        self._phases.attach()
-        self._wait()
-        self._clock = StepClock(self._device)
-
-    def _begin_profiled(self) -> None:
-        self.report.ranges_step_ns = self._mean_step_ns()
-        self._clock = None
-        self._profile = Profile(
-            self._folder / f"rank{self._place.rank}.json.gz",
-            self._metadata(),
-            warmup=PROFILER_WARMUP_COUNT,
-            active=self.plan.profiled_count,
-            record_shapes=self.plan.record_shapes,
-            with_stack=self.plan.with_stack,
-            profile_memory=self.plan.profile_memory,
-            all_threads=self.plan.all_threads,
-        )
-        self._profile.begin()
-
-    def _begin_kept(self) -> None:
-        self._wait()
-        self._clock = StepClock(self._device)
-
-    def _write_trace(self, profile: Profile, kept_count: int) -> None:
-        self.report.profiled_step_ns = self._mean_step_ns()
-        self.report.profiled_count = kept_count
-        self._profile = None
-        profile.end()
-        self.report.trace = profile.export().name
-        if kept_count < self.plan.profiled_count:
-            self.report.notes.append(
-                f"the loop ended after {kept_count} of {self.plan.profiled_count} profiled steps"
+        self._theirs.detach()
+        self._detach()
+        if self._theirs.was_seen and self._lacks_trace():
+            self._note(
+                "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
             )
 
-    def _mean_step_ns(self) -> int | None:
-        times = self._clock.stop() if self._clock is not None else []
-        return round(statistics.fmean(times)) if times else None
+    def leave(self) -> None:
+        """Do nothing from now on, in the child of a fork: profiler and ranges are the parent's."""
+        self.is_done = True
+        self._profile = None
+        self._step = None
+        self._theirs.detach()
+        self._phases.detach()
 
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-
-    def _metadata(self) -> dict[str, Any]:
-        return {
-            "version": __version__,
-            "stage": self.plan.stage,
-            "engine": self.report.engine,
-            "model": self.report.model["name"],
-            "batch_size": self.report.batch_size,
-            "sequence_length": self.report.sequence_length,
-            "precision": self.report.precision,
-            "rank": self._place.rank,
-            "world_size": self._place.world_size,
-        }
-
-    def _describe(self) -> None:
-        """Note what runs here."""
+    def describe(self) -> None:
+        """Note what runs here, as far as it is known before the first step is over."""
         inner = unwrapped(self._model)
         total, trained = models.parameter_count(self._model)
         config: Any = getattr(inner, "config", None)
@@ -241,46 +329,243 @@ class LoopRecorder:
             "config": config.to_diff_dict() if hasattr(config, "to_diff_dict") else {},
         }
         self.report.engine = _engine_of(self._model)
-        self.report.precision = _precision_of(inner)
+        if self.report.precision is None:
+            self.report.precision = precision_of(self._model, inner)
+        layout = layout_of(self._model, self._place.world_size)
+        self.report.layout = None if layout is None else dataclasses.asdict(layout)
         self.report.attention_backend = getattr(config, "_attn_implementation", None)
         self.report.environment = dataclasses.asdict(probe())
 
+    def _begin_part(self) -> bool:
+        """Begin what this step is the first of, if anything; tell whether there is more to do."""
+        if self._windows.is_waiting:
+            self._begin_window_if_due()
+        elif not self._is_under_theirs:
+            begin = self._parts_begin.get(self._planned)
+            if begin is not None:
+                begin()
+        return not self.is_done
 
-class _TokenCounter:
-    """Counts the tokens that a model is given to train on, where it is given tokens."""
+    def _note_training(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._tokens.count(args, kwargs)
+        if self._is_first_call:
+            self._is_first_call = False
+            self._device = accelerator.device_of(self._model, (*args, *kwargs.values()))
+            found = autocast_type(self._device)
+            if found is not None:
+                self.report.precision = found
 
-    def __init__(self) -> None:
-        self.total = 0
-        self.batch_size: int | None = None
-        self.sequence_length: int | None = None
+    def _lacks_trace(self) -> bool:
+        return self.report.is_traced and self.report.trace is None
 
-    def count(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-    ) -> None:
-        """Count those of one call for training."""
-        # Without kwargs a hook before this one has removed it; torch calls it all the same.
-        if kwargs is None or not (model.training and torch.is_grad_enabled()):
+    def _phase_of(self, kind: CallKind) -> Any:
+        is_evaluation = kind == "evaluation" or self._evaluation_begin is not None
+        return "evaluation" if is_evaluation else "forward"
+
+    def _add_root(self, module: nn.Module) -> None:
+        """Give a model that is called beside the first a tree of its own."""
+        base = name = class_name(unwrapped(module))
+        number = 1
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        self._ranges.append(ModuleRanges(module, name=name))
+
+    def _attach(self) -> None:
+        # Dynamo guards on the attention that a model chooses and on the functions of its file.
+        if not self._parts and not has_compiled():
+            self._parts = [AttentionRanges(ranges.model) for ranges in self._ranges]
+        for parts in self._parts:
+            parts.attach()
+        for ranges in self._ranges:
+            ranges.attach()
+        self._phases.attach()
+        self._watch.wants_inner = self.report.precision in (None, "fp32")
+
+    def _detach(self) -> None:
+        self._watch.wants_inner = False
+        self._phases.detach()
+        for ranges in self._ranges:
+            ranges.detach()
+        for parts in self._parts:
+            parts.detach()
+
+    def _close_step(self) -> None:
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+
+    def _end_evaluation(self) -> None:
+        if self._evaluation_begin is not None:
+            self._evaluation_ns += time.perf_counter_ns() - self._evaluation_begin
+            self._evaluation_begin = None
+
+    def _note_evaluation(self) -> None:
+        self._note(
+            "calls of the model without gradients or in evaluation mode between steps count as "
+            "evaluation, and are in no step's time"
+        )
+
+    def _begin_measured(self) -> None:
+        self._tokens.begin()
+        self.describe()
+        accelerator.synchronize(self._device)
+        self._clock = StepClock(self._device)
+        self._publish()
+
+    def _begin_ranged(self) -> None:
+        self._keep_measured()
+        self._publish()
+        self._attach()
+        accelerator.synchronize(self._device)
+        self._clock = StepClock(self._device)
+
+    def _keep_measured(self) -> None:
+        """Keep what the timed steps told, as many as there were."""
+        if self._clock is not None:
+            self.report.step_ns = self._clock.stop()
+        self._clock = None
+        self._tokens.end()
+        self.report.token_count = self._tokens.total
+        self.report.batch_size = self._tokens.batch_size
+        self.report.sequence_length = self._tokens.sequence_length
+        self.report.memory = memory.peak(self._device)
+
+    def _begin_profiled(self) -> None:
+        self.report.ranges_step_ns = self._mean_step_ns()
+        self._note_accumulation()
+        self._clock = None
+        if not self.report.is_traced:
+            self._end_first()
+        elif self._theirs.was_seen:
+            self._detach()
+        else:
+            self._profile = self._start_profile(self.plan.profiled_count, self._folder)
+
+    def _begin_kept(self) -> None:
+        if self._profile is not None:
+            accelerator.synchronize(self._device)
+            self._clock = StepClock(self._device)
+
+    def _start_profile(self, step_count: int, folder: Path) -> Profile:
+        profile = Profile(
+            folder / f"rank{self._place.rank}.json.gz",
+            self._metadata(),
+            warmup=PROFILER_WARMUP_COUNT,
+            active=step_count,
+            record_shapes=self.plan.record_shapes,
+            with_stack=self.plan.with_stack,
+            with_flops=self.plan.with_flops,
+            profile_memory=self.plan.profile_memory,
+            all_threads=self.plan.all_threads,
+        )
+        profile.begin()
+        self._profile_begin = self.report.step_count
+        return profile
+
+    def _end_first(self) -> None:
+        """End the first window; what comes after it is another window or nothing."""
+        if self._theirs.was_seen and self._profile is None and self._lacks_trace():
+            # The loop's own may come at any time until the program ends.
             return
-        given: Any = (kwargs.get("input_ids"), *args)
-        ids = next((one for one in given if _is_token_ids(one)), None)
-        if ids is not None:
-            self.total += ids.numel()
-            self.batch_size, self.sequence_length = ids.shape
+        if self._profile is not None:
+            self._write_first()
+        self._clock = None
+        self._detach()
+        self.report.is_recorded = True
+        if self._windows.wait(self.report.step_count):
+            self._publish()
+        else:
+            self.abandon()
+
+    def _write_first(self) -> None:
+        # The profiler has seen the first of these only to warm up.
+        kept = self.report.step_count - self._profile_begin - PROFILER_WARMUP_COUNT
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
+        if kept <= 0:
+            profile.abandon()
+            return
+        self.report.profiled_step_ns = self._mean_step_ns()
+        self.report.profiled_count = kept
+        self.report.trace = self._save(profile).name
+        self.report.is_recorded = True
+        if kept < self.plan.profiled_count:
+            self._note(f"{kept} of {self.plan.profiled_count} steps were profiled")
+
+    def _save(self, profile: Profile) -> Path:
+        """End a profile and write it, while the loop waits; note for how long that was."""
+        begin = time.perf_counter_ns()
+        profile.end()
+        path = profile.save()
+        stall_ns = time.perf_counter_ns() - begin
+        self.report.export_stall_ns = max(self.report.export_stall_ns or 0, stall_ns)
+        return path
+
+    def _begin_window_if_due(self) -> None:
+        count = self._windows.begin_if_due(self.report.step_count)
+        if count is None or self._theirs.is_active or not self.report.is_traced:
+            return
+        folder = self._folder / f"step-{self.report.step_count + PROFILER_WARMUP_COUNT}"
+        folder.mkdir(exist_ok=True)
+        self._attach()
+        self._profile = self._start_profile(count, folder)
+
+    def _end_window(self) -> None:
+        profile, self._profile = self._profile, None
+        kept = self.report.step_count - self._profile_begin - PROFILER_WARMUP_COUNT
+        if profile is not None and kept > 0:
+            path = self._save(profile)
+            window = Window(
+                self._profile_begin + PROFILER_WARMUP_COUNT,
+                kept,
+                f"{path.parent.name}/{path.name}",
+            )
+            self.report.windows.append(dataclasses.asdict(window))
+        elif profile is not None:
+            profile.abandon()
+        self._detach()
+        if self._windows.wait(self.report.step_count):
+            self._publish()
+        else:
+            self.abandon()
+
+    def _mean_step_ns(self) -> int | None:
+        times = self._clock.stop() if self._clock is not None else []
+        return round(statistics.fmean(times)) if times else None
+
+    def _note_accumulation(self) -> None:
+        counts = self._accumulated
+        if not counts:
+            return
+        self.report.gradient_accumulation = round(statistics.median(counts))
+        if min(counts) != max(counts):
+            self._note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
+
+    def _note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "stage": self.plan.stage,
+            "engine": self.report.engine,
+            "model": self.report.model.get("name"),
+            "batch_size": self.report.batch_size,
+            "sequence_length": self.report.sequence_length,
+            "precision": self.report.precision,
+            "rank": self._place.rank,
+            "world_size": self._place.world_size,
+        }
 
 
-def _is_token_ids(value: object) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.ndim == 2
-        and value.dtype in (torch.int32, torch.int64)
-    )
-
-
-def _device() -> torch.device:
-    """Return where the steps compute; offloaded parameters do not tell."""
-    if torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TracekitError):
+        return error.message
+    return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]
 
 
 def _engine_of(model: nn.Module) -> str:
@@ -288,15 +573,9 @@ def _engine_of(model: nn.Module) -> str:
     kind = type(model)
     if hasattr(model, "backward") and hasattr(model, "step"):
         return kind.__module__.partition(".")[0]
-    if kind is nn.parallel.DistributedDataParallel:
+    wrapped = getattr(model, "_orig_mod", model)  # of torch.compile
+    if isinstance(wrapped, nn.parallel.DistributedDataParallel):
         return "ddp"
     if any(type(module).__mro__[1].__name__ == "FSDPModule" for module in model.modules()):
         return "fsdp2"
-    return "fsdp1" if kind.__name__ == "FullyShardedDataParallel" else "torch"
-
-
-def _precision_of(model: nn.Module) -> str | None:
-    """Return the type in which the loop computes, as far as the model and autocast tell."""
-    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-    kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    return names.get(kinds.pop()) if len(kinds) == 1 else None
+    return "fsdp1" if type(wrapped).__name__ == "FullyShardedDataParallel" else "torch"

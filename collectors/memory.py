@@ -45,25 +45,40 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Count the peak from now on: making the model may need more than training it."""
-    if device.type == "cuda":
-        import torch
+    """Count the peak from now on: making the model may need more than training it.
 
-        torch.cuda.reset_peak_memory_stats(device)
+    Only for workloads of our own: in a program of somebody else's these figures are the program's.
+    """
+    if device.type != "cpu":
+        _statistics(device, "reset_peak_memory_stats")
     # Only Linux can forget the peak of the resident set; elsewhere it is that of the whole process.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 
 def peak(device: torch.device) -> dict[str, int]:
-    """Return the peak since `reset_peak`, as the members of `manifest.RankMemory`."""
-    found = {"host_bytes": _host_peak_bytes()}
-    if device.type == "cuda":
-        import torch
+    """Return the peak since `reset_peak`, as the members of `manifest.RankMemory`.
 
-        found["device_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
-        found["device_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
+    Without that it is the peak since the process began, or since the program itself reset it.
+    """
+    found = {"host_bytes": _host_peak_bytes()}
+    if device.type != "cpu":
+        for name, function in (
+            ("device_allocated_bytes", "max_memory_allocated"),
+            ("device_reserved_bytes", "max_memory_reserved"),
+        ):
+            figure = _statistics(device, function)
+            if figure is not None:
+                found[name] = figure
     return found
+
+
+def _statistics(device: torch.device, function: str) -> int | None:
+    """Call a function of a device's allocator; None where that kind of device has none."""
+    import torch
+
+    found = getattr(getattr(torch, device.type, None), function, None)
+    return None if found is None else found(device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

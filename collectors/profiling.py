@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import gzip
 import json
 import os
 import re
-import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,8 +17,10 @@ from torch import profiler
 
 from tracekit.errors import WorkloadError
 
-_COMPRESSION = 5
-_COPY_BYTES = 1 << 20
+from .accelerator import profiler_activities
+from .loop_profilers import ours
+from .trace_file import pack, whole_file
+
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
@@ -33,7 +32,9 @@ class Profile:
     As a context manager it profiles `active` steps after `warmup` steps, in which the profiler runs
     and what it sees is thrown away; `step()` ends each step, and the trace is written where the
     block ends. Without the block, `start()`, `stop()` and `export()` do the same at moments of the
-    caller's; `export()` may be called on another thread.
+    caller's; `export()` may be called on another thread. `save()` is half of it: torch writes its
+    JSON with the interpreter locked, and `trace_file.compress`
+    need not be called where anybody waits.
 
         with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
             for number in range(profile.step_count):
@@ -51,6 +52,7 @@ class Profile:
         active: steps that are kept.
         record_shapes: whether to keep the shapes of operators' arguments.
         with_stack: whether to keep Python stacks.
+        with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see the operators of all threads, not only of the one that starts
             the profiler and of those that autograd starts for it.
@@ -66,6 +68,7 @@ class Profile:
         active: int = 2,
         record_shapes: bool = True,
         with_stack: bool = False,
+        with_flops: bool = False,
         profile_memory: bool = False,
         all_threads: bool = False,
     ) -> None:
@@ -76,6 +79,7 @@ class Profile:
         self._options: dict[str, Any] = {
             "record_shapes": record_shapes,
             "with_stack": with_stack,
+            "with_flops": with_flops,
             "profile_memory": profile_memory,
         }
         if all_threads:
@@ -110,33 +114,39 @@ class Profile:
             )
         self._ended_count = 0
         self._make(schedule=schedule, on_trace_ready=self._note_recorded)
-        self._profiler.start()
+        with ours():
+            self._profiler.start()
 
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
-        self._profiler.stop()
+        with ours():
+            self._profiler.stop()
 
     def abandon(self) -> None:
         """Stop the profiler, and keep nothing; does nothing if it never ran."""
         if self._profiler is not None:
-            self._profiler.stop()
+            with ours():
+                self._profiler.stop()
             self._profiler = None
         self._is_recorded = False
 
     def start(self) -> None:
         """Start to record at once, without a schedule."""
         self._make()
-        self._profiler.start()
+        with ours():
+            self._profiler.start()
 
     def stop(self) -> None:
         """Stop to record, on the thread that started it."""
-        self._profiler.stop()
+        with ours():
+            self._profiler.stop()
         self._is_recorded = True
 
     def step(self) -> None:
         """End a step of the schedule."""
         self._ended_count += 1
-        self._profiler.step()
+        with ours():
+            self._profiler.step()
 
     @property
     def is_recorded(self) -> bool:
@@ -152,27 +162,41 @@ class Profile:
         Raises:
             WorkloadError: nothing was recorded, or the file cannot be written; then there is none.
         """
+        self._check_recorded()
+        with whole_file(self.path) as aside:
+            if self.path.suffix == ".gz":
+                plain = aside.with_suffix("")
+                self._export_json(plain)
+                pack(plain, aside)
+            else:
+                self._export_json(aside)
+        return self.path
+
+    def save(self) -> Path:
+        """Write the trace as plain JSON, and return its path, without the `.gz`.
+
+        Raises:
+            WorkloadError: as `export`.
+        """
+        self._check_recorded()
+        plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
+        with whole_file(plain) as aside:
+            self._export_json(aside)
+        return plain
+
+    def _check_recorded(self) -> None:
         if not self._is_recorded:
             raise WorkloadError(
                 f"{self.path}: no trace was recorded: the workload ended before the "
                 f"{self._active} profiled steps that follow {self._skip + self._warmup} others",
                 hint="run more steps, or profile fewer",
             )
-        with whole_file(self.path) as aside:
-            if self.path.suffix == ".gz":
-                plain = aside.with_suffix("")
-                self._export_json(plain)
-                _compress(plain, aside)
-            else:
-                self._export_json(aside)
-        return self.path
 
     def _make(self, **schedule: Any) -> None:
-        activities = [profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(profiler.ProfilerActivity.CUDA)
         self._is_recorded = False
-        self._profiler = profiler.profile(activities=activities, **self._options, **schedule)
+        self._profiler = profiler.profile(
+            activities=profiler_activities(), **self._options, **schedule
+        )
         for name, value in self.metadata.items():
             if value is not None:
                 self._profiler.preset_metadata_json(f"tracekit_{name}", json.dumps(value))
@@ -183,7 +207,8 @@ class Profile:
 
     def _export_json(self, path: Path) -> None:
         try:
-            self._profiler.export_chrome_trace(str(path))
+            with ours():
+                self._profiler.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise WorkloadError(f"{self.path}: the trace cannot be written: {error}") from error
         # Kineto does not say when the disk was full: it leaves a part of the file, or none.
@@ -201,39 +226,6 @@ class Profile:
             file.seek(tail_at)
             file.write(tail)
             file.truncate()
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a path in a folder beside a file to write to, and move it to its place once it is whole.
-
-    Whatever else is left in that folder goes with it, such as the file that Kineto renames at the
-    end.
-
-    Raises:
-        WorkloadError: the disk is full or the folder not writable; nothing is left behind.
-    """
-    folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        folder.mkdir()
-        yield folder / path.name
-        (folder / path.name).replace(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise WorkloadError(
-            f"{path}: the trace cannot be written: {reason}",
-            hint="free some space, or write elsewhere",
-        ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _compress(source: Path, target: Path) -> None:
-    with (
-        source.open("rb") as plain,
-        gzip.GzipFile(target, "wb", compresslevel=_COMPRESSION, mtime=0) as packed,
-    ):
-        shutil.copyfileobj(plain, packed, _COPY_BYTES)
 
 
 def _all_threads() -> Any:

@@ -4,14 +4,7 @@ The names are a contract with the analyses, and people read them in Perfetto and
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
 `tk/module/<forward|backward|recompute>/<path>#<Class>`. Each range is a `record_function`, which
 only costs something while a profiler records, and an NVTX range where the nvtx package is installed
-(silent without CUDA and without Nsight).
-
-**Paths** are the names of `named_modules()` of the user's own model. What merely wraps it is left
-out, so that runs of one model compare whatever trains it: DDP, FSDP and DeepSpeed (`module.`),
-compiled, FSDP1 and checkpoint wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`,
-`_checkpoint_wrapped_module.`), and PEFT (`base_model.model.`). The model itself, which has no name
-there, and the wrappers around it go by the name of its class. A module of two names keeps its
-first.
+(silent without CUDA and without Nsight). `module_paths` says what the path of a module is.
 
 **Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
 inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
@@ -24,23 +17,26 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, Self
 
 import torch
 from torch import nn
 from torch.autograd import profiler
 
+from . import module_calls
 from ._backward_ranges import BackwardTasks, Pass
+from .beside_dynamo import has_compiled, set_eval_frame, unseen
+from .module_paths import class_name, module_paths, unwrapped
 
 try:
     import nvtx
 except ImportError:
     nvtx = None
 
-Phase = Literal["forward", "backward", "optimizer", "data", "prefill", "decode", "mixed"]
-
-_WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+Phase = Literal[
+    "forward", "backward", "optimizer", "evaluation", "data", "prefill", "decode", "mixed"
+]
 
 # Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
 # which costs a few µs; without the third, recomputation counts as forward.
@@ -143,9 +139,9 @@ def part(name: str) -> Range:
 class ModuleRanges:
     """Ranges around every module of a model, while they are attached.
 
-    Forward and recompute ranges come from forward hooks, which change no output. Transformers
-    recomputes a decoder layer by its `forward`, past its hooks; its checkpoint function is wrapped
-    so that the layer has a range there too.
+    Forward and recompute ranges are those of the calls of modules (`module_calls`), which change no
+    output. Transformers recomputes a decoder layer by its `forward`, past its call; its checkpoint
+    function is wrapped so that the layer has a range there too.
 
     Backward ranges come from hooks on tensors, which change neither the graph nor the gradients:
     a module's begins when the gradient of its output is taken up and ends when that of its input
@@ -153,7 +149,7 @@ class ModuleRanges:
     embedding, what lies below frozen weights) has none. They are for people; the analyses trust
     the sequence numbers of autograd's own nodes more.
 
-    Under `torch.compile` the hooks do nothing inside of a compiled region.
+    Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
 
     Args:
         model: the model; it may be wrapped by DDP, FSDP, DeepSpeed or PEFT.
@@ -166,8 +162,8 @@ class ModuleRanges:
         self.model = model
         self._name = name
         self._backward = backward
-        self._handles: list[Any] = []
-        self._hooks: list[_Hooks] = []
+        self._table: dict[nn.Module, _Named] = {}
+        self.error: Exception | None = None
 
     def __enter__(self) -> Self:
         self.attach()
@@ -181,141 +177,84 @@ class ModuleRanges:
     ) -> None:
         self.detach()
 
+    def __contains__(self, module: nn.Module) -> bool:
+        return module in self._table
+
     @property
     def is_attached(self) -> bool:
-        """Whether the modules have their hooks."""
-        return bool(self._handles)
+        """Whether calls of the modules have ranges."""
+        return bool(self._table)
 
     def attach(self) -> None:
-        """Give every module its hooks; does nothing if they are there."""
-        if self._handles:
+        """Give the calls of every module ranges from now on; does nothing if they have them."""
+        if self._table:
             return
         paths = module_paths(self.model)
-        inner = _unwrapped(self.model)[0]
+        inner = unwrapped(self.model)
         root = paths[inner]
-        everyone: dict[nn.Module, _Hooks] = {}
         for module, path in paths.items():
             kind = class_name(inner if path == root else module)
             if self._name is not None:
                 path = self._name if path == root else f"{self._name}.{path}"
-            hooks = _Hooks(path, kind, everyone, backward=self._backward)
-            everyone[module] = hooks
-            self._hooks.append(hooks)
-            self._handles.append(
-                module.register_forward_pre_hook(hooks.before, prepend=True, with_kwargs=True)
-            )
-            # always_call: the early stop of a checkpoint leaves the module by an exception.
-            self._handles.append(module.register_forward_hook(hooks.after, always_call=True))
-            if hasattr(module, "gradient_checkpointing"):
-                hooks.checkpointing = module
+            named = _Named(path, kind, self._table, backward=self._backward)
+            self._table[module] = named
+            # Dynamo guards on the attributes of a module that it has compiled.
+            if hasattr(module, "gradient_checkpointing") and not has_compiled():
+                named.checkpointing = module
+        module_calls.listen(self)
 
     def detach(self) -> None:
-        """Take all hooks away again; does nothing if there are none."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        for hooks in self._hooks:
-            hooks.detach()
-        self._hooks.clear()
+        """Give no more ranges, and put everything back; does nothing if there are none."""
+        module_calls.unlisten(self)
+        for named in self._table.values():
+            named.detach()
+        self._table.clear()
         _close_stale()
 
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> _Named | None:
+        """Open the range of a call of a module of the model."""
+        named = self._table.get(module)
+        if named is not None:
+            named.begin(args, kwargs)
+        return named
 
-def module_paths(model: nn.Module) -> dict[nn.Module, str]:
-    """Return every module of a model with its path; the head of this file says what a path is."""
-    inner, prefix = _unwrapped(model)
-    root = class_name(inner)
-    paths: dict[nn.Module, str] = {}
-    for name, module in model.named_modules():
-        if f"{name}.".startswith(prefix):
-            paths[module] = _without_wrappers(name[len(prefix) :]) or root
-        elif prefix.startswith(f"{name}.") or not name:
-            paths[module] = root
-        else:  # beside the model: a prompt encoder of PEFT
-            paths[module] = _without_wrappers(name)
-    return paths
+    def after(self, module: nn.Module, token: object, output: object) -> None:
+        """Close the range of a call."""
+        del module
+        if isinstance(token, _Named):
+            token.end(output)
 
-
-def class_name(module: nn.Module) -> str:
-    """Return the name of a module's class, without what FSDP2 puts in front of it."""
-    kinds = type(module).__mro__
-    if kinds[1].__name__ == "FSDPModule" and len(kinds) > 2:
-        return kinds[2].__name__
-    return kinds[0].__name__
+    def broken(self, error: Exception) -> None:
+        """Keep what went wrong; there are no ranges from then on."""
+        self.error = error
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the user's own model inside of what DDP, FSDP, DeepSpeed, PEFT or compile made."""
-    return _unwrapped(model)[0]
-
-
-def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
-    """Return the user's model and the prefix of the names of its modules."""
-    prefix = ""
-    while True:
-        step_name = _wrapper_child(model)
-        if step_name is None:
-            return model, prefix
-        model = model.get_submodule(step_name)
-        prefix += f"{step_name}."
-
-
-def _wrapper_child(model: nn.Module) -> str | None:
-    """Return the name of the model that this one wraps, or None if it wraps none."""
-    children = dict(model.named_children())
-    for name in (*_WRAPPERS, "module"):
-        if list(children) == [name]:
-            return name
-    # DeepSpeed's engine may hold more than the model; a checkpoint wrapper is nobody's engine.
-    if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
-        return "module"
-    base = getattr(model, "get_base_model", None)  # PEFT, whose base model lies at two depths
-    if callable(base):
-        found = base()
-        return next(
-            (name for name, inner in model.named_modules() if name and inner is found), None
-        )
-    return None
-
-
-def _without_wrappers(path: str) -> str:
-    return ".".join(name for name in path.split(".") if name not in _WRAPPERS)
-
-
-class _Hooks:
-    """The hooks of one module."""
+class _Named:
+    """A module with its path: opens and closes the ranges of its calls."""
 
     __slots__ = (
         "_backward_name",
         "_everyone",
         "_forward_name",
-        "_is_attached",
         "_path",
         "_recompute_name",
         "checkpointing",
     )
 
     def __init__(
-        self, path: str, kind: str, everyone: Mapping[nn.Module, _Hooks], *, backward: bool
+        self, path: str, kind: str, everyone: Mapping[nn.Module, _Named], *, backward: bool
     ) -> None:
         self._path = path
         self._forward_name = f"tk/module/forward/{path}#{kind}"
         self._recompute_name = f"tk/module/recompute/{path}#{kind}"
         self._backward_name = f"tk/module/backward/{path}#{kind}" if backward else None
         self._everyone = everyone
-        self._is_attached = True
         self.checkpointing: Any = None
 
-    def before(
-        self,
-        module: nn.Module,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Open the range of a call."""
-        del module
-        # A hook before this one may have detached it; torch calls it all the same, without kwargs.
-        if torch.compiler.is_compiling() or not self._is_attached:
-            return
         if self.checkpointing is not None:
             self._wrap_checkpoint()
         depth = self.open_call()
@@ -325,14 +264,11 @@ class _Hooks:
                 _thread.open[depth].owner = (self, first)
 
     def open_call(self) -> int:
-        """Open the range of a call of the module, by its hooks or past them; return its depth."""
+        """Open the range of a call of the module, or of its forward; return its depth."""
         return _open(self, self._recompute_name if is_backward() else self._forward_name)
 
-    def after(self, module: nn.Module, args: tuple[object, ...], output: object) -> None:
+    def end(self, output: object) -> None:
         """Close the range of a call, also of one that ended by an exception."""
-        del module, args
-        if torch.compiler.is_compiling():
-            return
         stack = _thread.open
         for depth in range(len(stack) - 1, -1, -1):
             owner = stack[depth].owner
@@ -353,7 +289,7 @@ class _Hooks:
         if last is None or last is first or last.grad_fn is None:
             return
         one = Pass(self._path, self._backward_name)
-        first.register_hook(lambda _: _close_backward(one))
+        first.register_hook(_on_gradient(lambda: _close_backward(one)))
         # Modules around each other often have one output, whose hooks run in the order in which
         # they were made: inner ones first. So there is one hook, which opens outer ones first.
         if _thread.last_output is not None and _thread.last_output() is last:
@@ -361,7 +297,7 @@ class _Hooks:
             return
         passes = _thread.last_passes = [one]
         _thread.last_output = weakref.ref(last)
-        last.register_hook(lambda _: _open_backward(passes))
+        last.register_hook(_on_gradient(lambda: _open_backward(passes)))
 
     def _wrap_checkpoint(self) -> None:
         function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
@@ -371,8 +307,7 @@ class _Hooks:
             )
 
     def detach(self) -> None:
-        """Do nothing from now on, and give the module the checkpoint function back that it had."""
-        self._is_attached = False
+        """Give the module the checkpoint function back that it had."""
         if self.checkpointing is None:
             return
         function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
@@ -384,7 +319,7 @@ class _Checkpoint:
     """A model's checkpoint function, which opens the layer's range where it recomputes it."""
 
     def __init__(
-        self, function: Callable[..., Any], owner: _Hooks, everyone: Mapping[nn.Module, _Hooks]
+        self, function: Callable[..., Any], owner: _Named, everyone: Mapping[nn.Module, _Named]
     ) -> None:
         self.function = function
         self._owner = owner
@@ -392,15 +327,15 @@ class _Checkpoint:
 
     def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a layer under the checkpoint function."""
-        hooks = None if torch.compiler.is_compiling() else self._hooks_of(run)
-        if hooks is None:
+        named = None if torch.compiler.is_compiling() else self._named(run)
+        if named is None:
             return self.function(run, *args, **kwargs)
 
         @functools.wraps(run, assigned=(), updated=())
         def ranged(*args: Any, **kwargs: Any) -> Any:
             if not is_backward():
                 return run(*args, **kwargs)
-            depth = hooks.open_call()
+            depth = named.open_call()
             try:
                 return run(*args, **kwargs)
             finally:
@@ -408,8 +343,8 @@ class _Checkpoint:
 
         return self.function(ranged, *args, **kwargs)
 
-    def _hooks_of(self, run: Callable[..., Any]) -> _Hooks | None:
-        """Return the layer whose work this is; None where its own hooks will fire."""
+    def _named(self, run: Callable[..., Any]) -> _Named | None:
+        """Return the layer whose work this is; None where it is called, which is seen."""
         bound: tuple[Any, ...] = ()
         while isinstance(run, functools.partial):
             bound = (*run.args, *bound)
@@ -430,6 +365,20 @@ def _open(owner: object, name: str) -> int:
         _close_stale()
     stack.append(_Open(owner, name))
     return len(stack) - 1
+
+
+def _on_gradient(act: Callable[[], None]) -> Callable[[Any], None]:
+    """Return a hook of a tensor that does something of ours, unseen by Dynamo."""
+    return functools.partial(_run_unseen, act)
+
+
+@unseen
+def _run_unseen(act: Callable[[], None], _: Any) -> None:
+    prior = set_eval_frame(None)
+    try:
+        act()
+    finally:
+        set_eval_frame(prior)
 
 
 def _open_backward(passes: list[Pass]) -> None:

@@ -7,7 +7,9 @@ import errno
 import glob
 import json
 import os
+import re
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +33,7 @@ class RunFolder:
     Args:
         target: the name that the folder is to have.
         force: replace what has the name. Without it only the folder of a run whose outcome was
-            `failed` is replaced, because it holds no result.
+            `failed` and which has no trace is replaced, because it holds no result.
 
     Raises:
         UsageError: the target exists, or is no run folder and so is not replaced even by `force`.
@@ -48,10 +50,10 @@ class RunFolder:
         self.work = self.path / _WORK
 
     def __enter__(self) -> RunFolder:
-        _check_replaceable(self.target, force=self._force)
+        check_replaceable(self.target, force=self._force)
         with disk_errors(self.target):
             self._remove()
-            self._sweep()
+            sweep(self.target)
             self.logs.mkdir(parents=True)
             self.work.mkdir()
         return self
@@ -69,7 +71,7 @@ class RunFolder:
             raise disk_error(self.target, error) from error
 
     def join(self, path: Path) -> None:
-        """Use the folder that another process of this run has made."""
+        """Use a folder that was made elsewhere on the disk, or by another process of this run."""
         self.path, self.logs, self.work = path, path / LOGS, path / _WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
@@ -87,14 +89,6 @@ class RunFolder:
             _replace(self.path, self.target)
         self._committed = True
         return self.target
-
-    def _sweep(self) -> None:
-        """Remove what killed processes of this machine left of a run of this name."""
-        prefix = f".{self.target.resolve().name}.partial-"
-        for left in self.path.parent.glob(f"{glob.escape(prefix)}*"):
-            pid = left.name.removeprefix(prefix)
-            if pid.isdigit() and not _is_alive(int(pid)):
-                shutil.rmtree(left, ignore_errors=True)
 
     def _remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -132,6 +126,20 @@ def disk_cause(error: BaseException | None) -> OSError | None:
     return None
 
 
+def sweep(target: Path) -> None:
+    """Remove what killed processes of this machine left of a run of this name."""
+    prefix = f".{target.resolve().name}.partial-"
+    for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
+        pid, _, host = left.name.removeprefix(prefix).partition(".")
+        if pid.isdigit() and host in ("", host_mark()) and not _is_alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def host_mark() -> str:
+    """Return what tells this machine from others that share the disk, fit for a file's name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+
+
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -142,29 +150,45 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _check_replaceable(target: Path, *, force: bool) -> None:
+def check_replaceable(target: Path, *, force: bool) -> None:
+    """Make sure that a run folder may take a name.
+
+    Raises:
+        UsageError: something has it that is not to be replaced.
+    """
     if not os.path.lexists(target):
         return
-    outcome = _outcome(target)
-    if outcome is None and not (target.is_dir() and not any(target.iterdir())):
+    has_run, has_result = _content(target)
+    if not has_run and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(
             f"{target} exists and is no run folder, so it is not replaced",
             hint="choose another name with --out",
         )
-    if outcome not in (None, "failed") and not force:
+    if has_result and not force:
         raise UsageError(
             f"{target} already holds a run",
             hint="choose another name with --out, or replace it with --force",
         )
 
 
-def _outcome(target: Path) -> str | None:
-    """Return the outcome of the run in a folder, or None where there is none."""
+def is_replaceable(target: Path, force: bool) -> bool:
+    """Tell whether what has a name may be replaced by a new run."""
+    try:
+        check_replaceable(target, force=force)
+    except UsageError:
+        return False
+    return True
+
+
+def _content(target: Path) -> tuple[bool, bool]:
+    """Tell whether a folder holds a run, and whether that has a result: it ran, or left traces."""
     try:
         value = json.loads((target / manifest.FILE_NAME).read_bytes())
     except (OSError, ValueError):
-        return None
-    return str(value.get("outcome", "ok")) if isinstance(value, dict) else None
+        return False, False
+    if not isinstance(value, dict):
+        return False, False
+    return True, value.get("outcome", "ok") != "failed" or bool(value.get("traces"))
 
 
 def _replace(made: Path, target: Path) -> None:

@@ -6,17 +6,16 @@
             optimizer.step()
             optimizer.zero_grad()
 
-or, where there is no loader, `with step(): …` around each step. Phases and modules are found by
-hooks. The loop is not cut short: after the steps that are recorded it runs on as it was, and the
-run folder is there. `step.is_done` tells when, for those who want to leave.
+or, where there is no loader, `with step(): …` around each step. Phases and modules are seen as they
+go by. The loop is not cut short: after the steps that are recorded it runs on as it was.
+`step.is_done` tells when, for those who want to leave; the run folder is there when the block ends.
 
-Under torchrun, deepspeed and the like every rank writes its trace into one folder, which rank 0
-makes whole. The ranks meet through the file system alone, so there need be no process group; all of
-them must see the folder.
+Under torchrun, deepspeed and the like every rank leaves its trace in a working folder of its node,
+and the last of them makes the run folder. No rank waits for another inside of the loop. Nodes that
+share a disk make one folder, others one each.
 
-A run folder is whole or absent. What goes wrong in the loop before the recorded steps are over
-leaves none, except memory that runs out: that is a result and is recorded. What goes wrong later
-changes nothing.
+What goes wrong in the loop is left to it: it gets its own exception, and the run folder says
+`failed` or `oom`, with what there is. What goes wrong with the record is said on stderr, once.
 """
 
 from __future__ import annotations
@@ -24,28 +23,39 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from torch import nn
 
-from tracekit.errors import UsageError, WorkloadError
-from tracekit.manifest import Stage
+from tracekit.errors import TracekitError, UsageError
+from tracekit.manifest import Outcome, Stage
 
-from . import memory
-from .distributed import Place, place_in
+from . import rank_choice
+from .beside_dynamo import IS_POSSIBLE
+from .distributed import Place
+from .job import current_place, job_id, local_rank_count
+from .loop_folder import LoopFolder
 from .loop_plan import LoopPlan
 from .loop_recorder import LoopRecorder
-from .loop_report import make_manifest, summary, wait_for_reports
-from .ranges import class_name, phase, unwrapped
-from .run_folder import disk_errors
-from .shared_folder import WAIT_S, check_ranks, run_folder
+from .loop_report import LoopReport, first_failure, read_reports, summary
+from .loop_watch import CallKind, LoopWatch
+from .module_paths import class_name, unwrapped
+from .ranges import phase
+from .run_folder import check_replaceable, host_mark
 
 _T = TypeVar("_T")
+
+_WAIT_S = 10.0
+"""How long the first rank of a node waits at the end of the block for the others of its node."""
+
+_FAILED_WAIT_S = 1.0
+_POLL_S = 0.05
 
 
 def collect(
@@ -58,8 +68,10 @@ def collect(
     profile_steps: int = 3,
     stage: Stage = "custom",
     name: str | None = None,
+    ranks: str | None = None,
     record_shapes: bool = True,
     with_stack: bool = False,
+    with_flops: bool = False,
     profile_memory: bool = False,
     all_threads: bool = False,
     force: bool = False,
@@ -68,19 +80,24 @@ def collect(
 
     The loop must have `warmup + steps + 2 * profile_steps + 1` steps: those that do not count,
     those that are timed with nothing added, as many as are profiled with ranges alone to know what
-    these cost, one for the profiler to warm up, and the profiled ones.
+    those cost, one for the profiler to warm up, and the profiled ones.
 
     Args:
-        model: the model as the loop calls it, wrapped by DDP, FSDP, DeepSpeed or PEFT or not.
-        optimizer: needed only if it is no `torch.optim.Optimizer` and no DeepSpeed engine.
-        out: the run folder; `runs/custom-<class>-<time>` if None.
+        model: what the loop calls: a module, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
+            a compiled one).
+        optimizer: only for one that is no `torch.optim.Optimizer`: its `step()` becomes the phase
+            `optimizer`.
+        out: the run folder; `runs/<stage>-<model>-<time>` if None.
         warmup: steps that do not count.
         steps: timed steps.
         profile_steps: profiled steps.
         stage: what the manifest calls the run.
         name: the model's name in tables; its class if None.
+        ranks: which ranks leave a trace: `0,8,16-23`, `first-of-node` or `all`; None is all of up
+            to eight, else the first of each node.
         record_shapes: whether to keep the shapes of operators' arguments.
         with_stack: whether to keep Python stacks.
+        with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see threads that the loop starts itself.
         force: whether to replace a run that `out` holds already.
@@ -90,8 +107,6 @@ def collect(
 
     Raises:
         UsageError: a count makes no sense, or the run folder exists.
-        StoreError: the run folder cannot be written.
-        WorkloadError: the trace cannot be written, or the loop ended too early.
     """
     for label, count, least in (
         ("warmup", warmup, 0),
@@ -108,8 +123,10 @@ def collect(
         name=name,
         record_shapes=record_shapes,
         with_stack=with_stack,
+        with_flops=with_flops,
         profile_memory=profile_memory,
         all_threads=all_threads,
+        ranks=None if ranks is None else rank_choice.check(ranks),
     )
     if out is None:
         now = datetime.datetime.now().astimezone()
@@ -118,7 +135,11 @@ def collect(
 
 
 class Collection:
-    """A loop that is recorded; what `collect` returns and what its `with` block gives as `step`."""
+    """A loop that is recorded; what `collect` returns and what its `with` block gives as `step`.
+
+    `target` is the run folder; where that name was taken by another run of several ranks, `folder`
+    tells which one it became, once it is there.
+    """
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool
@@ -127,20 +148,53 @@ class Collection:
         self._plan = plan
         self._model = model
         self._optimizer = optimizer
+        self._place = Place(0, 0, 1)
         self._force = force
-        self._place = place_in(os.environ) or Place(0, 0, 1)
-        self._folder = run_folder(target, self._place, os.environ, force=force)
+        self._folder: LoopFolder | None = None
+        self._watch = LoopWatch(self, finds_steps=False)
         self._recorder: LoopRecorder | None = None
-        self._stack = contextlib.ExitStack()
-        self._is_whole = False
+        self._finisher: threading.Thread | None = None
+        self._has_stepped_before = False
+        self._is_open = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, once this rank has made it."""
+        return None if self._folder is None else self._folder.made
 
     def __enter__(self) -> Self:
-        if self._place.rank == 0:
-            self._stack.enter_context(_sigterm_as_exit())
-            self._stack.enter_context(self._folder)
-        self._recorder = LoopRecorder(
-            self._plan, self._place, self._folder.path, [self._model], self._optimizer
+        self._place = current_place()
+        is_alone = self._place.world_size == 1
+        if is_alone:
+            check_replaceable(self.target, force=self._force)
+        self._is_open = True
+        mark = f"{os.getpid() if is_alone else job_id()[:16]}.{host_mark()}"
+        self._folder = LoopFolder(
+            self.target,
+            self._plan,
+            [sys.executable, *sys.argv],
+            mark,
+            force=self._force and is_alone,
         )
+        try:
+            self._folder.open()
+        except TracekitError as error:
+            self._say(f"{error.message}; the loop is not recorded")
+            self._folder = None
+            return self
+        if not IS_POSSIBLE:
+            self._say("this torch cannot be watched beside torch.compile; the loop is not recorded")
+            return self
+        self._recorder = LoopRecorder(
+            self._plan,
+            self._place,
+            self._folder.path,
+            [self._model],
+            self._watch,
+            self._publish,
+            self._optimizer,
+        )
+        self._watch.start()
         return self
 
     def __exit__(
@@ -149,12 +203,11 @@ class Collection:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The folder goes with the stack unless it was made whole before.
-        with self._stack:
-            if error is None:
-                self._finish()
-            elif not self._is_whole:
-                self._fail(error)
+        self._is_open = False
+        try:
+            self._leave(error)
+        except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
+            self._say(f"the run folder was not written: {type(problem).__name__}: {problem}")
 
     @overload
     def __call__(self) -> contextlib.AbstractContextManager[None]: ...
@@ -171,115 +224,165 @@ class Collection:
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps are recorded and the run folder is there."""
-        return self._is_whole
+        """Whether all steps are recorded; the run folder is there when the block ends."""
+        return self._recorder is None or self._recorder.is_done
+
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Pass a call on, once steps have begun."""
+        if self._recorder is not None and self._has_stepped_before:
+            self._recorder.root_begins(module, kind, args, kwargs)
+
+    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
+        """Pass it on."""
+        del module
+        if self._recorder is not None and self._has_stepped_before:
+            self._recorder.root_ended(kind)
+
+    def inner_begins(self) -> None:
+        """Pass it on."""
+        if self._recorder is not None:
+            self._recorder.inner_begins()
+
+    def step_is_over(self, *, is_part: bool) -> None:
+        """Do nothing: the loop says where its steps are."""
+
+    def optimizer_stepped(self, parameter: Any) -> None:
+        """Do nothing: the loop says where its steps are."""
+
+    def failed(self, error: Exception) -> None:
+        """Leave the loop alone from now on."""
+        self._watch.stop()
+        if self._recorder is not None and not self._recorder.is_done:
+            self._recorder.failed(error)
+            self._say(f"recording stopped: {self._recorder.report.notes[-1]}")
 
     @contextlib.contextmanager
     def _one_step(self) -> Iterator[None]:
-        recorder = self._entered()
-        recorder.begin_step()
+        self._begin_step()
         yield
-        self._end_step(recorder)
+        self._end_step()
 
     def _each(self, batches: Iterable[_T]) -> Iterator[_T]:
-        recorder = self._entered()
         source = iter(batches)
         while True:
-            recorder.begin_step()
+            self._begin_step()
+            recorder = self._recorder
+            is_ranged = recorder is not None and recorder.is_ranged and not recorder.is_done
             try:
-                with phase("data") if recorder.is_ranged else contextlib.nullcontext():
+                with phase("data") if is_ranged else contextlib.nullcontext():
                     batch = next(source)
             except StopIteration:
-                recorder.cancel_step()
+                self._cancel_step()
                 return
             yield batch
-            self._end_step(recorder)
+            self._end_step()
 
-    def _entered(self) -> LoopRecorder:
-        if self._recorder is None:
+    def _cancel_step(self) -> None:
+        if self._recorder is not None:
+            self._recorder.cancel_step()
+
+    def _begin_step(self) -> None:
+        if not self._is_open and self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
-        return self._recorder
+        recorder = self._recorder
+        if recorder is None or recorder.is_done:
+            return
+        self._watch.step_began()
+        try:
+            recorder.begin_step()
+            if not self._has_stepped_before:
+                self._has_stepped_before = True
+                recorder.describe()
+                self._publish()
+        except Exception as error:  # noqa: BLE001 - the loop must not fail for us
+            self.failed(error)
 
-    def _end_step(self, recorder: LoopRecorder) -> None:
-        was_done = recorder.is_done
-        recorder.end_step()
-        if recorder.is_done and not was_done:
+    def _end_step(self) -> None:
+        recorder = self._recorder
+        if recorder is None or recorder.is_done:
+            return
+        try:
+            recorder.end_step()
+        except Exception as error:  # noqa: BLE001
+            self.failed(error)
+        if self.is_done:
+            self._watch.stop()
             self._finish()
 
     def _finish(self) -> None:
-        """Make the run folder whole, as soon as what belongs into it is there."""
-        if self._is_whole:
+        """Let the run folder be made, beside the loop that goes on."""
+        if self._finisher is None:
+            self._finisher = threading.Thread(target=self._make_folder, name="tracekit")
+            self._finisher.start()
+
+    def _make_folder(self) -> None:
+        try:
+            if self._recorder is not None:
+                self._recorder.report.settle(self._plan)
+            self._publish()
+            self._commit_if_last()
+        except Exception as error:  # noqa: BLE001
+            self._say(f"the run folder was not written: {error}")
+
+    def _leave(self, error: BaseException | None) -> None:
+        """End what is still recorded, and see to it that there is a run folder."""
+        recorder, folder = self._recorder, self._folder
+        self._watch.stop()
+        if recorder is None or folder is None:
             return
-        recorder = self._entered()
-        recorder.close()
-        report = recorder.report
-        if report.trace is None:
-            report.outcome = "failed"
-            report.reason = self._plan.too_few(report.step_count)
-        self._write_report()
-        if report.trace is None:
-            raise WorkloadError(
-                f"{self.target}: {report.reason}", hint="run more steps, or ask for fewer"
-            )
-        if self._place.rank == 0:
-            self._commit()
-        self._is_whole = True
+        if not recorder.is_done:
+            recorder.close()
+            if error is not None:
+                recorder.report.note_error(error)
+            self._finish()
+        if self._finisher is not None:
+            self._finisher.join()
+        if folder.made is None and (self._place.local_rank == 0 or error is not None):
+            wait_s = _FAILED_WAIT_S if error is not None else _WAIT_S
+            deadline = time.monotonic() + wait_s
+            while folder.path.exists() and time.monotonic() < deadline:
+                if self._commit_if_last():
+                    return
+                time.sleep(_POLL_S)
+            self._commit([one for one in read_reports(folder.work) if one.is_final])
 
-    def _commit(self) -> None:
-        count = self._place.world_size
-        reports = wait_for_reports(self._folder.work, count, WAIT_S)
-        check_ranks(self.target, [report.rank for report in reports], count)
-        for report in reports:
-            if report.outcome != "ok":
-                raise WorkloadError(f"{self.target}: rank {report.rank}: {report.reason}")
-        run = make_manifest(reports, self._plan, [sys.executable, *sys.argv])
-        self._folder.commit(run)
-        for line in summary(run, self.target):
-            sys.stderr.write(f"tracekit: {line}\n")
+    def _commit_if_last(self) -> bool:
+        """Make the run folder if no other rank of this node is to come; return whether it is."""
+        assert self._folder is not None
+        reports = read_reports(self._folder.work)
+        expected = 1 if self._place.world_size == 1 else local_rank_count(os.environ) or 1
+        if len(reports) < expected or not all(report.is_final for report in reports):
+            return False
+        return self._commit(reports)
 
-    def _fail(self, error: BaseException) -> None:
-        """Leave the loop as it was; record that memory ran out, and nothing else."""
-        recorder = self._entered()
-        recorder.abandon()
-        report = recorder.report
-        is_out_of_memory = memory.is_out_of_memory(error)
-        report.outcome = "oom" if is_out_of_memory else "failed"
-        report.reason = f"{type(error).__name__}: {error}"
-        if is_out_of_memory:
-            report.reason = memory.out_of_memory_reason(error)
-        report.trace = None
-        with contextlib.suppress(OSError):  # rank 0 may have gone first, and the folder with it
-            report.write(self._folder.work)
-        if is_out_of_memory and self._place.rank == 0:
-            run = make_manifest(
-                [report],
-                self._plan,
-                [sys.executable, *sys.argv],
-                outcome="oom",
-                reason=f"rank 0: {report.reason}",
-            )
-            self._folder.commit(run)
+    def _commit(self, reports: list[LoopReport]) -> bool:
+        """Make the run folder, unless another rank of this node does."""
+        folder = self._folder
+        if folder is None or not reports:
+            return False
+        try:
+            (folder.work / "committed").mkdir()  # atomic: one of the ranks can
+        except OSError:
+            return folder.made is not None or not folder.path.exists()
+        failed = first_failure(reports)
+        outcome: Outcome = "ok" if failed is None else failed.outcome
+        reason = None if failed is None else f"rank {failed.rank}: {failed.reason}"
+        try:
+            run = folder.commit(reports, outcome, reason)
+        finally:
+            folder.close()
+        if reason is not None:
+            self._say(reason)
+        for line in summary(run, folder.made or folder.target):
+            self._say(line)
+        return True
 
-    def _write_report(self) -> None:
-        if self._recorder is not None:
-            self._recorder.report.is_final = True
-            with disk_errors(self.target):
+    def _publish(self) -> None:
+        if self._recorder is not None and self._folder is not None:
+            with contextlib.suppress(OSError):  # another rank may have made the run folder already
                 self._recorder.report.write(self._folder.work)
 
-
-@contextlib.contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
-    """Let SIGTERM unwind the program, so that nothing is left, if it would just end it."""
-
-    def leave(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    restore: Callable[[], object] = lambda: None  # noqa: E731
-    with contextlib.suppress(ValueError):  # not in the main thread
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, leave)
-            restore = lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)  # noqa: E731
-    try:
-        yield
-    finally:
-        restore()
+    def _say(self, line: str) -> None:
+        sys.stderr.write(f"tracekit: {line}\n")

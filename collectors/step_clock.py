@@ -7,11 +7,16 @@ from typing import Any
 
 import torch
 
+from . import accelerator
+
 _NS_PER_EVENT_MS = 1_000_000
 
 
 class StepClock:
     """Takes the time of each step up to the end of its device work: on a GPU by events.
+
+    Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
+    between `pause` and `resume` belongs to none.
 
     Args:
         device: where the steps compute.
@@ -19,22 +24,47 @@ class StepClock:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._marks: list[Any] = []
-        self.tick()
+        self._steps: list[list[tuple[Any, Any]]] = []
+        self._parts: list[tuple[Any, Any]] = []
+        self._begin: Any = None
+        self.resume()
 
     def tick(self) -> None:
-        """Mark the end of a step, and the beginning of the next."""
-        if self._device.type == "cuda":
-            mark = torch.cuda.Event(enable_timing=True)
-            mark.record()
-            self._marks.append(mark)
-        else:
-            self._marks.append(time.perf_counter_ns())
+        """Mark the end of a step; the next begins here, or where the clock is resumed."""
+        mark = None
+        if self._begin is not None:
+            mark = self._mark()
+            self._parts.append((self._begin, mark))
+        self._steps.append(self._parts)
+        self._parts = []
+        self._begin = mark
+
+    def pause(self) -> None:
+        """Stop the clock inside of a step; what follows is in none. Nothing if it is stopped."""
+        if self._begin is not None:
+            self._parts.append((self._begin, self._mark()))
+            self._begin = None
+
+    def resume(self) -> None:
+        """Let the clock go on, if it is stopped."""
+        if self._begin is None:
+            self._begin = self._mark()
+
+    def drop(self) -> None:
+        """Forget the step that ended last."""
+        if self._steps:
+            self._steps.pop()
 
     def stop(self) -> list[int]:
         """Wait for the device and return the time of each step, ns."""
-        pairs = list(zip(self._marks, self._marks[1:], strict=False))
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-            return [round(begin.elapsed_time(end) * _NS_PER_EVENT_MS) for begin, end in pairs]
-        return [end - begin for begin, end in pairs]
+        accelerator.synchronize(self._device)
+        return [sum(_between_ns(*part) for part in parts) for parts in self._steps]
+
+    def _mark(self) -> Any:
+        return accelerator.event(self._device) or time.perf_counter_ns()
+
+
+def _between_ns(begin: Any, end: Any) -> int:
+    if isinstance(begin, int):
+        return int(end - begin)
+    return round(begin.elapsed_time(end) * _NS_PER_EVENT_MS)

@@ -228,6 +228,7 @@ def _profile(
             active=spec.profiled_count,
             record_shapes=spec.record_shapes,
             with_stack=spec.with_stack,
+            with_flops=spec.with_flops,
             profile_memory=spec.profile_memory,
             all_threads=engine.needs_all_threads,
         ) as profile:

@@ -116,6 +116,12 @@ ARGUMENTS: tuple[Argument, ...] = (
         group="Steps",
     ),
     Argument("--with-stack", "record Python stacks in the trace", kind="flag", group="Profiler"),
+    Argument(
+        "--with-flops",
+        "let the profiler count floating-point operations itself",
+        kind="flag",
+        group="Profiler",
+    ),
     Argument("--profile-memory", "record the allocator's events", kind="flag", group="Profiler"),
     Argument("--no-shapes", "record no shapes of arguments", kind="flag", group="Profiler"),
     Argument(
@@ -123,5 +129,43 @@ ARGUMENTS: tuple[Argument, ...] = (
         "memory that a rank may use, as 16GB; what needs more is recorded as out of memory",
         metavar="SIZE",
         group="Limits",
+    ),
+    Argument(
+        "--ranks",
+        "PROGRAM: which ranks leave a trace: 0,8,16-23, first-of-node or all",
+        default="all up to 8 ranks, else first-of-node",
+        metavar="RANKS",
+        group="A program of your own",
+    ),
+    Argument(
+        "--windows",
+        "PROGRAM: how many windows of steps are profiled",
+        kind="count",
+        default=1,
+        metavar="K",
+        group="A program of your own",
+    ),
+    Argument(
+        "--every",
+        "PROGRAM: steps from one window to the next",
+        kind="count",
+        metavar="N",
+        group="A program of your own",
+    ),
+    Argument(
+        "--on-demand",
+        "PROGRAM: profile another window when this file is made or touched; a number in it is how "
+        "many steps",
+        kind="path",
+        metavar="FILE",
+        group="A program of your own",
+    ),
+    Argument(
+        "--on-signal",
+        "PROGRAM: profile another window when tracekit gets this signal, which the program then "
+        "does not",
+        kind="choice",
+        choices=("USR1", "USR2"),
+        group="A program of your own",
     ),
 )

@@ -42,6 +42,7 @@ class TrainingSpec:
     compression_rank: int
     compression_density: float
     with_stack: bool
+    with_flops: bool
     profile_memory: bool
     record_shapes: bool
     memory_limit_bytes: int | None
@@ -163,6 +164,7 @@ def make_spec(
         compression_rank=chosen["gc_rank"],
         compression_density=chosen["gc_density"],
         with_stack=bool(chosen.get("with_stack")),
+        with_flops=bool(chosen.get("with_flops")),
         profile_memory=bool(chosen.get("profile_memory")),
         record_shapes=not chosen.get("no_shapes"),
         memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),

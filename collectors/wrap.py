@@ -1,13 +1,14 @@
 """`tracekit collect … -- python train.py`: record a program of one's own, unchanged.
 
 The program may be started in any way that ends in Python: `python`, `torchrun`, `deepspeed`,
-`accelerate launch`, a shell script. `wrap_bootstrap` runs in each of its Python processes and
-records the training loop it finds. As soon as every rank has left its trace, the run folder is
-whole, and the program runs on to its end; what happens to it later changes nothing. A program that
-fails before leaves no run folder.
+`accelerate launch`, `srun`, a shell script. `wrap_bootstrap` runs in each of its Python processes
+and records the training loop it finds. The program behaves as without us, and its exit code is
+ours. As soon as every rank has left its trace the run folder is made, and the program runs on; one
+that fails leaves a run folder too, with what there is.
 
-Under a launcher (`torchrun … -m tracekit.collectors … -- python train.py`, with RANK and WORLD_SIZE
-set) each rank runs its own copy of the program, and rank 0 makes the folder.
+Where several of us run a job together, one on each node (`torchrun --nnodes`) or one for each rank
+(`srun`, or `torchrun … -m tracekit.collectors`), each keeps what its own ranks left; `run_parts`
+tells how one run becomes of them.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import time
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracekit.errors import UsageError, WorkloadError
+from tracekit import manifest
+from tracekit.errors import StoreError, TracekitError, UsageError
 
-from .distributed import Place, place_in
-from .launch import signals_as_interrupt
+from . import memory, rank_choice
+from ._main import Ended
+from .job import launched_place
+from .loop_folder import LoopFolder
 from .loop_plan import LoopPlan
-from .loop_report import LoopReport, make_manifest, read_reports, summary, wait_for_reports
-from .run_folder import RunFolder, disk_errors
-from .shared_folder import WAIT_S, check_ranks, run_folder
+from .loop_report import LoopReport, first_failure, read_reports, summary
+from .run_folder import check_replaceable, host_mark
+from .run_program import how, run_program
 from .wrap_bootstrap import PLAN, SITE, UNUSABLE, VARIABLE
 
 _TAKEN = {
-    *("stage", "out", "force", "warmup", "steps", "profile_steps"),
-    *("no_shapes", "with_stack", "profile_memory"),
+    *("stage", "out", "force", "warmup", "steps", "profile_steps", "ranks", "every", "windows"),
+    *("no_shapes", "with_stack", "with_flops", "profile_memory", "on_demand", "on_signal"),
 }
-_POLL_S = 0.1
-_GRACE_S = 10.0
-_START_S = 60.0
+_SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
 
 
 def run(
@@ -49,7 +50,7 @@ def run(
     program: Sequence[str],
     command: Sequence[str],
     echo: Callable[[str], None],
-) -> Path:
+) -> Ended:
     """Run a program and record its training loop.
 
     Args:
@@ -59,29 +60,29 @@ def run(
         echo: takes lines for people.
 
     Returns:
-        The run folder.
+        How it ended; what is wrong with the record is said by `echo`.
 
     Raises:
-        UsageError: an argument is for tracekit's own workloads.
-        WorkloadError: the program failed, or trained too few steps to be recorded.
-        StoreError: the run folder cannot be written.
+        UsageError: an argument is for tracekit's own workloads, the name of the run folder is
+            taken, or the program cannot be started.
     """
-    plan = _plan(values)
-    place = place_in(os.environ) or Place(0, 0, 1)
     now = datetime.datetime.now().astimezone()
     target: Path = (
         values.get("out") or Path("runs") / f"custom-{_stem(program)}-{now:%Y%m%dT%H%M%S}"
     )
-    folder = run_folder(target, place, os.environ, force=bool(values.get("force")))
-    with signals_as_interrupt():
-        if place.rank != 0:
-            _run_beside(folder, program, place)
-            return target
-        with folder:
-            _prepare(folder, plan)
-            wrapped = _Wrapped(folder, plan, program, command, echo)
-            wrapped.run(place.world_size if place.world_size > 1 else None)
-    return target
+    plan = _plan(values, target)
+    is_alone = launched_place(os.environ) is None
+    if is_alone:
+        check_replaceable(target, force=bool(values.get("force")))
+    folder = LoopFolder(
+        target,
+        plan,
+        command,
+        f"{os.getpid()}.{host_mark()}",
+        force=bool(values.get("force")) and is_alone,
+    )
+    wrapped = _Wrapped(folder, plan, program, echo, _SIGNALS.get(values.get("on_signal", "")))
+    return wrapped.run()
 
 
 class _Wrapped:
@@ -89,89 +90,189 @@ class _Wrapped:
 
     def __init__(
         self,
-        folder: RunFolder,
+        folder: LoopFolder,
         plan: LoopPlan,
         program: Sequence[str],
-        command: Sequence[str],
         echo: Callable[[str], None],
+        request_signal: signal.Signals | None,
     ) -> None:
         self._folder = folder
         self._plan = plan
         self._program = program
-        self._command = command
         self._to_people = echo
-        self._is_whole = False
+        self._request_signal = request_signal
+        self._place = launched_place(os.environ)
+        self._run: manifest.Manifest | None = None
+        self._committer: threading.Thread | None = None
 
-    def run(self, rank_count: int | None) -> None:
-        """Run the program to its end; the folder is made whole as soon as it can be.
-
-        Args:
-            rank_count: how many ranks there are, if a launcher told.
-        """
+    def run(self) -> Ended:
+        """Run the program to its end; the folder is made as soon as it can be."""
+        kill_count = memory.kernel_kill_count()
+        environment = self._prepare()
         try:
-            code = _run_program(self._program, self._folder.work, self._look)
-        except KeyboardInterrupt:
-            if self._is_whole:
-                self._echo(f"the program was interrupted; {self._folder.target} is whole")
-            raise
-        if code != 0:
-            raise _program_error(self._program, code, self._folder.target, is_whole=self._is_whole)
-        if not self._is_whole:
-            self._commit(self._last_reports(rank_count))
+            code = run_program(self._program, environment, self._look, self._takes)
+            if self._committer is not None:
+                self._committer.join()
+            try:
+                self._finish(code, kill_count)
+            except TracekitError as error:
+                self._echo(f"the run folder was not written: {error.message}")
+        finally:
+            self._folder.close()
+            if self._plan.request is not None:
+                Path(self._plan.request).unlink(missing_ok=True)
+        return Ended(self._folder.made, code)
 
     def _echo(self, line: str) -> None:
         """Say something, on the terminal that the program writes to as well."""
+        if self._place is not None and self._place.world_size > 1:
+            line = f"rank {self._place.rank}: {line}"
         self._to_people(f"tracekit: {line}")
 
+    def _prepare(self) -> dict[str, str]:
+        """Write what the program's Python processes look for, and return their variables.
+
+        Where that fails the program runs all the same: it is not to suffer from a full disk.
+        """
+        try:
+            self._folder.open()
+            work = self._folder.work
+            site = work / "site"
+            site.mkdir()
+            (site / "sitecustomize.py").write_text(SITE, "utf-8")
+            (work / PLAN).write_text(json.dumps(dataclasses.asdict(self._plan)), "utf-8")
+        except (StoreError, OSError) as error:
+            reason = error.message if isinstance(error, StoreError) else str(error)
+            self._echo(f"{reason}; the program runs without being recorded")
+            return dict(os.environ)
+        before = os.environ.get("PYTHONPATH")
+        path = str(site) if not before else f"{site}{os.pathsep}{before}"
+        return {
+            **os.environ,
+            VARIABLE: str(work),
+            "PYTHONPATH": path,
+            "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
+        }
+
+    def _takes(self, number: int) -> bool:
+        """Take the signal that asks for another window; the others are the program's."""
+        if number != self._request_signal or self._plan.request is None:
+            return False
+        with contextlib.suppress(OSError):
+            Path(self._plan.request).write_text("", "ascii")
+        return True
+
     def _look(self) -> None:
-        """Make the folder whole if every rank has left its trace and goes on without us."""
-        if self._is_whole:
+        """Make the folder if every rank has left its trace and goes on without us."""
+        if self._committer is not None:
             return
         reports = read_reports(self._folder.work)
-        is_complete = bool(reports) and len(reports) == reports[0].world_size
-        if is_complete and all(report.is_final and report.trace for report in reports):
-            self._commit(reports)
-            self._echo("the program runs on, unprofiled")
+        is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
+        if is_complete and all(_is_recorded(report) for report in reports):
+            # Compressing takes its time, and signals must not wait for it.
+            self._committer = threading.Thread(target=self._commit_early, args=(reports,))
+            self._committer.start()
 
-    def _last_reports(self, rank_count: int | None) -> list[LoopReport]:
-        work = self._folder.work
-        if rank_count is not None:
-            return wait_for_reports(work, rank_count, WAIT_S)
-        return read_reports(work)
+    def _expected_count(self, report: LoopReport) -> int | None:
+        """Return how many ranks are ours, as far as that is known before they end."""
+        place = self._place
+        if place is not None and (place.rank, place.world_size) == (report.rank, report.world_size):
+            return 1
+        return report.local_rank_count or (1 if report.world_size == 1 else None)
 
-    def _commit(self, reports: list[LoopReport]) -> None:
-        target = self._folder.target
-        if not reports:
-            raise self._nothing_seen()
-        for report in reports:
-            if report.outcome != "ok":
-                raise WorkloadError(
-                    f"{shlex.join(self._program)}: rank {report.rank}: {report.reason}",
-                    hint="ask for fewer with --warmup, --steps and --profile-steps",
-                )
-        check_ranks(target, [report.rank for report in reports], reports[0].world_size)
-        run = make_manifest(reports, self._plan, self._command)
-        self._folder.commit(run)
-        self._is_whole = True
-        for line in summary(run, target):
+    def _commit_early(self, reports: Sequence[LoopReport]) -> None:
+        try:
+            self._commit(reports, "ok", None, None)
+            self._echo("the program runs on")
+        except TracekitError as error:
+            self._echo(f"the run folder was not written: {error.message}")
+
+    def _commit(
+        self,
+        reports: Sequence[LoopReport],
+        outcome: manifest.Outcome,
+        reason: str | None,
+        exit_code: int | None,
+    ) -> manifest.Manifest:
+        run = self._folder.commit(reports, outcome, reason, exit_code)
+        self._run = run
+        for line in summary(run, self._folder.made or self._folder.target):
             self._echo(line)
+        return run
 
-    def _nothing_seen(self) -> WorkloadError:
+    def _finish(self, code: int, kill_count: int) -> None:
+        """Say how the program ended, in the run folder and to people."""
+        reports = read_reports(self._folder.work)
+        if self._run is not None:
+            count = self._folder.add_windows(reports, self._run)
+            self._note_end(self._run, code, reports)
+            if count:
+                self._echo(f"{count} more windows: {self._folder.made}/step-*")
+            return
+        if not reports and not code:
+            self._echo(self._nothing_seen())
+            return
+        outcome, reason = _judged(reports, code, kill_count)
+        if reason is not None:
+            self._echo(reason)
+        run = self._commit(reports, outcome, reason, code)
+        if outcome == "ok":
+            self._note_end(run, code, reports)
+
+    def _note_end(self, run: manifest.Manifest, code: int, reports: Sequence[LoopReport]) -> None:
+        """Note how a program ended that had been recorded before."""
+        reason = None
+        failed = first_failure(reports)
+        if code:
+            reason = f"the program ended with {how(code)} after it was recorded"
+            if failed is not None:
+                reason = f"rank {failed.rank}: {failed.reason}; {reason}"
+            self._echo(f"{reason}; {self._folder.made} is whole")
+        outcome = "failed" if failed is None else failed.outcome
+        self._folder.end(run, code, outcome, reason)
+
+    def _nothing_seen(self) -> str:
         shown = shlex.join(self._program)
         unusable = self._folder.work / UNUSABLE
         if unusable.is_file():
-            return WorkloadError(
-                f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}",
-                hint="install tracekit where the program runs",
+            return (
+                f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
+                "no run folder was written; install tracekit where the program runs"
             )
-        return WorkloadError(
-            f"{shown}: no training step was seen: no optimizer of torch took a step after a "
-            "module was called",
-            hint="in a loop of another kind, use `with tracekit.collect(model=…) as step:`",
+        return (
+            f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
+            "torch took a step after a module was called; in a loop of another kind, use "
+            "`with tracekit.collect(model=…) as step:`"
         )
 
 
-def _plan(values: Mapping[str, Any]) -> LoopPlan:
+def _is_recorded(report: LoopReport) -> bool:
+    """Tell whether a rank has left what it is to leave, and its program runs on."""
+    is_whole = report.trace is not None or not report.is_traced
+    return is_whole and report.outcome == "ok" and report.is_recorded
+
+
+def _judged(
+    reports: Sequence[LoopReport], code: int, kill_count: int
+) -> tuple[manifest.Outcome, str | None]:
+    """Return what became of a program that had not been recorded when it ended, and why."""
+    ending = f"the program ended with {how(code)}"
+    failed = first_failure(reports)
+    if failed is not None:
+        reason = f"rank {failed.rank}: {failed.reason}"
+        return failed.outcome, f"{reason}; {ending}" if code else reason
+    if code > 128 and memory.was_killed_for_memory(128 - code, kill_count):
+        return "oom", f"{ending}: the kernel ended it because memory ran out"
+    if not reports:
+        return "failed", f"{ending} before a training step was seen"
+    unfinished = [report for report in reports if not report.is_recorded]
+    if unfinished:
+        step = min(report.step_count for report in unfinished)
+        return "failed", f"{ending} in step {step}, before it was recorded to the end"
+    return "ok", None
+
+
+def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     for key in values:
         if key not in _TAKEN:
             raise UsageError(
@@ -180,113 +281,38 @@ def _plan(values: Mapping[str, Any]) -> LoopPlan:
             )
     if values["stage"] == "serve":
         raise UsageError("--stage serve cannot be given with a program: its training is recorded")
-    counts = {key: values[key] for key in ("warmup", "steps", "profile_steps") if key in values}
+    least = {"warmup": 1, "steps": 1, "profile_steps": 1, "windows": 1, "every": 1}
+    counts = {key: values[key] for key in least if key in values}
     for key, count in counts.items():
-        if count < 1:
+        if count < least[key]:
             raise UsageError(f"--{key.replace('_', '-')} is {count}, but must be 1 or more")
+    if counts.get("windows", 1) > 1 and "every" not in counts:
+        raise UsageError("--windows needs --every: the steps from one window to the next")
+    if "every" in counts and "windows" not in counts:
+        raise UsageError("--every needs --windows: how many windows of steps are profiled")
+    request = values.get("on_demand")
+    signal_name = values.get("on_signal")
+    if signal_name is not None and signal_name not in _SIGNALS:
+        raise UsageError(f"--on-signal is {signal_name}, but must be USR1 or USR2")
+    if request is None and signal_name is not None:
+        whole = target.resolve()
+        request = whole.parent / f".{whole.name}.request-{os.getpid()}"
     plan = LoopPlan(
         record_shapes=not values.get("no_shapes", False),
         with_stack=bool(values.get("with_stack")),
+        with_flops=bool(values.get("with_flops")),
         profile_memory=bool(values.get("profile_memory")),
+        ranks=rank_choice.check(values["ranks"]) if "ranks" in values else None,
+        request=None if request is None else str(Path(request).resolve()),
     )
     return dataclasses.replace(
         plan,
         warmup_count=counts.get("warmup", plan.warmup_count),
         measured_count=counts.get("steps", plan.measured_count),
         profiled_count=counts.get("profile_steps", plan.profiled_count),
+        window_count=counts.get("windows", 1),
+        every_count=counts.get("every", 0),
     )
-
-
-def _prepare(folder: RunFolder, plan: LoopPlan) -> None:
-    """Write what the program's Python processes look for."""
-    with disk_errors(folder.target):
-        site = folder.work / "site"
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(SITE, "utf-8")
-        # Last: the other ranks wait for it.
-        partial = folder.work / f"{PLAN}.partial"
-        partial.write_text(json.dumps(dataclasses.asdict(plan)), "utf-8")
-        partial.replace(folder.work / PLAN)
-
-
-def _run_beside(folder: RunFolder, program: Sequence[str], place: Place) -> None:
-    """Run the program as a rank whose folder rank 0 makes.
-
-    Raises:
-        WorkloadError: it failed, or rank 0 made no folder.
-    """
-    deadline = time.monotonic() + _START_S
-    while not (folder.work / PLAN).is_file():
-        if time.monotonic() > deadline:
-            raise WorkloadError(f"{folder.target}: rank 0 made no run folder that this rank sees")
-        time.sleep(_POLL_S)
-    code = _run_program(program, folder.work, lambda: None)
-    if code != 0:
-        report = LoopReport(place.rank, place.world_size, outcome="failed", reason=_how(code))
-        with contextlib.suppress(OSError):
-            report.write(folder.work)
-        raise _program_error(program, code, folder.target, is_whole=folder.target.exists())
-
-
-def _run_program(program: Sequence[str], work: Path, look: Callable[[], None]) -> int:
-    """Run a program to its end and return its exit code; negative for a signal.
-
-    Raises:
-        UsageError: it cannot be started.
-    """
-    paths = [str((work / "site").resolve()), os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        VARIABLE: str(work.resolve()),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
-    }
-    try:
-        process = subprocess.Popen(list(program), env=environment, start_new_session=True)
-    except OSError as error:
-        raise UsageError(f"{program[0]} cannot be started: {error.strerror}") from error
-    try:
-        while True:
-            try:
-                return process.wait(_POLL_S)
-            except subprocess.TimeoutExpired:
-                look()
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program if it still runs, and whatever it left running in its group."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if process.poll() is None:
-            _signal_group(process, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_S / 2)
-    _signal_group(process, signal.SIGKILL)
-    process.wait()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _program_error(
-    program: Sequence[str], code: int, target: Path, *, is_whole: bool
-) -> WorkloadError:
-    hint = f"its own messages are above; {target} was not written"
-    if is_whole:
-        hint = f"it failed after it was recorded; {target} is whole"
-    return WorkloadError(f"{shlex.join(program)}: the program ended with {_how(code)}", hint=hint)
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _stem(program: Sequence[str]) -> str:

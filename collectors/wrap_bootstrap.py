@@ -5,8 +5,11 @@ that the program starts; so launchers need not be known. A process in which torc
 or in which no optimizer takes a step, is left alone.
 
 The first step tells which models are trained: those called outside of any other. From then on a
-step begins where the model is called for training after an optimizer took a step. So several
+step begins where a model is called for training after every optimizer took a step. So several
 optimizers, accumulated gradients and engines that step group by group make one step each.
+
+Until torch is imported, only the standard library is: every Python process pays for this file.
+Whatever goes wrong here is told to the other side, by a report, and never to the program.
 """
 
 from __future__ import annotations
@@ -16,17 +19,13 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import json
-import multiprocessing
-import multiprocessing.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from tracekit.errors import TracekitError
 
 from .loop_plan import LoopPlan
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .loop_recorder import LoopRecorder
+    from .loop_watch import CallKind, LoopWatch
 
 VARIABLE = "TRACEKIT_WRAP"
 """Names the folder in which this file finds the plan and leaves the report."""
@@ -74,7 +74,7 @@ if folder and os.path.isdir(folder):
 
 def install(folder: str) -> None:
     """Record what this process trains, should it import torch."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, TypeError):
         plan = LoopPlan(**json.loads(Path(folder, PLAN).read_text("utf-8")))
         sys.meta_path.insert(0, _TorchWatcher(_Loop(Path(folder), plan)))
 
@@ -111,112 +111,176 @@ class _Loop:
         self._folder = folder
         self._plan = plan
         self._called: dict[nn.Module, None] = {}
-        self._handles: list[Any] = []
-        self._boundary: Any = None
+        self._watch: LoopWatch | None = None
         self._recorder: LoopRecorder | None = None
-        self._model: nn.Module | None = None
-        self._has_stepped = False
+        self._lone_step_count = 0
+        self._is_by_optimizer = False
+        self._pid = os.getpid()
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        try:
+            from .beside_dynamo import IS_POSSIBLE
+            from .loop_watch import LoopWatch
+        except ImportError as error:
+            self._unusable(str(error))
+            return
+        if not IS_POSSIBLE:
+            self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
+            return
+        os.register_at_fork(after_in_child=self._forked)
+        self._watch = LoopWatch(self)
+        self._watch.start()
 
-        self._handles = [
-            register_module_forward_pre_hook(self._note_call),
-            register_optimizer_step_post_hook(self._note_optimizer_step),
-        ]
-
-    def _note_call(self, module: nn.Module, _: Any) -> None:
-        import torch
-
-        if module.training and torch.is_grad_enabled():
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Remember what is trained; once that is known, record."""
+        if self._recorder is not None:
+            self._recorder.root_begins(module, kind, args, kwargs)
+        elif kind == "training":
             self._called[module] = None
 
-    def _note_optimizer_step(self, *_: Any) -> None:
-        self._has_stepped = True
-        if self._recorder is None and self._called:
-            with self._failures_reported():
-                self._begin()
+    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
+        """Pass it on."""
+        del module
+        if self._recorder is not None:
+            self._recorder.root_ended(kind)
 
-    def _begin(self) -> None:
-        """Find the models and take the step that has just been seen for the first."""
+    def inner_begins(self) -> None:
+        """Pass it on."""
+        if self._recorder is not None:
+            self._recorder.inner_begins()
+
+    def optimizer_stepped(self, parameter: Any) -> None:
+        """Take the first step of an optimizer for the end of a first step."""
+        if self._recorder is None:
+            if self._called:
+                self._begin(_outermost(list(self._called)), 0)
+                self._called.clear()
+            else:
+                self._count_lone_step(parameter)
+        elif self._is_by_optimizer and self._watch is not None and self._watch.has_stepped:
+            self._watch.step_began()
+            self.step_is_over(is_part=False)
+
+    def step_is_over(self, *, is_part: bool) -> None:
+        """Go on to the next step."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        recorder.end_step()
+        if is_part:
+            recorder.join_steps()
+        recorder.begin_step()
+        if recorder.is_done:
+            self._stop()
+
+    def failed(self, error: Exception) -> None:
+        """Leave the program alone from now on."""
+        if self._recorder is not None:
+            self._recorder.failed(error)
+        else:
+            self._unusable(f"{type(error).__name__}: {error}")
+        self._stop()
+
+    def _count_lone_step(self, parameter: Any) -> None:
+        """See a loop whose model is called inside of a compiled function, and nowhere else."""
+        self._lone_step_count += 1
+        if self._lone_step_count < 2 or parameter is None:
+            return
+        model = _owner_of(parameter)
+        if model is None or self._watch is None:
+            return
+        self._is_by_optimizer = True
+        self._watch.find_no_steps()
+        self._watch.step_began()
+        self._begin([model], self._lone_step_count)
+        if self._recorder is not None:
+            self._recorder.report.notes.append(
+                "the model is called inside of a compiled function: steps are those of the "
+                "optimizer, and neither phases nor tokens are seen"
+            )
+
+    def _begin(self, trained: list[nn.Module], step_number: int) -> None:
+        """Take the step that has just been seen for the first; `step_number` are over."""
+        from .job import current_place
         from .loop_recorder import LoopRecorder
 
-        trained = _outermost(list(self._called))
-        self._called.clear()
-        if not trained:
+        if not trained or self._watch is None:
             return
-        self._handles.pop(0).remove()
-        self._model = trained[0]
-        self._recorder = LoopRecorder(self._plan, _place(), self._folder.parent, trained)
+        self._recorder = LoopRecorder(
+            self._plan, current_place(), self._folder.parent, trained, self._watch, self._publish
+        )
+        self._recorder.report.step_count = step_number
         self._recorder.begin_step()
-        self._put_boundary()
-        if multiprocessing.parent_process() is None:
-            atexit.register(self._end)
-        else:  # such a process ends without atexit
-            multiprocessing.util.Finalize(None, self._end, exitpriority=0)
-
-    def _put_boundary(self) -> None:
-        """See the calls of the model, before all hooks that were made since."""
-        if self._boundary is not None:
-            self._boundary.remove()
-        if self._model is not None:
-            self._boundary = self._model.register_forward_pre_hook(self._next_step, prepend=True)
-
-    def _next_step(self, module: nn.Module, _: Any) -> None:
-        import torch
-
-        recorder = self._recorder
-        is_training = module.training and torch.is_grad_enabled()
-        if recorder is None or not is_training or not self._has_stepped:
-            return
-        self._has_stepped = False
-        with self._failures_reported():
-            recorder.end_step()
-            recorder.begin_step()
-            if recorder.is_done:
-                self._report(is_final=True)
-            else:
-                self._put_boundary()
+        self._recorder.describe()
+        self._publish()
+        _at_exit(self._end)
 
     def _end(self) -> None:
         """Report a loop that ended before it was recorded to the end, or exactly there."""
         recorder = self._recorder
-        if recorder is None or recorder.is_done:
+        if recorder is None or os.getpid() != self._pid:
             return
-        with self._failures_reported():
-            if self._has_stepped:
-                recorder.end_step()
-            recorder.close()
-            self._report(is_final=False)
+        is_late = recorder.is_done
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if isinstance(error, BaseException):
+            recorder.report.note_error(error)
+        if not is_late:
+            try:
+                if error is None and self._watch is not None and self._watch.has_stepped:
+                    recorder.end_step()
+                recorder.close()
+            except Exception as problem:  # noqa: BLE001 - the program must not fail for us
+                recorder.failed(problem)
+        if not is_late or error is not None:
+            self._stop()
 
-    def _report(self, *, is_final: bool) -> None:
+    def _stop(self) -> None:
+        """Watch no more, and leave the last report."""
+        if self._watch is not None:
+            self._watch.stop()
         recorder = self._recorder
         if recorder is None:
             return
-        report = recorder.report
-        report.is_final = is_final
-        if report.trace is None and report.outcome == "ok":
-            report.outcome = "failed"
-            report.reason = recorder.plan.too_few(report.step_count)
-        for handle in (*self._handles, self._boundary):
-            handle.remove()
-        with contextlib.suppress(OSError):  # the other side has gone, and the folder with it
-            report.write(self._folder)
+        recorder.report.settle(self._plan)
+        self._publish()
 
-    @contextlib.contextmanager
-    def _failures_reported(self) -> Any:
-        """Let the program go on if it cannot be recorded, and say so on the other side."""
-        try:
-            yield
-        except (TracekitError, OSError) as error:
-            recorder = self._recorder
-            if recorder is not None:
-                recorder.abandon()
-                recorder.report.outcome = "failed"
-                recorder.report.reason = str(error)
-                self._report(is_final=True)
+    def _publish(self) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            # The other side may have gone, and the folder with it.
+            with contextlib.suppress(OSError):
+                recorder.report.write(self._folder)
+
+    def _unusable(self, reason: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / UNUSABLE).write_text(f"{sys.executable}: {reason}", "utf-8")
+
+    def _forked(self) -> None:
+        """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
+        if self._recorder is None:
+            self._pid = os.getpid()
+            return
+        from . import backward_calls, module_calls, optimizer_steps
+
+        backward_calls.forget_all()
+        module_calls.forget_all()
+        optimizer_steps.forget_all()
+        self._recorder.leave()
+
+
+def _at_exit(function: Any) -> None:
+    """Have a function called when this process ends, whatever kind of process it is."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        atexit.register(function)
+        return
+    import multiprocessing.util
+
+    # A child of multiprocessing ends without atexit.
+    multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 
 def _outermost(called: list[nn.Module]) -> list[nn.Module]:
@@ -237,13 +301,17 @@ def _outermost(called: list[nn.Module]) -> list[nn.Module]:
     return found if is_trained else []
 
 
-def _place() -> Any:
-    """Return the place of this process, as its process group or its launcher says."""
-    import torch.distributed as dist
+def _owner_of(parameter: Any) -> nn.Module | None:
+    """Return the outermost module that holds a parameter, looking at every object."""
+    import gc
 
-    from .distributed import Place, place_in
+    from torch import nn
 
-    if dist.is_available() and dist.is_initialized():
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        return Place(dist.get_rank(), local, dist.get_world_size())
-    return place_in(os.environ) or Place(0, 0, 1)
+    best, best_count = None, 0
+    for found in gc.get_objects():
+        # Not isinstance: some objects answer it by doing something.
+        if issubclass(type(found), nn.Module) and hasattr(found, "_parameters"):
+            count = sum(1 for _ in found.modules())
+            if count > best_count and any(p is parameter for p in found.parameters()):
+                best, best_count = found, count
+    return best

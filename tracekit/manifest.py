@@ -13,12 +13,13 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from tracekit.errors import TraceError
+from tracekit.units import NS_PER_S
 
 FILE_NAME = "run.json"
 SCHEMA_VERSION = 1
@@ -26,6 +27,8 @@ SCHEMA_VERSION = 1
 
 Stage = Literal["pretrain", "finetune", "serve", "custom"]
 Outcome = Literal["ok", "oom", "failed"]
+# Which outcome a job has whose parts have different ones: that which comes first.
+_SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "ok")
 
 _T = TypeVar("_T")
 
@@ -48,12 +51,12 @@ class Model:
 
 @dataclass(slots=True)
 class Parallel:
-    """How the ranks share the work; sizes multiply to the world size."""
+    """How the ranks share the work; sizes multiply to the world size, and are None if unknown."""
 
     world_size: int = 1
-    data_size: int = 1
-    tensor_size: int = 1
-    pipeline_size: int = 1
+    data_size: int | None = 1
+    tensor_size: int | None = 1
+    pipeline_size: int | None = 1
     node_count: int = 1
 
 
@@ -93,11 +96,34 @@ class RankMemory:
 
 @dataclass(slots=True)
 class Overhead:
-    """What ranges and profiler cost: mean step time of each kind of step, ns, on rank 0."""
+    """What ranges and profiler cost: mean step time of each kind of step, ns, on rank 0.
+
+    `export_stall_ns` is how long the program stood still while its profile was ended and written,
+    on the rank where it took longest.
+    """
 
     plain_step_ns: int | None = None
     ranges_step_ns: int | None = None
     profiled_step_ns: int | None = None
+    export_stall_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Rank:
+    """What one rank of a recorded program left.
+
+    `token_count` are the tokens of its timed steps, `wall_ns` the time of these; `trace` is the
+    file in the run folder, None for a rank that left none.
+    """
+
+    rank: int
+    host_name: str | None = None
+    outcome: Outcome = "ok"
+    reason: str | None = None
+    step_count: int = 0
+    token_count: int = 0
+    wall_ns: int = 0
+    trace: str | None = None
 
 
 @dataclass(slots=True)
@@ -152,6 +178,11 @@ class Manifest:
     `tokens_per_s_*` are over the repeats (`std` is the sample standard deviation, None for one
     repeat). `traces` are file names inside the folder, in the order of their ranks. `extra` holds
     what an engine wants to keep and no column is made of.
+
+    A program of the user's own (stage `custom`) also has `exit_code` (128 + n for signal n), and
+    `gradient_accumulation`, its backward passes in a step. Its job may leave several folders, one
+    for each node or launcher: these have one `job_id`, and `ranks` lists the ranks that each holds.
+    `join_parts` makes one of them.
     """
 
     run_id: str
@@ -180,6 +211,10 @@ class Manifest:
     overhead: Overhead | None = None
     environment: Environment = field(default_factory=Environment)
     load: Load | None = None
+    job_id: str | None = None
+    exit_code: int | None = None
+    gradient_accumulation: int | None = None
+    ranks: list[Rank] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
@@ -199,6 +234,74 @@ def write(manifest: Manifest, folder: Path) -> Path:
     path = folder / FILE_NAME
     path.write_text(to_json(manifest), encoding="utf-8")
     return path
+
+
+def tokens_per_s(run: Manifest) -> float | None:
+    """Return the throughput of the timed steps of a recorded program.
+
+    Each data-parallel rank is given tokens of its own; the others of its tensor-parallel group are
+    given the same. So it is the mean of the ranks that were given any, times the data-parallel
+    size, over the slowest rank's time: of all ranks, also where only some are held. Where the
+    data-parallel size is not known it is of one rank.
+
+    Returns:
+        Tokens/s, or None where no tokens were seen.
+    """
+    given = [rank for rank in run.ranks if rank.token_count]
+    wall_ns = max((rank.wall_ns for rank in given), default=0)
+    if not wall_ns:
+        return None
+    mean = sum(rank.token_count for rank in given) / len(given)
+    return mean * (run.parallel.data_size or 1) * NS_PER_S / wall_ns
+
+
+def are_parts(runs: Sequence[Manifest]) -> bool:
+    """Tell whether runs are parts of one job: the same job and different ranks of it."""
+    ranks = [rank.rank for run in runs for rank in run.ranks]
+    return (
+        len({run.job_id for run in runs}) == 1
+        and runs[0].job_id is not None
+        and len({run.parallel.world_size for run in runs}) == 1
+        and len(ranks) == len(set(ranks))
+    )
+
+
+def join_parts(runs: Sequence[Manifest]) -> Manifest:
+    """Make one manifest of those of the parts of a job, as if one folder held all its ranks.
+
+    Args:
+        runs: at least one; `are_parts` is true of them.
+    """
+    ordered = sorted(runs, key=lambda run: min((rank.rank for rank in run.ranks), default=0))
+    worst = min(ordered, key=lambda run: _SEVERITY.index(run.outcome))
+    first = ordered[0]
+    joined = dataclasses.replace(
+        first,
+        outcome=worst.outcome,
+        reason=worst.reason,
+        exit_code=next((run.exit_code for run in ordered if run.exit_code), first.exit_code),
+        ranks=sorted((rank for run in ordered for rank in run.ranks), key=lambda rank: rank.rank),
+        traces=list(dict.fromkeys(name for run in ordered for name in run.traces)),
+        peak_memory=sorted(
+            (memory for run in ordered for memory in run.peak_memory), key=lambda one: one.rank
+        ),
+        notes=list(dict.fromkeys(note for run in ordered for note in run.notes)),
+    )
+    hosts = {rank.host_name for rank in joined.ranks}
+    joined.parallel = dataclasses.replace(first.parallel, node_count=max(1, len(hosts)))
+    stalls = [
+        run.overhead.export_stall_ns
+        for run in ordered
+        if run.overhead is not None and run.overhead.export_stall_ns is not None
+    ]
+    if first.overhead is not None and stalls:
+        joined.overhead = dataclasses.replace(first.overhead, export_stall_ns=max(stalls))
+    rate = tokens_per_s(joined)
+    if rate is not None and first.repeats:
+        wall_ns = max(rank.wall_ns for rank in joined.ranks)
+        repeat = dataclasses.replace(first.repeats[0], tokens_per_s=rate, wall_ns=wall_ns)
+        joined.repeats, joined.tokens_per_s_mean = [repeat], rate
+    return joined
 
 
 def read(path: Path) -> Manifest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -136,7 +136,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("attention_backend", "VARCHAR", "which attention ran"),
         ("attention_reason", "VARCHAR", "why this one"),
         ("world_size", "INTEGER", "ranks"),
-        ("data_size", "INTEGER", "data-parallel size"),
+        ("data_size", "INTEGER", "data-parallel size; NULL if unknown, and figures are of a rank"),
         ("tensor_size", "INTEGER", "tensor-parallel size"),
         ("pipeline_size", "INTEGER", "pipeline-parallel size"),
         ("node_count", "INTEGER", "machines"),
@@ -153,6 +153,11 @@ RUN_TABLES: tuple[Table, ...] = (
         ("plain_step_ns", "BIGINT", "mean step without ranges and profiler, rank 0, ns"),
         ("ranges_step_ns", "BIGINT", "mean step with ranges, rank 0, ns"),
         ("profiled_step_ns", "BIGINT", "mean step with ranges and profiler, rank 0, ns"),
+        ("export_stall_ns", "BIGINT", "how long a program stood still for its trace, ns"),
+        ("job_id", "VARCHAR", "what the folders of one job have in common"),
+        ("exit_code", "INTEGER", "of a program of the user's; 128 + n for signal n"),
+        ("gradient_accumulation", "INTEGER", "backward passes in a step"),
+        ("ranks", "JSON", "ranks of a recorded program that the run holds, and what each left"),
         ("host_name", "VARCHAR", "host"),
         ("platform", "VARCHAR", "operating system"),
         ("python_version", "VARCHAR", "version of Python"),

@@ -129,7 +129,8 @@ ORDER BY
     w.device,
     list_position(
         [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'prefill', 'mixed', 'decode',
+            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
+            'prefill', 'mixed', 'decode',
             'other'
         ],
         s.phase

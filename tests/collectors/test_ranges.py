@@ -21,6 +21,7 @@ transformers = pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from tracekit.collectors import attention_parts, ranges  # noqa: E402
+from tracekit.collectors.module_paths import class_name, module_paths  # noqa: E402
 from tracekit.collectors.profiling import Profile  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
@@ -147,7 +148,7 @@ def test_op_time_is_on_module_paths(
     mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
 ) -> None:
     model = tiny_llama()
-    paths = set(ranges.module_paths(model).values())
+    paths = set(module_paths(model).values())
     total: Counter[str] = Counter()
     placed: Counter[str] = Counter()
     for row in opened(llama_traces[mode]).query("modules").to_dicts():
@@ -165,8 +166,8 @@ def test_every_module_has_its_ranges(mode: str, llama_traces: dict[str, Path]) -
     assert_nested([span for span in spans if span["name"].startswith("tk/")])
     count = Counter(span["name"] for span in spans)
     called = {
-        path: ranges.class_name(module)
-        for module, path in ranges.module_paths(tiny_llama()).items()
+        path: class_name(module)
+        for module, path in module_paths(tiny_llama()).items()
         if not isinstance(module, nn.ModuleList)
     }
     for path, kind in called.items():
@@ -472,7 +473,7 @@ def test_exceptions_in_backward_close_ranges(tmp_path: Path) -> None:
 
 
 def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
-    plain = set(ranges.module_paths(tiny_llama()).values())
+    plain = set(module_paths(tiny_llama()).values())
     assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain
 
     class Wrapper(nn.Module):
@@ -488,15 +489,15 @@ def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
         def backward(self) -> None: ...
         def step(self) -> None: ...
 
-    assert set(ranges.module_paths(Wrapper(tiny_llama())).values()) == plain
-    assert set(ranges.module_paths(Wrapper(Wrapper(tiny_llama()))).values()) == plain
-    assert set(ranges.module_paths(Engine(tiny_llama())).values()) == {*plain, "other"}
+    assert set(module_paths(Wrapper(tiny_llama())).values()) == plain
+    assert set(module_paths(Wrapper(Wrapper(tiny_llama()))).values()) == plain
+    assert set(module_paths(Engine(tiny_llama())).values()) == {*plain, "other"}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_paths_of_compiled_models() -> None:
     compiled = torch.compile(nn.Sequential(Block()), backend="eager")
-    assert set(ranges.module_paths(compiled).values()) == {"Sequential", "0", "0.inner"}
+    assert set(module_paths(compiled).values()) == {"Sequential", "0", "0.inner"}
 
 
 def test_paths_of_checkpoint_wrappers() -> None:
@@ -504,12 +505,12 @@ def test_paths_of_checkpoint_wrappers() -> None:
         "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
     ).checkpoint_wrapper
     model = nn.Sequential(wrapper(Block()), nn.ReLU())
-    assert set(ranges.module_paths(model).values()) == {"Sequential", "0", "0.inner", "1"}
+    assert set(module_paths(model).values()) == {"Sequential", "0", "0.inner", "1"}
 
 
 def test_paths_of_lora_models() -> None:
-    plain = set(ranges.module_paths(tiny_llama()).values())
-    paths = set(ranges.module_paths(lora()).values())
+    plain = set(module_paths(tiny_llama()).values())
+    paths = set(module_paths(lora()).values())
     q_proj = "model.layers.0.self_attn.q_proj"
     assert plain <= paths
     assert {f"{q_proj}.base_layer", f"{q_proj}.lora_A.default"} <= paths - plain
@@ -519,9 +520,9 @@ def test_paths_of_lora_models() -> None:
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 def test_paths_of_models_with_prompt_tuning() -> None:
     peft = pytest.importorskip("peft")
-    plain = set(ranges.module_paths(tiny_llama()).values())
+    plain = set(module_paths(tiny_llama()).values())
     config = peft.PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
-    paths = set(ranges.module_paths(peft.get_peft_model(tiny_llama(), config)).values())
+    paths = set(module_paths(peft.get_peft_model(tiny_llama(), config)).values())
     assert plain <= paths
     assert {path.partition(".")[0] for path in paths - plain} == {"prompt_encoder"}
 

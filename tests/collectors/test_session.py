@@ -15,7 +15,7 @@ import pytest
 
 import tracekit
 from tracekit import manifest
-from tracekit.errors import UsageError, WorkloadError
+from tracekit.errors import UsageError
 
 torch = pytest.importorskip("torch")
 
@@ -80,10 +80,6 @@ def span_names(folder: Path, rank: int = 0) -> Counter[str]:
     return Counter(event.get("name", "") for event in trace["traceEvents"])
 
 
-def assert_nothing(folder: Path) -> None:
-    assert not list(folder.iterdir())
-
-
 def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
     seen = 0
     with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
@@ -93,6 +89,7 @@ def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
             if seen == NEEDED - 1:
                 assert not step.is_done
         assert step.is_done
+    assert step.folder == tmp_path / "run"
     assert seen == len(loop.batches), "the loop is not cut short"
     run = manifest.read(tmp_path / "run")
     assert run.outcome == "ok"
@@ -134,22 +131,24 @@ def test_steps_one_by_one(loop: Loop, tmp_path: Path) -> None:
         while not step.is_done:
             with step():
                 loop.train(loop.batches[0])
-        assert (tmp_path / "run" / "run.json").is_file(), "there before the block ends"
     run = manifest.read(tmp_path / "run")
     assert run.stage == "pretrain"
     assert run.model is not None
     assert run.model.name == "mine"
 
 
-def test_an_error_in_the_loop_leaves_nothing(loop: Loop, tmp_path: Path) -> None:
-    for failing in (0, NEEDED - 1):
+def test_an_error_in_the_loop_is_recorded(loop: Loop, tmp_path: Path) -> None:
+    for failing, traces in ((0, []), (NEEDED - 1, ["rank0.json.gz"])):
         with (
             pytest.raises(KeyError, match="on purpose"),
-            collect(model=loop.model, out=tmp_path / "run", **STEPS) as step,
+            collect(model=loop.model, out=tmp_path / f"run{failing}", **STEPS) as step,
         ):
             run_until(loop, step, failing, KeyError)
         loop.assert_untouched()
-        assert_nothing(tmp_path)
+        run = manifest.read(tmp_path / f"run{failing}")
+        assert (run.outcome, run.reason) == ("failed", "rank 0: KeyError: 'on purpose'")
+        assert run.traces == traces
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run0", f"run{NEEDED - 1}"]
 
 
 def run_until(loop: Loop, step: Collection, failing: int, error: type[BaseException]) -> None:
@@ -159,13 +158,14 @@ def run_until(loop: Loop, step: Collection, failing: int, error: type[BaseExcept
             raise error("on purpose")
 
 
-def test_ctrl_c_leaves_nothing(loop: Loop, tmp_path: Path) -> None:
+def test_ctrl_c_is_recorded(loop: Loop, tmp_path: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
         collect(model=loop.model, out=tmp_path / "run", **STEPS) as step,
     ):
         run_until(loop, step, NEEDED - 2, KeyboardInterrupt)
-    assert_nothing(tmp_path)
+    run = manifest.read(tmp_path / "run")
+    assert (run.outcome, run.reason) == ("failed", "rank 0: KeyboardInterrupt: on purpose")
 
 
 def test_an_error_after_the_recorded_steps_changes_nothing(loop: Loop, tmp_path: Path) -> None:
@@ -192,19 +192,19 @@ def test_memory_that_runs_out_is_recorded(loop: Loop, tmp_path: Path) -> None:
     assert run.traces == []
 
 
-def test_a_loop_that_is_too_short(loop: Loop, tmp_path: Path) -> None:
-    def train() -> None:
-        with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
-            for batch in step(loop.batches[: NEEDED - 2]):
-                loop.train(batch)
-
-    with pytest.raises(WorkloadError) as caught:
-        train()
-    assert caught.value.message == (
-        f"{tmp_path / 'run'}: the loop ended after 6 steps, but 8 are needed: 1 to warm up, "
-        "2 timed, 2 with ranges, 1 for the profiler to warm up and 2 profiled"
+def test_a_loop_that_is_too_short(loop: Loop, tmp_path: Path, capsys: Any) -> None:
+    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+        for batch in step(loop.batches[: NEEDED - 2]):
+            loop.train(batch)
+    run = manifest.read(tmp_path / "run")
+    assert run.outcome == "failed"
+    assert run.reason == (
+        "rank 0: the loop ended after 6 steps, but 8 are needed: 1 to warm up, 2 timed, 2 with "
+        "ranges, 1 for the profiler to warm up and 2 profiled"
     )
-    assert_nothing(tmp_path)
+    assert run.overhead is not None
+    assert run.overhead.plain_step_ns, "what was measured is kept"
+    assert f"tracekit: {run.reason}\n" in capsys.readouterr().err
 
 
 def test_a_loop_that_ends_among_the_profiled_steps(loop: Loop, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_loop_that_ends_among_the_profiled_steps(loop: Loop, tmp_path: Path) -
             loop.train(batch)
     run = manifest.read(tmp_path / "run")
     assert run.steps.profiled_count == 1
-    assert "the loop ended after 1 of 2 profiled steps" in run.notes
+    assert "1 of 2 steps were profiled" in run.notes
 
 
 def test_what_cannot_be_asked(loop: Loop, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_ranks_write_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_fails_leaves_nothing(rank: int, tmp_path: Path) -> None:
+def test_a_rank_that_fails_is_the_reason(rank: int, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     runs = tmp_path / "runs"
@@ -319,4 +319,8 @@ def test_a_rank_that_fails_leaves_nothing(rank: int, tmp_path: Path) -> None:
     result = torchrun(script, str(runs / "run"), str(rank))
     assert result.returncode == 1
     assert "KeyError: 'on purpose'" in result.stderr
-    assert_nothing(runs)
+    assert [path.name for path in runs.iterdir()] == ["run"]
+    run = manifest.read(runs / "run")
+    assert (run.outcome, run.reason) == ("failed", f"rank {rank}: KeyError: 'on purpose'")
+    assert run.parallel.world_size == 2
+    assert rank in [held.rank for held in run.ranks]

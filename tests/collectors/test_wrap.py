@@ -21,6 +21,7 @@ pytest.importorskip("torch")
 COLLECT = [sys.executable, "-m", "tracekit.collectors", "--warmup", "1", "--steps", "2"]
 COLLECT += ["--profile-steps", "2"]
 NEEDED = 1 + 2 + 2 + 1 + 2
+PARTS = "1 to warm up, 2 timed, 2 with ranges, 1 for the profiler to warm up and 2 profiled"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 TORCHRUN += ["--master-port", "29541"]
 
@@ -91,7 +92,7 @@ def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_pat
     plain = run(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
     result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
     assert result.returncode == 0, result.stderr
-    assert result.stdout == plain.stdout + "run\n"
+    assert result.stdout == plain.stdout
     assert left_in(tmp_path) == ["run"]
     made = manifest.read(tmp_path / "run")
     assert made.outcome == "ok"
@@ -110,9 +111,12 @@ def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_pat
     (repeat,) = made.repeats
     assert repeat.tokens_per_s == pytest.approx(calls * 2 * 16 * 1e9 / repeat.wall_ns)
     names = span_names(tmp_path / "run")
-    # The evaluation at the end of each step calls the model once more.
+    # The evaluation after each step calls the model once more.
     assert names["tk/module/forward/1#Linear"] == 2 * (calls + 1)
     assert names["tk/module/forward/CrossEntropyLoss#CrossEntropyLoss"] == 2 * (calls + 1)
+    # The model, and the loss.
+    assert names["tk/phase/forward"] == names["tk/phase/evaluation"] * calls == 2 * 2 * calls
+    assert made.gradient_accumulation == calls
     assert names["tk/phase/backward"] == 2 * calls
     assert names["tk/phase/optimizer"] == 2 * calls
     assert names["tk/step/6"] == names["tk/step/7"] == 1
@@ -126,40 +130,48 @@ def test_a_program_that_ends_with_the_last_step(tmp_path: Path) -> None:
 
 def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path) -> None:
     result = wrapped(tmp_path, sys.executable, "train.py", "3", "fail")
-    assert result.returncode == 6
-    assert result.stderr == (
-        f"error: {sys.executable} train.py 3 fail: the program ended with exit code 3\n"
-        "hint: its own messages are above; run was not written\n"
-    )
-    assert left_in(tmp_path) == []
+    assert result.returncode == 3
+    reason = f"rank 0: the loop ended after 3 steps, but {NEEDED} are needed: {PARTS}"
+    assert f"tracekit: {reason}; the program ended with exit code 3\n" in result.stderr
+    assert "tracekit: the run folder holds no trace: run\n" in result.stderr
+    made = manifest.read(tmp_path / "run")
+    assert (made.outcome, made.exit_code) == ("failed", 3)
+    assert made.reason == f"{reason}; the program ended with exit code 3"
+    assert made.overhead is not None
+    assert made.overhead.plain_step_ns
+    # It has no trace, so the next run may have its name.
+    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 1}")
+    assert result.returncode == 0
+    assert manifest.read(tmp_path / "run").outcome == "ok"
 
 
 def test_a_program_that_fails_after_it_was_recorded(tmp_path: Path) -> None:
     result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", "fail")
-    assert result.returncode == 6
-    assert result.stderr.endswith(
-        f"error: {sys.executable} train.py {NEEDED + 4} fail: the program ended with exit code 3\n"
-        "hint: it failed after it was recorded; run is whole\n"
-    )
-    assert "\ntracekit: the program runs on, unprofiled\n" in result.stderr
-    assert manifest.read(tmp_path / "run").outcome == "ok"
+    assert result.returncode == 3
+    reason = "the program ended with exit code 3 after it was recorded"
+    assert f"tracekit: {reason}; run is whole\n" in result.stderr
+    made = manifest.read(tmp_path / "run")
+    assert (made.outcome, made.reason, made.exit_code) == ("failed", reason, 3)
+    assert made.traces == ["rank0.json.gz"]
+    # It has a trace, so nothing takes its name.
+    result = wrapped(tmp_path, sys.executable, "train.py", "1")
+    assert result.returncode == 2
+    assert "error: run already holds a run\n" in result.stderr
 
 
 def test_a_program_with_too_few_steps(tmp_path: Path) -> None:
     result = wrapped(tmp_path, sys.executable, "train.py", "4")
-    assert result.returncode == 6
-    assert (
-        f"error: {sys.executable} train.py 4: rank 0: the loop ended after 4 steps, but {NEEDED} "
-        "are needed: 1 to warm up, 2 timed, 2 with ranges, 1 for the profiler to warm up and 2 "
-        "profiled\n"
-    ) in result.stderr
-    assert left_in(tmp_path) == []
+    assert result.returncode == 0
+    reason = f"rank 0: the loop ended after 4 steps, but {NEEDED} are needed: {PARTS}"
+    assert f"tracekit: {reason}\n" in result.stderr
+    made = manifest.read(tmp_path / "run")
+    assert (made.outcome, made.reason, made.exit_code) == ("failed", reason, 0)
 
 
 def test_programs_that_train_nothing(tmp_path: Path) -> None:
     result = wrapped(tmp_path, sys.executable, "-c", "pass")
-    assert result.returncode == 6
-    assert ": no training step was seen: no optimizer of torch took a step " in result.stderr
+    assert result.returncode == 0
+    assert ": no training step was seen, so no run folder was written: " in result.stderr
     result = wrapped(tmp_path, "no-such-program")
     assert result.returncode == 2
     assert result.stderr == (
@@ -171,6 +183,35 @@ def test_programs_that_train_nothing(tmp_path: Path) -> None:
         "error: --opt is for tracekit's own workloads; what comes after -- decides this itself\n"
     )
     assert left_in(tmp_path) == []
+    result = wrapped(tmp_path, sys.executable, "-c", "import sys; sys.exit(5)")
+    assert result.returncode == 5
+    made = manifest.read(tmp_path / "run")
+    assert (made.outcome, made.exit_code) == ("failed", 5)
+    assert made.reason == "the program ended with exit code 5 before a training step was seen"
+
+
+def test_a_name_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("keep")
+    result = wrapped(tmp_path, sys.executable, "-c", "print('never')")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "error: run exists and is no run folder, so it is not replaced\n" in result.stderr
+    # Under a launcher the other ranks would wait for one that has given up.
+    words = [sys.executable, "train.py", f"{NEEDED}"]
+    result = wrapped(tmp_path, *words, SLURM_PROCID="0", SLURM_NTASKS="1", SLURM_LOCALID="0")
+    assert result.returncode == 0, result.stderr
+    assert left_in(tmp_path) == ["run", "run-2"]
+    assert manifest.read(tmp_path / "run-2").traces == ["rank0.json.gz"]
+    assert (tmp_path / "run" / "mine.txt").read_text() == "keep"
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    plain = run(tmp_path, sys.executable, "train.py", f"{NEEDED}")
+    words = [*COLLECT, "--out", "file/run", "--", sys.executable, "train.py", f"{NEEDED}"]
+    result = run(tmp_path, *words)
+    assert (result.returncode, result.stdout) == (0, plain.stdout)
+    assert "; the program runs without being recorded\n" in result.stderr
 
 
 def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
@@ -183,12 +224,12 @@ def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
         "    sys.modules['tracekit.collectors.wrap_bootstrap'] = None\n"
     )
     result = wrapped(tmp_path, sys.executable, "-c", "pass", PYTHONPATH=str(site))
-    assert result.returncode == 6
+    assert result.returncode == 0
     assert f"its Python cannot load the collectors: {sys.executable}: " in result.stderr
     assert left_in(tmp_path) == ["site"]
 
 
-def test_ctrl_c_ends_the_program_and_leaves_nothing(tmp_path: Path) -> None:
+def test_sigint_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     process = subprocess.Popen(
         [*COLLECT, "--out", "run", "--", sys.executable, "train.py", "3", "wait"],
@@ -205,7 +246,9 @@ def test_ctrl_c_ends_the_program_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "waiting").unlink()
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert left_in(tmp_path) == []
+    made = manifest.read(tmp_path / "run")
+    assert (made.outcome, made.exit_code) == ("failed", 130)
+    assert made.reason == "rank 0: KeyboardInterrupt; the program ended with signal SIGINT"
 
 
 @pytest.mark.parametrize("is_inside", [False, True], ids=["starts torchrun", "under torchrun"])

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 APPLIES_TO = ("range", "call", "op")
 MEANS = (*("module", "backward", "frame", "part", "step", "recompute", "node", "range", "span"),)
-PHASES = (*("forward", "backward", "recompute", "optimizer", "data", "prefill", "decode", "mixed"),)
+PHASES = (
+    *("forward", "backward", "recompute", "optimizer", "evaluation", "data"),
+    *("prefill", "decode", "mixed"),
+)
 STRENGTHS = ("strong", "weak")
 LAYERS = ("begin", "next")
 

@@ -37,23 +37,26 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
 
     Under torchrun or deepspeed, which set RANK and WORLD_SIZE, it takes its place among the ranks
     instead of starting some. Running out of memory is recorded in the folder, with exit code 6.
+
+    A PROGRAM of your own runs as without tracekit: its output, signals and exit code are its own,
+    and what is said of the run folder goes to stderr.
     """
     from tracekit.collectors._main import is_first_rank, run
 
     program = ctx.meta["program"]
     try:
-        folder = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
+        ended = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
     except KeyboardInterrupt:
         # Serving says itself what it keeps.
         if values.get("stage") != "serve":
             _echo("interrupted; no run folder was written")
         raise
-    if not is_first_rank():
-        return
-    if breakdown:
-        _show_breakdown(folder)
-    else:
-        click.echo(folder)
+    if is_first_rank() and ended.folder is not None:
+        if breakdown:
+            _show_breakdown(ended.folder)
+        elif not program:  # the stdout of a program is its own
+            click.echo(ended.folder)
+    ctx.exit(ended.exit_code)
 
 
 def _echo(line: str) -> None:

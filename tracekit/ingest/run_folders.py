@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tracekit import manifest
 from tracekit.errors import TraceError
 
 MANIFEST_NAME = "run.json"
@@ -83,6 +84,14 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
 def is_run(folder: Path) -> bool:
     """Return whether a folder is that of a run."""
     return (folder / MANIFEST_NAME).is_file()
+
+
+def are_parts_of_one(folders: Sequence[Path]) -> bool:
+    """Tell whether run folders are those that one job left on several machines."""
+    try:
+        return manifest.are_parts([manifest.read(folder) for folder in folders])
+    except TraceError:
+        return False
 
 
 def runs_below(folder: Path) -> Iterator[Path]:

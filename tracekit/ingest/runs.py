@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,26 +54,26 @@ def load_runs(
         needs_one: at least one manifest must be readable.
 
     Returns:
-        The ids of the runs, in the order of the folders.
+        The ids of the runs, in the order of the folders; the parts of one job have one.
 
     Raises:
         TraceError: no manifest can be read, where one is needed.
     """
-    run_ids: list[str] = []
+    ids: dict[Path, str] = {}
     errors: list[TraceError] = []
-    for folder in folders:
+    for run in _together(folders):
+        folder = run.folders[0]
         repeats: list[Row] = []
         try:
-            found = manifest.read(folder)
+            found = run.joined()
             row, repeats = _run_row(found), _repeat_rows(found)
         except TraceError as error:
             errors.append(error)
             row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
-        run_id = row["run_id"] = _unique(row["run_id"], run_ids)
-        run_ids.append(run_id)
+        run_id = row["run_id"] = _unique(row["run_id"], [*ids.values()])
+        ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
-        missing = [name for name in row.get("traces", ()) if not (folder / name).is_file()]
-        row["missing_trace_count"] = len(missing)
+        row["missing_trace_count"] = run.missing_trace_count()
         row["request_count"], row["rejected_count"], problem = _requests(
             connection, folder, run_id, work_folder, progress
         )
@@ -80,9 +81,57 @@ def load_runs(
             row["notes"] = [*row.get("notes", ()), problem]
         _insert(connection, "run", [row])
         _insert(connection, "run_repeat", [{**repeat, "run_id": run_id} for repeat in repeats])
-    if needs_one and len(errors) == len(folders):
+    if needs_one and len(errors) == len(set(ids.values())):
         raise errors[0]
-    return run_ids
+    return [ids[folder] for folder in folders]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run: its folder, or those that the parts of its job left."""
+
+    folders: list[Path]
+    parts: list[Manifest]
+    error: TraceError | None = None
+
+    def joined(self) -> Manifest:
+        """Return its manifest.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.parts[0] if len(self.parts) == 1 else manifest.join_parts(self.parts)
+
+    def missing_trace_count(self) -> int:
+        """Return how many of its traces are not where its manifest says."""
+        return sum(
+            not (folder / name).is_file()
+            for folder, part in zip(self.folders, self.parts, strict=False)
+            for name in part.traces
+        )
+
+
+def _together(folders: Sequence[Path]) -> list[_Run]:
+    """Read the manifests of folders, and put the parts of one job together."""
+    runs: list[_Run] = []
+    of_job: dict[str, _Run] = {}
+    for folder in folders:
+        try:
+            found = manifest.read(folder)
+        except TraceError as error:
+            runs.append(_Run([folder], [], error))
+            continue
+        known = of_job.get(found.job_id or "")
+        if known is not None and manifest.are_parts([*known.parts, found]):
+            known.folders.append(folder)
+            known.parts.append(found)
+            continue
+        runs.append(_Run([folder], [found]))
+        if found.job_id is not None:
+            of_job.setdefault(found.job_id, runs[-1])
+    return runs
 
 
 def _unique(run_id: str, taken: Sequence[str]) -> str:
@@ -136,6 +185,7 @@ def _run_row(found: Manifest) -> Row:
         row |= {f"load_{name}": value for name, value in dataclasses.asdict(load).items()}
     memory = [dataclasses.asdict(rank) for rank in found.peak_memory]
     row["peak_memory"] = memory
+    row["ranks"] = [dataclasses.asdict(rank) for rank in found.ranks]
     for name in ("device_allocated_bytes", "device_reserved_bytes", "host_bytes"):
         held = [rank[name] for rank in memory if rank[name] is not None]
         row[f"peak_{name}"] = max(held, default=None)

@@ -1,0 +1,98 @@
+"""The accelerator that a model computes on, whichever torch knows: CUDA, XPU, NPU, MTIA, HPU, MPS.
+
+Every kind of device has a module of torch by its name (`torch.cuda`, `torch.xpu`, …) with an
+`Event`, `synchronize` and figures of memory; those of the vendors' plug-ins have the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+CPU = torch.device("cpu")
+
+
+def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
+    """Return where a model computes.
+
+    Its engine says so, or its parameters and buffers; where these lie on the host because they are
+    offloaded, what it is called with does; else, the device that the program made current, if it
+    uses one.
+
+    Args:
+        model: the model, which may be wrapped.
+        inputs: what it is called with.
+    """
+    device = getattr(model, "device", None)  # an engine's, or a transformers model's
+    if isinstance(device, torch.device) and _is_accelerator(device):
+        return _numbered(device)
+    for tensor in chain(model.parameters(), model.buffers(), _tensors(inputs)):
+        if _is_accelerator(tensor.device):
+            return _numbered(tensor.device)
+    # Asking an accelerator that the program has not touched would make a context on it.
+    if torch.cuda.is_initialized():
+        return torch.device("cuda", torch.cuda.current_device())
+    return CPU
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has done what it was given; the CPU has always."""
+    if device.type != "cpu":
+        _module(device).synchronize(device)
+
+
+def event(device: torch.device) -> Any:
+    """Return an event with a time, recorded on the device's current stream; None on a CPU."""
+    module = _module(device)
+    if device.type == "cpu" or not hasattr(module, "Event"):
+        return None
+    made = module.Event(enable_timing=True)
+    stream = getattr(module, "current_stream", None)
+    if stream is None:
+        made.record()
+    else:
+        made.record(stream(device))
+    return made
+
+
+def profiler_activities() -> list[Any]:
+    """Return what the profiler can record here: the CPU, and every accelerator that it knows."""
+    from torch import profiler
+
+    found = set(profiler.supported_activities())
+    # Kineto names what it was built with, also where there is no such device.
+    if not torch.cuda.is_available():
+        found.discard(profiler.ProfilerActivity.CUDA)
+    found.add(profiler.ProfilerActivity.CPU)
+    return sorted(found, key=str)
+
+
+def _module(device: torch.device) -> Any:
+    return getattr(torch, device.type, None)
+
+
+def _is_accelerator(device: torch.device) -> bool:
+    return device.type not in ("cpu", "meta")
+
+
+def _numbered(device: torch.device) -> torch.device:
+    """Return a device with its number; without one it is the current one."""
+    if device.index is not None:
+        return device
+    current = getattr(_module(device), "current_device", None)
+    index = current() if callable(current) else 0
+    return torch.device(device.type, index if isinstance(index, int) else 0)
+
+
+def _tensors(values: Iterable[object]) -> Iterable[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _tensors(value.values())
+        elif isinstance(value, tuple | list):
+            yield from _tensors(value)

@@ -1,0 +1,68 @@
+"""Code of ours that runs beside `torch.compile` without being seen by it.
+
+Dynamo looks at every Python frame that is entered below a compiled function. A hook of ours would
+be such a frame: compiled, counted, guarded on, a reason to compile again once it is gone. Two
+things keep it out of sight:
+
+- `unseen` marks the code of a function, so that Dynamo runs its frame as it is. What the function
+  calls is still looked at.
+- Between `set_eval_frame(None)` and putting back what that returned, nothing is looked at. Our own
+  work goes there; the program's own calls do not.
+
+Where Dynamo follows a call instead (it inlines what a traced function calls), a function of ours
+must ask `torch.compiler.is_compiling()` first, which is true there, and then do nothing but call
+what it stands for: the graph is then the same as without it.
+
+The names are private ones of torch (`torch._C._dynamo.eval_frame`, 2.7 to 2.13 and before); where
+they are missing, `IS_POSSIBLE` is false and nothing of ours may be put into a program's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch._C._dynamo import eval_frame as _eval_frame
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _marker() -> Callable[[Any], None] | None:
+    """Return what makes Dynamo run the frames of a code object as they are."""
+    skip = getattr(_eval_frame, "skip_code", None)  # to torch 2.6
+    if skip is not None:
+        return skip
+    try:
+        strategy = _eval_frame._FrameExecStrategy(
+            _eval_frame._FrameAction.SKIP, _eval_frame._FrameAction.DEFAULT
+        )
+    except (AttributeError, TypeError):
+        return None
+    return lambda code: _eval_frame.set_code_exec_strategy(code, strategy)
+
+
+_mark = _marker()
+
+IS_POSSIBLE = _mark is not None and hasattr(_eval_frame, "set_eval_frame")
+"""Whether this torch lets code be kept out of Dynamo's sight."""
+
+set_eval_frame: Callable[[Any], Any] = getattr(_eval_frame, "set_eval_frame", lambda _: None)
+"""Sets what Dynamo does with new frames on this thread (None: nothing), returns what it was."""
+
+
+def unseen(function: _F) -> _F:
+    """Let the frames of a function run as they are, also below compiled code."""
+    if _mark is not None:
+        _mark(function.__code__)
+    return function
+
+
+def has_compiled() -> bool:
+    """Tell whether Dynamo has compiled anything in this process."""
+    import sys
+
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return False
+    counters = getattr(utils, "counters", {})
+    return bool(counters.get("frames") or counters.get("stats"))

@@ -1,0 +1,166 @@
+"""The profilers of the loop itself: at most one profiler runs in a process at a time.
+
+Two at once end in a crash of torch. So ours never starts where the loop has one of its own, and
+ends before one of the loop's starts. All profilers that are made in Python go through
+`torch.autograd.profiler.profile`, whose methods are replaced while this is attached; they do what
+they did. The trace that the loop writes is copied as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch.autograd import profiler
+
+_MARKERS = ("emit_nvtx", "emit_itt")
+
+
+class Observer(Protocol):
+    """Hears of the profilers of the loop."""
+
+    def their_profiler_starts(self) -> None:
+        """Hear that one is about to be prepared or started."""
+
+    def their_profiler_stopped(self) -> None:
+        """Hear that it has stopped."""
+
+    def their_trace(self, path: Path) -> None:
+        """Hear that it has written a Chrome trace, as plain JSON, to a path."""
+
+    def failed(self, error: Exception) -> None:
+        """Hear that one of these has failed."""
+
+
+_is_ours = False
+
+
+@contextlib.contextmanager
+def ours() -> Iterator[None]:
+    """Tell that what is done to a profiler in this block is ours."""
+    global _is_ours
+    before, _is_ours = _is_ours, True
+    try:
+        yield
+    finally:
+        _is_ours = before
+
+
+def is_any_enabled() -> bool:
+    """Tell whether a profiler runs in this process or on this thread."""
+    on_thread = getattr(torch.autograd, "_profiler_enabled", lambda: False)
+    return bool(getattr(profiler, "_is_profiler_enabled", False) or on_thread())
+
+
+class LoopProfilers:
+    """Watches for profilers that are not ours, while it is attached."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._active: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._undo: list[Callable[[], None]] = []
+        self.was_seen = is_any_enabled()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether one of the loop's is prepared or runs."""
+        return bool(self._active)
+
+    def attach(self) -> None:
+        """Watch from now on."""
+        kind = profiler.profile
+        self._around(kind, "_prepare_trace", before=self._starts)
+        self._around(kind, "_start_trace", before=self._starts)
+        self._around(kind, "__exit__", after=self._stopped)
+        self._around(kind, "export_chrome_trace", after=self._exported)
+        for name in _MARKERS:
+            marker = getattr(profiler, name, None)
+            if marker is not None:
+                self._around(marker, "__enter__", before=self._starts)
+                self._around(marker, "__exit__", after=self._stopped)
+
+    def detach(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _starts(self, one: Any, *_: Any) -> None:
+        if getattr(one, "enabled", True) and one not in self._active:
+            self.was_seen = True
+            self._observer.their_profiler_starts()
+            self._active.add(one)
+
+    def _stopped(self, one: Any, *_: Any) -> None:
+        if one in self._active:
+            self._active.discard(one)
+            self._observer.their_profiler_stopped()
+
+    def _exported(self, one: Any, path: Any = None, *_: Any) -> None:
+        del one
+        if path is not None:
+            self._observer.their_trace(Path(path))
+
+    def _around(
+        self,
+        kind: Any,
+        name: str,
+        *,
+        before: Callable[..., None] | None = None,
+        after: Callable[..., None] | None = None,
+    ) -> None:
+        original = vars(kind).get(name)
+        if original is None:  # another torch: what it lacks is not watched
+            return
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not _is_ours:
+                self._tell(before, *args, *kwargs.values())
+            result = original(*args, **kwargs)
+            if not _is_ours:
+                self._tell(after, *args, *kwargs.values())
+            return result
+
+        def undo() -> None:
+            if vars(kind).get(name) is wrapper:
+                setattr(kind, name, original)
+
+        setattr(kind, name, wrapper)
+        self._undo.append(undo)
+
+    def _tell(self, act: Callable[..., None] | None, *args: Any) -> None:
+        if act is None:
+            return
+        try:
+            act(*args)
+        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+            self._observer.failed(error)
+
+
+def keep_copy(path: Path, folder: Path, name: str) -> str:
+    """Copy a trace that the loop has written, and return the name of the copy.
+
+    It is copied at once: the loop may delete the file, or write the next one over it.
+
+    Args:
+        path: the trace, plain or compressed.
+        folder: takes the copy.
+        name: its name without an ending.
+
+    Raises:
+        OSError: it cannot be copied; nothing is left.
+    """
+    target = folder / f"{name}.json"
+    aside = target.with_name(f".{target.name}.partial")
+    try:
+        shutil.copyfile(path, aside)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+    return target.name

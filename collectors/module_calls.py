@@ -1,0 +1,145 @@
+"""Sees every call of an `nn.Module`, without a hook on any.
+
+While somebody listens, `nn.Module.__call__` is a function of ours around torch's own. Hooks would
+do for most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns of
+global ones. This it neither sees nor inlines (see `beside_dynamo`): a module that is called inside
+of a compiled region is not told of, and the region is the same as without us.
+
+Whatever a listener raises stays here: it is told to nobody but the listener, which hears no more.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from .beside_dynamo import set_eval_frame, unseen
+
+
+class Listener(Protocol):
+    """Hears of calls: `before` and `after` of each, on the thread of the call."""
+
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Hear that a call begins, and return what `after` shall be given."""
+
+    def after(self, module: nn.Module, token: object, output: object) -> None:
+        """Hear that a call has ended; `output` is None if by an exception."""
+
+    def broken(self, error: Exception) -> None:
+        """Hear that `before` or `after` raised; nothing is heard from then on."""
+
+
+_original: Callable[..., Any] = nn.Module.__call__
+# Replaced as a whole, so that a call under way on another thread keeps the one it has.
+_listeners: tuple[Listener, ...] = ()
+
+
+def listen(listener: Listener) -> None:
+    """Let a listener hear of all calls from now on; the first to listen is outermost."""
+    global _listeners
+    if not _listeners:
+        _install()
+    _listeners = (*_listeners, listener)
+
+
+def unlisten(listener: Listener) -> None:
+    """Let a listener hear nothing more; does nothing if it does not listen."""
+    global _listeners
+    if listener not in _listeners:
+        return
+    _listeners = tuple(other for other in _listeners if other is not listener)
+    if not _listeners:
+        _uninstall()
+
+
+def forget_all() -> None:
+    """Let nobody hear of anything more: in the child of a fork, which is not what is recorded."""
+    for listener in _listeners:
+        unlisten(listener)
+
+
+# It goes by torch's name, which Dynamo asks for.
+@unseen
+@functools.wraps(_original)
+def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    # First: where Dynamo traces this, nothing else of ours must be read, or it guards on it.
+    if torch.compiler.is_compiling() or not _listeners:
+        return _original(self, *args, **kwargs)
+    prior = set_eval_frame(None)
+    try:
+        told = _before(self, args, kwargs)
+    finally:
+        set_eval_frame(prior)
+    try:
+        output = _original(self, *args, **kwargs)
+    except BaseException:
+        prior = set_eval_frame(None)
+        try:
+            _after(self, told, None)
+        finally:
+            set_eval_frame(prior)
+        raise
+    prior = set_eval_frame(None)
+    try:
+        _after(self, told, output)
+    finally:
+        set_eval_frame(prior)
+    return output
+
+
+def _before(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[tuple[Listener, object]]:
+    told = []
+    for listener in _listeners:
+        try:
+            told.append((listener, listener.before(module, args, kwargs)))
+        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+            _drop(listener, error)
+    return told
+
+
+def _after(module: nn.Module, told: list[tuple[Listener, object]], output: object) -> None:
+    for listener, token in reversed(told):
+        try:
+            listener.after(module, token, output)
+        except Exception as error:  # noqa: BLE001
+            _drop(listener, error)
+
+
+def _drop(listener: Listener, error: Exception) -> None:
+    unlisten(listener)
+    listener.broken(error)
+
+
+def _install() -> None:
+    global _original
+    if nn.Module.__call__ is not _call:
+        _original = nn.Module.__call__
+        nn.Module.__call__ = _call
+        _tell_dynamo(_original, _call)
+
+
+def _uninstall() -> None:
+    # Whoever has put a function around ours since calls it, and it calls torch's.
+    if nn.Module.__call__ is _call:
+        nn.Module.__call__ = _original
+        _tell_dynamo(_call, _original)
+
+
+def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """Let Dynamo take the new function for torch's own, as it took the old one.
+
+    It goes from the call of a module straight to its `forward` where `__call__` is the function
+    that it found when it was loaded. Without this it would trace through ours: to the same graph,
+    but by another way.
+    """
+    for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
+        module = sys.modules.get(name)
+        if module is not None and vars(module).get("unpatched_nn_module_call") is old:
+            setattr(module, "unpatched_nn_module_call", new)  # noqa: B010 - it has no such type

@@ -1,0 +1,76 @@
+"""The paths of a model's modules, whatever trains it.
+
+They are the names of `named_modules()` of the user's own model. What merely wraps it is left
+out, so that runs of one model compare whatever trains it: DDP, FSDP and DeepSpeed (`module.`),
+compiled, FSDP1 and checkpoint wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`,
+`_checkpoint_wrapped_module.`), and PEFT (`base_model.model.`). The model itself, which has no name
+there, and the wrappers around it go by the name of its class. A module of two names keeps its
+first.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+_WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+
+
+def module_paths(model: nn.Module) -> dict[nn.Module, str]:
+    """Return every module of a model with its path; the head of this file says what a path is."""
+    inner, prefix = _unwrapped(model)
+    root = class_name(inner)
+    paths: dict[nn.Module, str] = {}
+    for name, module in model.named_modules():
+        if f"{name}.".startswith(prefix):
+            paths[module] = _without_wrappers(name[len(prefix) :]) or root
+        elif prefix.startswith(f"{name}.") or not name:
+            paths[module] = root
+        else:  # beside the model: a prompt encoder of PEFT
+            paths[module] = _without_wrappers(name)
+    return paths
+
+
+def class_name(module: nn.Module) -> str:
+    """Return the name of a module's class, without what FSDP2 puts in front of it."""
+    kinds = type(module).__mro__
+    if kinds[1].__name__ == "FSDPModule" and len(kinds) > 2:
+        return kinds[2].__name__
+    return kinds[0].__name__
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the user's own model inside of what DDP, FSDP, DeepSpeed, PEFT or compile made."""
+    return _unwrapped(model)[0]
+
+
+def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
+    """Return the user's model and the prefix of the names of its modules."""
+    prefix = ""
+    while True:
+        step_name = _wrapper_child(model)
+        if step_name is None:
+            return model, prefix
+        model = model.get_submodule(step_name)
+        prefix += f"{step_name}."
+
+
+def _wrapper_child(model: nn.Module) -> str | None:
+    """Return the name of the model that this one wraps, or None if it wraps none."""
+    children = dict(model.named_children())
+    for name in (*_WRAPPERS, "module"):
+        if list(children) == [name]:
+            return name
+    # DeepSpeed's engine may hold more than the model; a checkpoint wrapper is nobody's engine.
+    if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
+        return "module"
+    base = getattr(model, "get_base_model", None)  # PEFT, whose base model lies at two depths
+    if callable(base):
+        found = base()
+        return next(
+            (name for name, inner in model.named_modules() if name and inner is found), None
+        )
+    return None
+
+
+def _without_wrappers(path: str) -> str:
+    return ".".join(name for name in path.split(".") if name not in _WRAPPERS)

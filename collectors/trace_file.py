@@ -1,0 +1,62 @@
+"""Trace files are whole or absent, and compressed where nobody waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracekit.errors import WorkloadError
+
+_COMPRESSION = 5
+_COPY_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a path in a folder beside a file to write to, and move it to its place once it is whole.
+
+    Whatever else is left in that folder goes with it, such as the file that Kineto renames at the
+    end.
+
+    Raises:
+        WorkloadError: the disk is full or the folder not writable; nothing is left behind.
+    """
+    folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        folder.mkdir()
+        yield folder / path.name
+        (folder / path.name).replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WorkloadError(
+            f"{path}: the trace cannot be written: {reason}",
+            hint="free some space, or write elsewhere",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compress(plain: Path) -> Path:
+    """Compress a trace that lies there as plain JSON, and return its new path.
+
+    Raises:
+        WorkloadError: the disk is full or the folder not writable; the plain file is still there.
+    """
+    target = plain.with_name(f"{plain.name}.gz")
+    with whole_file(target) as aside:
+        pack(plain, aside)
+    plain.unlink()
+    return target
+
+
+def pack(source: Path, target: Path) -> None:
+    """Write a file in compressed form."""
+    with (
+        source.open("rb") as plain,
+        gzip.GzipFile(target, "wb", compresslevel=_COMPRESSION, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(plain, packed, _COPY_BYTES)

@@ -1,0 +1,404 @@
+"""Runs training loops bare and under `tracekit collect`, and says what each run left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib.util
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).with_name("programs")
+TRACEKIT = Path(sys.executable).with_name("tracekit")
+OPTIONS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
+TIMEOUT_S = 180
+_TOKEN = "LOOP_TOKEN"
+_LEAVING_S = 10.0
+# What differs each time in names of files: the end of a temporary name, a UUID, a time.
+_DRAWN = re.compile(r"(?<=_)[a-z0-9_]{8}(?=/|$)|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command left behind. An exit code is that which a shell shows: 128 + n for signals.
+
+    `files` are those in its folder, home and temporary folder without the run folder; `left` are
+    the command lines of the processes that it started and that did not end with it.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    files: list[str]
+    left: list[str]
+    folder: Path
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the lines of stdout, in an order of their own: ranks print side by side."""
+        return sorted(self.stdout.splitlines())
+
+    @property
+    def run(self) -> RunFolder:
+        """Return the run folder."""
+        return RunFolder(self.folder / "run")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A run folder, read with nothing of tracekit, and so whatever its version."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Return `run.json`."""
+        members: dict[str, Any] = json.loads((self.path / "run.json").read_text("utf-8"))
+        return members
+
+    @property
+    def traces(self) -> list[str]:
+        """Return the names of the trace files."""
+        return sorted(path.name for path in self.path.glob("rank*.json.gz"))
+
+    def events(self, rank: int = 0) -> list[dict[str, Any]]:
+        """Return the complete events of a rank's trace."""
+        content = json.loads(gzip.decompress((self.path / f"rank{rank}.json.gz").read_bytes()))
+        return [event for event in content["traceEvents"] if event.get("ph") == "X"]
+
+    def names(self, rank: int = 0) -> Counter[str]:
+        """Return how many events of each name a rank's trace holds."""
+        return Counter(event["name"] for event in self.events(rank))
+
+    def steps(self, rank: int = 0) -> dict[int, set[int]]:
+        """Return for each recorded step the numbers that the loop itself gave to what ran in it.
+
+        The middle of the loop's own mark decides: what it marks is not always all of a step.
+        """
+        events = self.events(rank)
+        steps = {
+            int(event["name"].removeprefix("tk/step/")): (event["ts"], event["ts"] + event["dur"])
+            for event in events
+            if event["name"].startswith("tk/step/")
+        }
+        found: dict[int, set[int]] = {number: set() for number in steps}
+        for event in events:
+            if event["name"].startswith("own/"):
+                middle = event["ts"] + event["dur"] / 2
+                for number, (start, end) in steps.items():
+                    if start <= middle < end:
+                        found[number].add(int(event["name"].removeprefix("own/")))
+        return found
+
+    def tokens_per_step(self) -> float | None:
+        """Return how many tokens the ranks were given per timed step, all together."""
+        manifest = self.manifest
+        if not manifest["repeats"]:
+            return None
+        (repeat,) = manifest["repeats"]
+        return (
+            repeat["tokens_per_s"] * repeat["wall_ns"] / 1e9 / manifest["steps"]["measured_count"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """One program, run bare and under `tracekit collect`."""
+
+    bare: Outcome
+    wrapped: Outcome
+
+
+@dataclass(slots=True)
+class Process:
+    """A command that runs in a folder of its own."""
+
+    command: list[str]
+    folder: Path
+    token: str
+    popen: subprocess.Popen[str]
+    seen: list[str] = field(default_factory=list)
+
+    def wait_for(self, line: str) -> None:
+        """Wait until it prints a line that begins so."""
+        assert self.popen.stdout is not None
+        for text in self.popen.stdout:
+            self.seen.append(text)
+            if text.startswith(line):
+                return
+        pytest.fail(f"ended without {line!r}: {self.seen}\n{self.end().stderr}")
+
+    def end(self, stdin: str | None = None, *, wait_s: float = _LEAVING_S) -> Outcome:
+        """Wait for its end and look at what it left, which is then ended.
+
+        Args:
+            stdin: what it is given to read.
+            wait_s: how long processes may take to end after the one that started them.
+        """
+        try:
+            stdout, stderr = self.popen.communicate(stdin, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            _end_all(self.token)
+            stdout, stderr = self.popen.communicate()
+            pytest.fail(f"{self.command} has not ended\n{stdout}\n{stderr}")
+        code = self.popen.returncode
+        left = _left(self.token, wait_s)
+        _end_all(self.token)
+        return Outcome(
+            exit_code=code if code >= 0 else 128 - code,
+            stdout="".join(self.seen) + (stdout or ""),
+            stderr=stderr or "",
+            files=_files(self.folder),
+            left=left,
+            folder=self.folder,
+        )
+
+
+class Loops:
+    """Runs programs, two at a time, and the same one only once in a session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(2)
+        self._jobs: dict[Any, Future[Outcome]] = {}
+        self._tokens: list[str] = []
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        name: str = "",
+        **options: Any,
+    ) -> Process:
+        """Start a command in a new folder, or one that other commands were started in.
+
+        Args:
+            command: what to run.
+            env: added to the environment.
+            name: of the folder; one of its own if empty.
+            options: those of `subprocess.Popen`.
+        """
+        folder = self._folder / (name or uuid.uuid4().hex[:8])
+        for part in ("work", "home", "tmp"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        token = uuid.uuid4().hex
+        self._tokens.append(token)
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("TRACEKIT_", "PYTEST", "COV_", "KINETO"))
+        }
+        environment = {
+            **inherited,
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "DS_ACCELERATOR": "cpu",  # else DeepSpeed prints the time at which it found none
+            _TOKEN: token,
+            **(env or {}),
+        }
+        given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        popen = subprocess.Popen(
+            list(command),
+            cwd=folder / "work",
+            env=environment,
+            text=True,
+            start_new_session=True,
+            **{**given, **options},
+        )
+        return Process(list(command), folder / "work", token, popen)
+
+    def job(self, key: Any, work: Callable[[], Outcome]) -> Future[Outcome]:
+        """Return what becomes of a piece of work, which is done once for all that ask for it."""
+        if key not in self._jobs:
+            self._jobs[key] = self._pool.submit(work)
+        return self._jobs[key]
+
+    def begin(
+        self, script: str, *words: str, ranks: int = 1, is_wrapped: bool = False, **how: Any
+    ) -> Future[Outcome]:
+        """Begin to run a program bare or wrapped.
+
+        Args:
+            script: a file of `programs`, without its suffix.
+            words: its arguments.
+            ranks: how many there are; torchrun starts them.
+            is_wrapped: whether under `tracekit collect`.
+            how: `options` of `tracekit collect`; `stdin`, which the program is given to read;
+                `is_in_shell`, if a shell script is to start two ranks, which takes less time.
+        """
+        options = how.get("options", OPTIONS) if is_wrapped else ()
+        stdin = how.get("stdin")
+        place = {"ranks": ranks, "is_in_shell": how.get("is_in_shell", False)}
+
+        def work() -> Outcome:
+            before = self.collect(*options) if is_wrapped else []
+            return self.start([*before, *self.program(script, *words, **place)]).end(stdin)
+
+        return self.job((script, words, ranks, is_wrapped, options, stdin), work)
+
+    def begin_both(self, script: str, *words: str, **how: Any) -> None:
+        """Begin to run a program bare and wrapped; see `begin`."""
+        for is_wrapped in (True, False):
+            self.begin(script, *words, is_wrapped=is_wrapped, **how)
+
+    def both(self, script: str, *words: str, **how: Any) -> Both:
+        """Run a program bare and wrapped; see `begin`."""
+        self.begin_both(script, *words, **how)
+        bare, wrapped = (
+            self.begin(script, *words, is_wrapped=is_wrapped, **how) for is_wrapped in (False, True)
+        )
+        return Both(bare.result(), wrapped.result())
+
+    @staticmethod
+    def program(script: str, *words: str, ranks: int = 1, is_in_shell: bool = False) -> list[str]:
+        """Return the command that runs a file of `programs`; see `begin`."""
+        command = [sys.executable, str(PROGRAMS / f"{script}.py"), *words]
+        if ranks == 1:
+            return command
+        if is_in_shell:
+            return ["/bin/sh", str(PROGRAMS / "ranks.sh"), str(Loops.free_port()), *command]
+        return [*Loops.torchrun("--standalone", "--nproc-per-node", str(ranks)), *command[1:]]
+
+    @staticmethod
+    def torchrun(*words: str) -> list[str]:
+        """Return the command of torchrun with some of its options."""
+        return [sys.executable, "-m", "torch.distributed.run", *words]
+
+    @staticmethod
+    def collect(*options: str, out: str = "run") -> list[str]:
+        """Return `tracekit collect` up to the program, with the usual options or others."""
+        return [str(TRACEKIT), "collect", "--out", out, *(options or OPTIONS), "--"]
+
+    @staticmethod
+    def free_port() -> int:
+        """Return a port that nobody uses, outside of those that the system gives away."""
+        while True:
+            with socket.socket() as server, contextlib.suppress(OSError):
+                server.bind(("127.0.0.1", random.randint(20_000, 30_000)))
+                return int(server.getsockname()[1])
+
+    def close(self) -> None:
+        """End whatever still runs, and remove what was written."""
+        self._pool.shutdown(cancel_futures=True)
+        for token in self._tokens:
+            _end_all(token)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loops]:
+    """Return what runs the loops."""
+    pytest.importorskip("torch")
+    if not Path("/proc").is_dir():
+        pytest.skip("which processes a program leaves behind is seen in /proc")
+    made = Loops(tmp_path_factory.mktemp("loops"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def begun_ahead(request: pytest.FixtureRequest, loops: Loops) -> None:
+    """Begin to run the programs of a file's cases, so that both cores are busy while tests wait.
+
+    A case is what a test is given as `case`; its `begin` begins to run what the test looks at.
+    """
+    for item in request.session.items:
+        if item.path == request.path and isinstance(item, pytest.Function):
+            case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+            if case is not None:
+                case.begin(loops)
+
+
+@pytest.fixture
+def needs() -> Callable[..., None]:
+    """Return a function that skips a test without some packages of the `loops` extra."""
+
+    def check(*packages: str) -> None:
+        for name in packages:
+            if not has(name):
+                pytest.skip(f"{name} is not installed: pip install -e '.[loops]'")
+
+    return check
+
+
+def has(package: str) -> bool:
+    """Return whether a package is installed."""
+    return importlib.util.find_spec(package) is not None
+
+
+def _files(work: Path) -> list[str]:
+    """Return what lies around a program, by names without what differs each time."""
+    while True:
+        # Another program of the folder may be removing something just now.
+        with contextlib.suppress(FileNotFoundError):
+            return _names(work)
+
+
+def _names(work: Path) -> list[str]:
+    found = []
+    for top in ("work", "home", "tmp"):
+        folder = work.parent / top
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(work.parent).as_posix()
+            if not name.startswith("work/run/") and name != "work/run":
+                found.append(_DRAWN.sub("N", name))
+    return found
+
+
+def _left(token: str, wait_s: float) -> list[str]:
+    """Return the processes that still run after some time, or at once if there are none."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = [_words(pid) for pid in _pids(token)]
+        if not found or time.monotonic() > deadline:
+            return sorted(found)
+        time.sleep(0.1)
+
+
+def _end_all(token: str) -> None:
+    for pid in _pids(token):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _pids(token: str) -> list[int]:
+    """Return the processes that were started with a token in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if token.encode() in (path / "environ").read_bytes() and _state(path) != "Z":
+                found.append(int(path.name))
+    return found
+
+
+def _state(path: Path) -> str:
+    return (path / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _words(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return ""

@@ -1,0 +1,44 @@
+"""A compiled loop. Words: what is compiled (model, place, layers, step), and the backend."""
+
+import sys
+
+import tiny
+import torch
+
+what, backend = sys.argv[1:]
+model = tiny.decoder()
+if backend == "inductor":  # takes its time for every kernel
+    model = torch.nn.Sequential(model.embed, model.head)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+
+def forward(ids):
+    return tiny.loss_of(model(ids), ids)
+
+
+def train(ids):
+    loss = forward(ids)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+if what == "model":
+    called = torch.compile(model, backend=backend)
+
+    def forward(ids):
+        return tiny.loss_of(called(ids), ids)
+
+elif what == "place":
+    model.compile(backend=backend)
+elif what == "layers":
+    for number, layer in enumerate(model.layers):
+        model.layers[number] = torch.compile(layer, backend=backend)
+elif what == "step":
+    train = torch.compile(train, backend=backend)
+for number, ids in enumerate(tiny.batches()):
+    with tiny.marked(number):
+        loss = train(ids)
+    tiny.say(number, loss)
+tiny.tell_compiled()

@@ -1,0 +1,24 @@
+"""DistributedDataParallel; the word `compiled` compiles it too."""
+
+import sys
+
+import tiny
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+distributed.init_process_group("gloo")
+model = DistributedDataParallel(tiny.decoder())
+called = torch.compile(model, backend=sys.argv[2]) if "compiled" in sys.argv else model
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for number, ids in enumerate(tiny.batches(seed=1 + distributed.get_rank())):
+    loss = tiny.loss_of(called(ids), ids)
+    with tiny.marked(number):
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    tiny.say(number, loss)
+if called is not model:
+    tiny.tell_compiled()
+distributed.barrier()
+distributed.destroy_process_group()

@@ -1,0 +1,22 @@
+"""Every third step is followed by an evaluation, without gradients and in the mode for training."""
+
+import tiny
+import torch
+
+model = tiny.decoder()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+held_out = list(tiny.batches(3, seed=2))
+for number, ids in enumerate(tiny.batches()):
+    loss = tiny.loss_of(model(ids), ids)
+    with tiny.marked(number):
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    tiny.say(number, loss)
+    if number % 3 == 0:
+        if number % 2:
+            model.eval()
+        with torch.no_grad():
+            total = sum(tiny.loss_of(model(other), other).item() for other in held_out)
+        model.train()
+        tiny.tell(f"evaluation {total.hex()}")

@@ -1,0 +1,141 @@
+"""What the loops share: a small decoder, its batches, and the lines that a run prints.
+
+A line of a step holds its loss to the last bit. `marked` puts the loop's own number of a step into
+whatever trace is being made, so that a recorded step can be held against the one that ran.
+
+LOOP_STEPS and LOOP_WIDTH make a loop longer and its steps heavier; LOOP_TIMES names a file that
+takes the instant of each printed step, in ns. The benchmark sets them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+STEPS = int(os.environ.get("LOOP_STEPS", "12"))
+WIDTH = int(os.environ.get("LOOP_WIDTH", "32"))
+VOCABULARY = 64
+BATCH = 2
+LENGTH = 16
+TOKENS = BATCH * LENGTH
+
+_times_ns: list[int] = []
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        batch, length, width = hidden.shape
+        heads = self.qkv(self.norm(hidden)).view(batch, length, 3, 2, width // 2)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        hidden = hidden + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return hidden + self.down(functional.silu(self.up(self.norm(hidden))))
+
+
+class Decoder(nn.Module):
+    """A decoder of two layers. It returns logits, or with labels their loss."""
+
+    def __init__(self, width: int = WIDTH) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, width)
+        self.layers = nn.ModuleList(Layer(width) for _ in range(2))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, VOCABULARY)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        hidden = self.embed(input_ids)
+        for layer in self.layers:
+            hidden = layer(hidden)
+        logits = self.head(self.norm(hidden))
+        return logits if labels is None else loss_of(logits, labels)
+
+
+def decoder(width: int = WIDTH) -> Decoder:
+    """Return the same decoder every time."""
+    torch.manual_seed(0)
+    return Decoder(width)
+
+
+def loss_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def batches(count: int = STEPS, seed: int = 1) -> Iterator[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        yield torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
+
+
+def llama() -> Any:
+    """Return a Llama of two layers, without asking any hub."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config)
+
+
+def marked(number: int) -> AbstractContextManager[Any]:
+    """Return a range that says which step of the loop runs."""
+    return torch.profiler.record_function(f"own/{number}")
+
+
+def say(number: int, loss: torch.Tensor | float) -> None:
+    """Print a step."""
+    value = loss.item() if isinstance(loss, torch.Tensor) else loss
+    tell(f"step {number} loss {value.hex()}")
+    _times_ns.append(time.perf_counter_ns())
+
+
+def tell(text: str) -> None:
+    """Print a line, with the rank if there is one, in a single write."""
+    rank = next((os.environ[name] for name in ("LOOP_RANK", "RANK") if name in os.environ), None)
+    line = text if rank is None else f"rank {rank} {text}"
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def tell_compiled() -> None:
+    """Print what Dynamo has done so far: graphs, what broke them, compilations of each frame."""
+    from torch._dynamo.utils import compilation_time_metrics, counters
+
+    stats = {name: counters["stats"][name] for name in ("unique_graphs", "calls_captured")}
+    breaks = sum(counters["graph_break"].values())
+    frames = len(compilation_time_metrics.get("_compile.compile_inner", ()))
+    tell(f"dynamo {json.dumps(stats)} breaks {breaks} compiled {frames}")
+    tell(f"recompiles {json.dumps(dict(sorted(counters['recompiles'].items())))}")
+
+
+if "LOOP_TIMES" in os.environ and os.environ.get("RANK", "0") == "0":
+
+    @atexit.register
+    def _write_times() -> None:
+        if _times_ns:
+            Path(os.environ["LOOP_TIMES"]).write_text(json.dumps(_times_ns), "utf-8")

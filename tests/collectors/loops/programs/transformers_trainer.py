@@ -1,0 +1,63 @@
+"""Transformers' Trainer: two micro-batches to a step, evaluation every fourth step.
+
+With the word `compiled` it compiles the model, by the backend that follows.
+"""
+
+import sys
+
+import tiny
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+
+
+class Lines(TrainerCallback):
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        with tiny.marked(state.global_step):
+            pass
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" in logs:
+            tiny.say(state.global_step - 1, logs["loss"])
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        tiny.tell(f"evaluation {metrics['eval_loss'].hex()}")
+
+
+compiled = sys.argv[1:2] == ["compiled"]
+examples = [
+    {"input_ids": ids, "labels": ids}
+    for batch in tiny.batches(2 * tiny.STEPS)
+    for ids in batch.unbind()
+]
+options = {"torch_compile": True, "torch_compile_backend": sys.argv[2]} if compiled else {}
+set_seed(0)
+trainer = Trainer(
+    model=tiny.llama(),
+    args=TrainingArguments(
+        output_dir="out",
+        per_device_train_batch_size=tiny.BATCH,
+        per_device_eval_batch_size=tiny.BATCH,
+        gradient_accumulation_steps=2,
+        max_steps=tiny.STEPS,
+        eval_strategy="steps",
+        eval_steps=4,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        **options,
+    ),
+    train_dataset=examples,
+    eval_dataset=examples[:4],
+    callbacks=[Lines()],
+)
+trainer.remove_callback(PrinterCallback)
+trainer.train()
+if compiled:
+    tiny.tell_compiled()

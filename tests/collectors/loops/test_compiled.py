@@ -1,0 +1,123 @@
+"""A compiled loop is compiled as without tracekit: as many graphs, breaks and compilations."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+
+def assert_the_same(bare: Any, wrapped: Any) -> None:
+    assert bare.exit_code == 0, bare.stderr
+    assert any("dynamo" in line for line in bare.lines)
+    assert wrapped.exit_code == 0, wrapped.stderr
+    # Losses, and what Dynamo counted.
+    assert wrapped.lines == bare.lines
+    assert wrapped.files == bare.files
+    assert wrapped.left == bare.left == []
+
+
+def assert_recorded(run: Any, ranks: int = 1, optimizer_count: int = 2) -> None:
+    assert run.manifest["outcome"] == "ok"
+    for rank in range(ranks):
+        steps = run.steps(rank)
+        assert len(steps) == 2
+        for number, own in steps.items():
+            assert own <= {number}
+        assert any(steps.values())
+        names = run.names(rank)
+        assert names["tk/phase/optimizer"] == optimizer_count
+        assert sum(names[name] for name in names if name.startswith("own/")) >= 1
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled loop: the file of `programs`, its words and ranks, and what ranks train on."""
+
+    script: str
+    words: tuple[str, ...]
+    ranks: int = 1
+    tokens: int = 32
+    needs: tuple[str, ...] = ()
+
+    def begin(self, loops: Any) -> None:
+        if all(importlib.util.find_spec(name) for name in self.needs):
+            loops.begin_both(self.script, *self.words, ranks=self.ranks)
+
+
+COMPILED = {
+    "model": Compiled("compiled", ("model", "aot_eager")),
+    "in place": Compiled("compiled", ("place", "eager")),
+    "each layer": Compiled("compiled", ("layers", "eager")),
+    "inductor": Compiled("compiled", ("model", "inductor")),
+    "ddp": Compiled("ddp", ("compiled", "eager"), ranks=2, tokens=64),
+    "trainer": Compiled(
+        "transformers_trainer",
+        ("compiled", "eager"),
+        tokens=64,
+        needs=("transformers", "accelerate"),
+    ),
+}
+each_loop = pytest.mark.parametrize("case", COMPILED.values(), ids=COMPILED)
+
+
+@pytest.fixture
+def both(case: Compiled, loops: Any, needs: Any) -> Any:
+    needs(*case.needs)
+    return loops.both(case.script, *case.words, ranks=case.ranks)
+
+
+@each_loop
+def test_it_is_compiled_as_without_tracekit(case: Compiled, both: Any) -> None:
+    assert_the_same(both.bare, both.wrapped)
+
+
+@each_loop
+def test_it_is_recorded(case: Compiled, both: Any) -> None:
+    run = both.wrapped.run
+    assert_recorded(run, ranks=case.ranks)
+    assert run.tokens_per_step() == pytest.approx(case.tokens)
+
+
+def test_a_compiled_step(loops: Any) -> None:
+    both = loops.both("compiled", "step", "eager")
+    assert_the_same(both.bare, both.wrapped)
+    run = both.wrapped.run
+    # What runs within one call of a compiled function has no inner times that we could see.
+    assert run.manifest["outcome"] == "ok"
+    steps = run.steps()
+    assert len(steps) == 2
+    assert all(own <= {number} for number, own in steps.items()), steps
+
+
+def test_the_library_around_a_plain_loop(loops: Any) -> None:
+    ours = loops.begin("library").result()
+    assert_same_as(loops.begin("plain").result(), ours)
+    assert_recorded(ours.run)
+    assert ours.run.steps() == {number: {number} for number in ours.run.steps()}
+    assert ours.run.tokens_per_step() == pytest.approx(32)
+
+
+def test_the_library_around_a_compiled_loop(loops: Any) -> None:
+    ours = loops.begin("library", "eager").result()
+    assert_same_as(loops.begin("compiled", "place", "eager").result(), ours)
+    assert_recorded(ours.run)
+    assert ours.run.tokens_per_step() == pytest.approx(32)
+
+
+def assert_same_as(bare: Any, ours: Any) -> None:
+    assert bare.exit_code == 0, bare.stderr
+    assert ours.exit_code == 0, ours.stderr
+    assert ours.stdout == bare.stdout
+    assert ours.files == bare.files
+    assert ours.left == []
+
+
+def test_health_tells_that_a_region_is_compiled(loops: Any, cli: Any) -> None:
+    both = loops.both("compiled", "place", "eager")
+    result = cli("health", str(both.wrapped.run.path), "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert "compiled" in json.dumps(result.json())

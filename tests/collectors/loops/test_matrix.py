@@ -1,0 +1,201 @@
+"""Loops that nobody here wrote: recorded, they compute and print what they do without."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+TOKENS = 2 * 16  # of a batch of `programs/tiny.py`
+PHASES = {"forward", "backward", "optimizer"}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop, and what its run folder must say.
+
+    Attributes:
+        script: the file of `programs`.
+        words: its arguments.
+        ranks: how many processes there are; DDP's are started by torchrun, others by a script.
+        needs: packages of the `loops` extra.
+        tokens: what all ranks are trained on in one step, or None without token ids.
+        model: class of the model.
+        phases: which phases the recorded steps have.
+        accumulation: micro-batches of a step.
+        data_size: ranks that are given batches of their own.
+        precision: the type in which it computes.
+        is_known: whether anything but the data tells which ranks are given batches of their own.
+    """
+
+    script: str
+    words: tuple[str, ...] = ()
+    ranks: int = 1
+    needs: tuple[str, ...] = ()
+    tokens: int | None = TOKENS
+    model: str = "Decoder"
+    phases: set[str] = field(default_factory=lambda: PHASES)
+    accumulation: int = 1
+    data_size: int = 1
+    precision: str = "fp32"
+    is_known: bool = True
+
+    def begin(self, loops: Any) -> None:
+        if all(importlib.util.find_spec(name) for name in self.needs):
+            loops.begin_both(self.script, *self.words, **self.place)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"ranks": self.ranks, "is_in_shell": self.script != "ddp"}
+
+
+LOOPS = {
+    "plain": Loop("plain"),
+    "evaluation": Loop("evaluation", phases=PHASES | {"evaluation"}),
+    "autocast": Loop("autocast", tokens=2 * TOKENS, accumulation=2, precision="bf16"),
+    "distillation": Loop("distillation"),
+    "gan": Loop("gan", tokens=None, model="Sequential"),
+    "trainer": Loop(
+        "transformers_trainer",
+        needs=("transformers", "accelerate"),
+        tokens=2 * TOKENS,
+        model="LlamaForCausalLM",
+        phases=PHASES | {"evaluation"},
+        accumulation=2,
+    ),
+    "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM"),
+    "lightning": Loop(
+        "lightning_trainer",
+        ("validation",),
+        needs=("lightning",),
+        phases=PHASES | {"evaluation"},
+    ),
+    "accelerate": Loop(
+        "accelerate_loop",
+        needs=("accelerate",),
+        tokens=2 * TOKENS,
+        accumulation=2,
+        precision="bf16",
+    ),
+    "ddp": Loop("ddp", ranks=2, tokens=2 * TOKENS, data_size=2),
+    "fsdp2": Loop("fsdp2", ranks=2, tokens=2 * TOKENS, data_size=2),
+    "zero3 by hand": Loop("zero3_by_hand", ranks=2, tokens=2 * TOKENS, data_size=2, is_known=False),
+    "tensor parallel": Loop("tensor_parallel", ranks=2, data_size=1),
+}
+
+
+@pytest.fixture
+def both(case: Loop, loops: Any, needs: Any) -> Any:
+    needs(*case.needs)
+    return loops.both(case.script, *case.words, **case.place)
+
+
+each_loop = pytest.mark.parametrize("case", LOOPS.values(), ids=LOOPS)
+
+
+@each_loop
+def test_the_program_is_as_it_was(case: Loop, both: Any) -> None:
+    bare, wrapped = both.bare, both.wrapped
+    assert bare.exit_code == 0, bare.stderr
+    assert len([line for line in bare.lines if "loss" in line]) == 12 * case.ranks
+    assert wrapped.exit_code == 0, wrapped.stderr
+    assert wrapped.lines == bare.lines
+    if case.ranks == 1:
+        assert wrapped.stdout == bare.stdout
+    assert wrapped.files == bare.files
+    assert bare.left == []
+    assert wrapped.left == []
+
+
+@each_loop
+def test_the_run_folder_is_right(case: Loop, both: Any) -> None:
+    run = both.wrapped.run
+    assert run.traces == [f"rank{rank}.json.gz" for rank in range(case.ranks)], both.wrapped.stderr
+    made = run.manifest
+    assert made["outcome"] == "ok"
+    assert made["traces"] == run.traces
+    assert made["model"]["model_class"] == case.model
+    assert made["precision"] == case.precision
+    assert made["gradient_accumulation"] == case.accumulation
+    assert made["parallel"]["world_size"] == case.ranks
+    if case.is_known or not is_per_rank(run):
+        assert made["parallel"]["data_size"] == case.data_size
+        assert made["parallel"]["tensor_size"] == case.ranks // case.data_size
+    assert str(run.path) in both.wrapped.stderr or "tracekit breakdown run" in both.wrapped.stderr
+
+
+@each_loop
+def test_tokens_of_a_step(case: Loop, both: Any) -> None:
+    run = both.wrapped.run
+    expected = case.tokens
+    if expected is not None and not case.is_known and is_per_rank(run):
+        expected //= case.ranks
+    counted = run.tokens_per_step()
+    assert counted == (None if expected is None else pytest.approx(expected))
+
+
+def is_per_rank(run: Any) -> bool:
+    """Return whether a run folder says that its figures are those of one rank."""
+    return any("per rank" in note for note in run.manifest["notes"])
+
+
+@each_loop
+def test_steps_and_phases(case: Loop, both: Any) -> None:
+    run = both.wrapped.run
+    for rank in range(case.ranks):
+        steps = run.steps(rank)
+        assert steps, "no step was recorded"
+        assert steps == {number: {number} for number in steps}
+        assert len(steps) == run.manifest["steps"]["profiled_count"] == 2
+        names = run.names(rank)
+        phases = {name.removeprefix("tk/phase/") for name in names if name.startswith("tk/phase/")}
+        # An evaluation may or may not lie in the recorded steps.
+        assert phases - {"data", "evaluation"} == case.phases - {"evaluation"}
+        assert names["tk/phase/optimizer"] == 2 * (2 if case.script == "gan" else 1)
+        assert names["tk/phase/backward"] == 2 * (2 if case.script == "gan" else case.accumulation)
+
+
+def test_a_teacher_has_its_own_tree(loops: Any) -> None:
+    names = loops.both("distillation").wrapped.run.names()
+    roots = {name: names[name] for name in names if name.endswith("#Decoder")}
+    assert sorted(roots.values()) == [2, 2], roots
+    assert {name.partition("/forward/")[0] for name in roots} == {"tk/module"}
+    layers = [name for name in names if name.endswith("#Layer") and "/forward/" in name]
+    assert len(layers) == 4, layers
+
+
+def test_evaluation_is_a_phase_of_its_own(loops: Any) -> None:
+    run = loops.both("evaluation").wrapped.run
+    names = run.names()
+    # After each third step three batches: after step 6 in the middle of the recorded steps.
+    assert names["tk/phase/evaluation"] in (1, 3), names
+    assert names["tk/phase/forward"] == 2
+    assert names["own/6"] == names["own/7"] == 1
+    inside = _inside(run.events(), "tk/phase/evaluation", "tk/module/forward/layers.0#Layer")
+    assert inside == 3
+
+
+def test_surroundings_of_the_program(loops: Any) -> None:
+    both = loops.both("surroundings", "one", "two words", stdin="a line\n")
+    assert both.bare.exit_code == both.wrapped.exit_code == 0, both.wrapped.stderr
+    assert "stdin a line\n" in both.bare.stdout
+
+    def comparable(text: str) -> list[str]:
+        # Folders of their own: home, temporary files, the token of the run.
+        changing = ("variable HOME ", "variable TMPDIR ", "variable TORCHINDUCTOR_CACHE_DIR ")
+        return [line for line in text.splitlines() if not line.startswith(changing)]
+
+    here = str(both.bare.folder)
+    there = str(both.wrapped.folder)
+    assert comparable(both.wrapped.stdout.replace(there, here)) == comparable(both.bare.stdout)
+
+
+def _inside(events: list[dict[str, Any]], outer: str, inner: str) -> int:
+    spans = [(e["ts"], e["ts"] + e["dur"], e["tid"]) for e in events if e["name"] == outer]
+    return sum(
+        any(start <= e["ts"] < end and tid == e["tid"] for start, end, tid in spans)
+        for e in events
+        if e["name"] == inner
+    )
