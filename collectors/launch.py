@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from .environment import core_count
+from .interrupts import signals_as_interrupt
+
+__all__ = ["Failure", "die_with_launcher", "log_path", "run_ranks", "signals_as_interrupt"]
 
 # `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: error: ")
@@ -178,23 +180,3 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
-
-
-@contextlib.contextmanager
-def signals_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, so that no rank is left."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = {}
-    # Signal handlers can only be set in the main thread; elsewhere its owner has set his own.
-    with contextlib.suppress(ValueError):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -20,7 +20,7 @@ from tracekit.units import GB
 from .arguments import parse_bytes
 from .batch_search import largest_batch
 from .distributed import place_in
-from .launch import signals_as_interrupt
+from .interrupts import signals_as_interrupt
 from .sweep_arguments import sweep_arguments
 from .sweep_grid import Cell, difference, make_grid, search_limit
 from .sweep_process import require_success, run_cell

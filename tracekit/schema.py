@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -119,7 +119,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("created_at", "VARCHAR", "when, as in run.json"),
         ("stage", "VARCHAR", "pretrain, finetune, serve or custom; NULL if unreadable"),
         ("engine", "VARCHAR", "training or serving engine"),
-        ("outcome", "VARCHAR", "ok, oom, failed, or unreadable: run.json could not be read"),
+        ("outcome", "VARCHAR", "ok, incomplete, oom, failed, or unreadable: run.json is of no use"),
         ("reason", "VARCHAR", "why the outcome is not ok"),
         ("command", "VARCHAR[]", "command line"),
         ("opt", "VARCHAR", "optimizations, in their canonical form"),
@@ -179,6 +179,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("load_window_start_ns", "BIGINT", "start of the profiled window, since the load's, ns"),
         ("load_window_end_ns", "BIGINT", "end of the profiled window, since the load's start, ns"),
         ("load_profile_note", "VARCHAR", "what is to be said of the profile"),
+        ("load_lost_ns", "BIGINT", "when an incomplete load ended, since its start, ns"),
         ("load_server", "JSON", "what the server says of itself"),
         ("traces", "VARCHAR[]", "trace files of the run"),
         ("missing_trace_count", "INTEGER", "of these, not in the folder"),

@@ -17,6 +17,7 @@ import asyncio
 import gzip
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -46,6 +47,7 @@ class Quirks:
     retry_after: str | None = None
     unhealthy_s: float = 0.0
     stop_after_tokens: int | None = None
+    has_models: bool = True
     port: int = 0
 
 
@@ -167,6 +169,8 @@ class Engine:
             headers = {"Retry-After": self.quirks.retry_after} if self.quirks.retry_after else {}
             await connection.answer(int(behavior), self.problem("the server is busy"), headers)
             return
+        if behavior == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if behavior == "silent":
             await asyncio.sleep(3600)
         if behavior == "no_answer":
@@ -491,7 +495,7 @@ class OpenAi(Engine):
         yield b"data: " + json.dumps(value).encode() + b"\n\n"
 
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if path == "/v1/models":
+        if path == "/v1/models" and self.quirks.has_models:
             return 200, {"object": "list", "data": []}
         return await super().other(method, path, body)
 
