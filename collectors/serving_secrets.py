@@ -30,7 +30,12 @@ def redactor_of(values: Mapping[str, object], command: Sequence[str] = ()) -> Re
         if value is not None:
             found |= secrets_in_text(str(value))
     # Not taken apart as a URL: it may be none.
-    user, at, _ = str(values.get("url") or "").partition("://")[2].rpartition("@")
-    if at:  # as it is sent
-        found.add(base64.b64encode(urllib.parse.unquote(user).encode()).decode())
+    user, at, _ = str(values.get("url") or "").rpartition("@")
+    if at:
+        user = user.rpartition("://")[2]
+        plain = urllib.parse.unquote(user)
+        for text in (user, plain):
+            found.add(text.partition(":")[2] or text)
+        # As it is sent.
+        found.add(base64.b64encode(plain.encode()).decode())
     return Redactor(found)

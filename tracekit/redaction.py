@@ -155,6 +155,10 @@ class Redactor:
         """Return a text without the secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
+    def is_in(self, data: bytes) -> bool:
+        """Tell whether there is a secret in bytes."""
+        return self._bytes_pattern is not None and self._bytes_pattern.search(data) is not None
+
     def clean_bytes(self, data: bytes) -> bytes:
         """Return bytes without the secrets."""
         if self._bytes_pattern is None:

@@ -121,7 +121,9 @@ class HttpEngine:
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
         """Carry out a load, and once more for a profile; see `ServingEngine.run`."""
         trace_dir, note = self._plan_profile(plan, folder)
-        traces = TraceFolder(trace_dir, self._dialect.trace_glob, self._dialect.trace_order)
+        traces = TraceFolder(
+            trace_dir, self._dialect.trace_glob, self._dialect.trace_order, self._redactor
+        )
         generator = LoadGenerator(
             self._dialect,
             self._url,
