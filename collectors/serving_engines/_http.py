@@ -20,6 +20,7 @@ from tracekit.collectors.http_exchange import (
     NotHttpError,
     connection_problem,
 )
+from tracekit.collectors.listening import listens_everywhere
 from tracekit.collectors.load_generator import LoadGenerator
 from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from tracekit.collectors.server_process import LOG_NAME, ServerProcess
@@ -47,6 +48,12 @@ _ANSWER_BYTES = 2 << 20
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
 _TEXT_LENGTH = 200
+
+
+_OPEN_NOTE = (
+    "the server listens on all interfaces, so that other machines can use it: a --host 127.0.0.1 "
+    "in --launch keeps them out (TGI: --hostname)"
+)
 
 
 class _Reply(NamedTuple):
@@ -91,6 +98,7 @@ class HttpEngine:
         dialect.model_name = None if name is None else str(name)
         self._server: ServerProcess | None = None
         self._facts = EngineFacts()
+        self._notes: list[str] = []
         self._setup_end_s = 0.0
 
     @property
@@ -103,6 +111,8 @@ class HttpEngine:
         if self._launch is not None:
             self._start_server(str(self._launch), folder, echo)
         self._wait_for_health(echo)
+        if self._server is not None and listens_everywhere(self._address.port):
+            self._notes.append(_OPEN_NOTE)
         self._setup_end_s = time.monotonic() + _SETUP_TIMEOUT_S
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
@@ -135,6 +145,7 @@ class HttpEngine:
             ended=self._ended,
         )
         result: LoadResult = generator.run()
+        result.notes[:0] = self._notes
         result.profile_note = result.profile_note or note
         if not result.interrupted:
             result.failure = result.failure or self._loss(result)

@@ -50,6 +50,7 @@ class Quirks:
     has_models: bool = True
     leaks: bool = False
     port: int = 0
+    host: str = "127.0.0.1"
 
 
 class GoneError(Exception):
@@ -550,7 +551,7 @@ async def serve(engine: Engine, port_file: Path) -> None:
             writer.close()
 
     server = await asyncio.start_server(
-        on_connection, "127.0.0.1", engine.quirks.port, backlog=2048
+        on_connection, engine.quirks.host, engine.quirks.port, backlog=2048
     )
     port = server.sockets[0].getsockname()[1]
     # Renamed, so that the file is never seen without its content.

@@ -90,6 +90,17 @@ def test_the_command_may_name_the_trace_folder(serve: Run, tmp_path: Path) -> No
     assert run.manifest.traces == ["rank0.json.gz"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+@pytest.mark.parametrize(("host", "is_open"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_server_that_others_can_use_is_noted(
+    host: str, is_open: bool, serve: Run, tmp_path: Path
+) -> None:
+    command, url = launcher(tmp_path, host=host)
+    run = serve(None, engine="lightllm", launch=command, url=url, no_profile=True)
+    noted = [note for note in run.notes if "listens on all interfaces" in note]
+    assert len(noted) == is_open
+
+
 def test_a_server_that_dies_at_once_says_its_last_words(serve: Run, tmp_path: Path) -> None:
     script = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
     command = shlex.join([sys.executable, "-c", script])

@@ -194,3 +194,23 @@ def test_without_a_name_the_hint_tells_of_it(stand_in: Callable[..., Any], serve
     assert "it answers 404" in caught.value.message
     assert caught.value.hint is not None
     assert "--served-model" in caught.value.hint
+
+
+def test_a_server_that_went_and_came_back(stand_in: Callable[..., Any]) -> None:
+    """Requests that found no server are a part of the load that was never served."""
+    from tracekit.collectors.load_plan import LoadResult
+    from tracekit.collectors.requests_file import RequestRecord
+    from tracekit.collectors.serving_engines.lightllm import create
+
+    engine = create({"url": stand_in("lightllm").url})
+    answered = RequestRecord(0, outcome="ok", end_ns=5)
+    refused = [RequestRecord(n, outcome="refused", end_ns=10 + n) for n in (1, 2)]
+    result = LoadResult([answered, *refused], 0, 20)
+    assert engine._loss(result) == "2 requests found no server, which answers again"
+    assert result.lost_ns == 11
+    # One whose connection broke, or that was too slow, was served by a server that is there.
+    others = [
+        RequestRecord(3, outcome="broken_stream", end_ns=5),
+        RequestRecord(4, outcome="timeout"),
+    ]
+    assert engine._loss(LoadResult([answered, *others], 0, 20)) is None
