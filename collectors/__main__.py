@@ -10,6 +10,7 @@ from tracekit.errors import TracekitError
 
 from ._main import is_first_rank, run
 from .arguments import Argument, all_arguments
+from .launch import end_with_sweep
 
 INTERRUPTED = 130
 
@@ -48,6 +49,7 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: the arguments after the program's name; those of the process if None.
     """
+    end_with_sweep()
     given = list(sys.argv[1:] if args is None else args)
     program: list[str] = []
     if "--" in given:

@@ -1,4 +1,4 @@
-"""Attention as its parts, Bmm0, Softmax, Bmm1 and RoPE, and fused attention for comparison.
+"""Attention as its parts, Bmm0, Softmax, Bmm1 and RoPE.
 
 The parts are ranges inside of the model's own eager attention function, so that outputs are the
 same to the bit: while it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
@@ -15,14 +15,11 @@ own like every module, and the function that applies them is a global of the mod
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.metadata
 import re
 import sys
-import warnings
 from collections.abc import Callable
 from types import ModuleType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -35,26 +32,9 @@ from .ranges import Range, part
 EAGER = "tracekit_eager"
 """The name under which transformers knows eager attention with ranges for its parts."""
 
-FLASH = "tracekit_sdpa_one_backend"
-"""The name under which transformers knows torch's flash SDPA backend, and no other backend.
-
-Transformers takes a name with «flash» in it for a kernel that it should fetch.
-"""
-
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "__matmul__", "einsum"})
 _MARK = "_is_tracekit_part"
 _ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
-
-
-class Backend(NamedTuple):
-    """An attention implementation that was chosen, and why.
-
-    `implementation` is what transformers takes as `attn_implementation`, `name` is for people.
-    """
-
-    implementation: str
-    name: str
-    reason: str
 
 
 def eager_parts() -> str:
@@ -69,27 +49,6 @@ def eager_parts() -> str:
     AttentionInterface.register(EAGER, _eager_attention)
     AttentionMaskInterface.register(EAGER, eager_mask)
     return EAGER
-
-
-def flash(device: torch.device, dtype: torch.dtype, head_size: int = 64) -> Backend:
-    """Choose FlashAttention: the flash-attn package where it can run, else torch's flash backend.
-
-    Args:
-        device: where the model runs.
-        dtype: the type of queries, keys and values.
-        head_size: elements of one head.
-    """
-    package = _flash_package(device, dtype)
-    if package is None:
-        version = importlib.metadata.version("flash-attn")
-        return Backend(
-            "flash_attention_2", f"flash-attn {version}", "the flash-attn package runs on this GPU"
-        )
-    problem = _flash_backend_problem(device, dtype, head_size)
-    if problem is None:
-        _register_flash()
-        return Backend(FLASH, "torch SDPA, flash", f"{package}; torch's flash backend is used")
-    return Backend("sdpa", "torch SDPA", f"{package}; torch's flash backend cannot run: {problem}")
 
 
 class RopeRanges:
@@ -264,58 +223,3 @@ def _own_eager(kind: type[nn.Module]) -> Callable[..., Any]:
         f"{kind.__name__} of {kind.__module__} has no eager attention that has parts",
         hint="run the model with attn_implementation='eager' or 'sdpa'",
     )
-
-
-def _register_flash() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    AttentionInterface.register(FLASH, _flash_attention)
-    AttentionMaskInterface.register(FLASH, sdpa_mask)
-
-
-def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run transformers' SDPA attention with no backend but flash."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return sdpa_attention_forward(module, *args, **kwargs)
-
-
-def _flash_package(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Return why the flash-attn package cannot run, or None if it can."""
-    if device.type != "cuda":
-        return f"flash-attn does not run on {device.type}"
-    if dtype not in (torch.float16, torch.bfloat16):
-        return f"flash-attn does not compute in {str(dtype).removeprefix('torch.')}"
-    try:
-        from transformers.utils import is_flash_attn_2_available
-
-        importlib.import_module("flash_attn")
-    except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == "flash_attn"
-        return "flash-attn is not installed" if missing else f"flash-attn cannot load: {error}"
-    if not is_flash_attn_2_available():
-        return "transformers refuses this version of flash-attn"
-    return None
-
-
-def _flash_backend_problem(device: torch.device, dtype: torch.dtype, head_size: int) -> str | None:
-    """Return why torch's flash backend cannot run, or None; found out by running it once."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    query = torch.zeros(1, 1, 16, head_size, device=device, dtype=dtype, requires_grad=True)
-    # Torch says in warnings why a backend does not take its input.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-                output = nn.functional.scaled_dot_product_attention(
-                    query, query, query, is_causal=True
-                )
-            output.sum().backward()
-        except RuntimeError as error:
-            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
-            return "; ".join(reasons) or str(error)
-    return None

@@ -4,13 +4,17 @@ An engine writes the tokens of a whole batch at once, so that a thousand connect
 in the same instant. A general client wakes a task for each before the next is read, and by then its
 clock is late. Here every packet is only stamped and put aside when it is read; what is in it is
 looked at once all connections that were readable have been read.
+
+A server is not trusted: heads, lines and bodies that are kept are bounded, redirects are not
+followed, and whatever is no HTTP ends as `NotHttpError`. Time is bounded by whoever calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import json
+import os
+import re
 import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -18,7 +22,14 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 _LONGEST_HEAD_BYTES = 1 << 16
-_KEPT_TEXT_BYTES = 4096
+_MOST_HEADERS = 256
+_MOST_INTERIM_ANSWERS = 16
+_LONGEST_CHUNK_LINE_BYTES = 4096
+_STATUS = re.compile(rb"HTTP/1\.\d +(\d{3})(?: .*)?", re.DOTALL)
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
+_CHUNK_LENGTH = re.compile(rb"[0-9A-Fa-f]{1,15}")
+_CHUNK_END = b"\r\n"
+_WITHOUT_BODY = (204, 304)
 
 
 class BrokenConnectionError(Exception):
@@ -26,7 +37,7 @@ class BrokenConnectionError(Exception):
 
 
 class NotHttpError(Exception):
-    """What came is no HTTP."""
+    """What came is no HTTP, or more of it than anybody needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +88,19 @@ async def connect(address: Address, clock: Callable[[], int]) -> Connection:
     return connection
 
 
+def connection_problem(error: OSError | UnicodeError) -> str:
+    """Return why no connection could be made, in words.
+
+    asyncio words refusals itself, with the address; names that do not resolve have negative
+    numbers.
+    """
+    number = (error.errno or 0) if isinstance(error, OSError) else 0
+    return os.strerror(number) if number > 0 else str(error) or type(error).__name__
+
+
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
-
-
-async def fetch(
-    address: Address, method: str, path: str, body: object, headers: Mapping[str, str]
-) -> tuple[int, str]:
-    """Make a small call and return status and the beginning of the answer's text.
-
-    Raises:
-        OSError: no connection can be made.
-        BrokenConnectionError, NotHttpError: as `Connection.exchange`.
-    """
-    data = b"" if body is None else json.dumps(body).encode()
-    text = TextReceiver()
-    head = request_head(address, method, path, headers) + length_line(data)
-    connection = await connect(address, lambda: 0)
-    await connection.exchange(head, data, text)
-    return text.status, text.text()
 
 
 def request_head(address: Address, method: str, path: str, headers: Mapping[str, str]) -> bytes:
@@ -113,31 +117,6 @@ def length_line(data: bytes) -> bytes:
     return b"Content-Length: %d\r\n\r\n" % len(data)
 
 
-class TextReceiver:
-    """Keeps the status and the beginning of a text."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self._data = b""
-
-    def head(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the status."""
-        del headers
-        self.status = status
-        return True
-
-    def body(self, at_ns: int, data: bytes) -> bool:
-        """Take a piece, until there is enough."""
-        del at_ns
-        self._data += data
-        return len(self._data) < _KEPT_TEXT_BYTES
-
-    def text(self) -> str:
-        """Return what has come, in one line."""
-        text = self._data[:_KEPT_TEXT_BYTES].decode("utf-8", "replace")
-        return " ".join(text.split())
-
-
 class Connection(asyncio.Protocol):
     """A connection for one request: packets that wait, the head, and how the body is framed."""
 
@@ -149,7 +128,9 @@ class Connection(asyncio.Protocol):
         self._packets: list[tuple[int, bytes]] = []
         self._rest = b""
         self._has_head = False
+        self._interim_count = 0
         self._is_chunked = False
+        self._chunk_left = 0
         self._left: int | None = None
         self._over: asyncio.Future[None] = loop.create_future()
 
@@ -232,9 +213,11 @@ class Connection(asyncio.Protocol):
         self._rest = b""
         while not self._has_head:
             head, end, after = data.partition(b"\r\n\r\n")
+            if not b"HTTP/".startswith(data[:5]):
+                raise ValueError(f"it begins with {data[:40]!r}")
+            if len(head) > _LONGEST_HEAD_BYTES:
+                raise ValueError(f"its head has more than {_LONGEST_HEAD_BYTES:,} bytes")
             if not end:
-                if not b"HTTP/".startswith(data[:5]) or len(data) > _LONGEST_HEAD_BYTES:
-                    raise ValueError(f"it begins with {data[:40]!r}")
                 self._rest = data
                 return False
             data = after
@@ -250,43 +233,68 @@ class Connection(asyncio.Protocol):
 
     def _take_head(self, receiver: Receiver, head: bytes) -> bool:
         first, _, rest = head.partition(b"\r\n")
-        words = first.split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        found = _STATUS.fullmatch(first)
+        if found is None:
             raise ValueError(f"it begins with {first[:40]!r}")
-        status = int(words[1])
+        status = int(found[1])
         if status < 200:  # 100 Continue and the like: the answer follows
+            self._interim_count += 1
+            if self._interim_count > _MOST_INTERIM_ANSWERS:
+                raise ValueError(f"{self._interim_count} heads, and none of an answer")
             return True
-        headers = {}
-        for line in rest.decode("latin-1").split("\r\n"):
+        headers: dict[str, str] = {}
+        lines = rest.decode("latin-1").split("\r\n") if rest else []
+        if len(lines) > _MOST_HEADERS:
+            raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
+        for line in lines:
             name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
+            name, value = name.strip().lower(), value.strip()
+            if name == "content-length" and headers.get(name, value) != value:
+                raise ValueError("it says two lengths")
+            headers[name] = value
         self._has_head = True
         self._is_chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
-        if not self._is_chunked and "content-length" in headers:
+        if status in _WITHOUT_BODY:
+            self._is_chunked, self._left = False, 0
+        elif not self._is_chunked and "content-length" in headers:
+            if not _LENGTH.fullmatch(headers["content-length"]):
+                raise ValueError(f"its length is {headers['content-length'][:40]!r}")
             self._left = int(headers["content-length"])
         return receiver.head(status, headers)
 
     def _take_chunks(self, receiver: Receiver, at_ns: int, data: bytes) -> bool:
-        """Take the chunks that are whole; the rest waits for the next packet."""
+        """Take what has come of the chunks: nothing of them is kept here but a cut size line."""
         begin, size = 0, len(data)
         pieces = []
         is_over = False
         while begin < size:
-            end = data.find(b"\r\n", begin)
-            if end < 0:
-                break
-            length = int(data[begin:end].partition(b";")[0], 16)
-            if length < 0:
-                raise ValueError(f"a chunk has the length {length}")
-            if length == 0:
-                is_over = True
-                break
-            if end + 4 + length > size:
-                break
-            pieces.append(data[end + 2 : end + 2 + length])
-            begin = end + 4 + length
-        if not is_over:
-            self._rest = data[begin:]
+            if self._chunk_left > len(_CHUNK_END):
+                end = min(size, begin + self._chunk_left - len(_CHUNK_END))
+                pieces.append(data[begin:end])
+                self._chunk_left -= end - begin
+                begin = end
+            elif self._chunk_left:
+                expected = _CHUNK_END[-self._chunk_left :][: size - begin]
+                if not data.startswith(expected, begin):
+                    raise ValueError("a chunk is longer than it said")
+                self._chunk_left -= len(expected)
+                begin += len(expected)
+            else:
+                end = data.find(b"\r\n", begin)
+                if (size if end < 0 else end) - begin > _LONGEST_CHUNK_LINE_BYTES:
+                    raise ValueError("a chunk's length has no end")
+                if end < 0:
+                    self._rest = data[begin:]
+                    break
+                text = data[begin:end].partition(b";")[0].strip()
+                if not _CHUNK_LENGTH.fullmatch(text):
+                    raise ValueError(f"a chunk has the length {text[:40]!r}")
+                begin = end + len(_CHUNK_END)
+                length = int(text, 16)
+                if length == 0:
+                    is_over = True
+                    break
+                self._chunk_left = length + len(_CHUNK_END)
         if pieces:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             return not receiver.body(at_ns, body) or is_over

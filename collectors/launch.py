@@ -10,18 +10,35 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from .environment import core_count
+from .interrupts import signals_as_interrupt
+
+__all__ = [
+    "OWN_PYTHON",
+    "Failure",
+    "die_with_launcher",
+    "log_path",
+    "run_ranks",
+    "signals_as_interrupt",
+    "sweep_variables",
+]
+
+OWN_PYTHON = (sys.executable, "-P")
+"""Starts a Python of ours: the current folder is the user's, and no module is taken from it."""
 
 # `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: error: ")
 _POLL_S = 0.05
+_TAIL_BYTES = 1 << 16
+_TAIL_LINES = 3
+_REASON_LENGTH = 400
 _GRACE_S = 3.0
 _PARENT_VARIABLE = "TRACEKIT_LAUNCHER_PID"
+_SWEEP_VARIABLE = "TRACEKIT_SWEEP_PID"
 _LINUX_PR_SET_PDEATHSIG = 1
 
 
@@ -47,16 +64,18 @@ class Failure:
             return f"signal {-self.exit_code}"
 
     def last_error(self) -> str:
-        """Return the last line of its log that tells of an error, or nothing."""
-        try:
-            lines = self.log.read_text("utf-8", "replace").splitlines()
-        except OSError:
-            return ""
-        for line in reversed(lines):
-            text = line.strip()
+        """Return the last line of its log that tells of an error, else its last lines.
+
+        One that was killed from outside had no say in it: its last lines are about something else.
+        """
+        lines = [line.strip() for line in _tail(self.log).splitlines() if line.strip()]
+        for text in reversed(lines):
             if _ERROR.match(text):
-                return text[:400]
-        return ""
+                return text[:_REASON_LENGTH]
+        if -self.exit_code in (signal.SIGKILL, signal.SIGTERM):
+            return ""
+        said = [line for line in lines if "Warning: " not in line]
+        return " | ".join(said[-_TAIL_LINES:])[-_REASON_LENGTH:]
 
 
 def log_path(logs: Path, rank: int) -> Path:
@@ -93,7 +112,7 @@ def run_ranks(
         try:
             for rank in range(rank_count):
                 processes.append(_start(arguments, rank, rank_count, logs, environment or {}))
-            failed = _wait(processes, watch)
+            failed = _wait(processes, logs, watch)
         finally:
             _end(processes)
         watch()
@@ -105,11 +124,29 @@ def run_ranks(
 def die_with_launcher() -> None:
     """Make this rank end when its launcher is gone, however that ended (Linux)."""
     launcher = os.environ.get(_PARENT_VARIABLE)
-    if launcher is None or not sys.platform.startswith("linux"):
+    if launcher is not None:
+        _end_with(int(launcher), signal.SIGKILL)
+
+
+def sweep_variables() -> dict[str, str]:
+    """Return what a process finds in its environment that is to end with this one."""
+    return {_SWEEP_VARIABLE: str(os.getpid())}
+
+
+def end_with_sweep() -> None:
+    """Make this process end, in good order, when the sweep that started it is gone (Linux)."""
+    # Taken away, so that nothing that this process starts takes itself for a cell.
+    sweep = os.environ.pop(_SWEEP_VARIABLE, None)
+    if sweep is not None:
+        _end_with(int(sweep), signal.SIGTERM)
+
+
+def _end_with(parent: int, number: signal.Signals) -> None:
+    if not sys.platform.startswith("linux"):
         return
-    ctypes.CDLL(None).prctl(_LINUX_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(launcher):  # it went before we asked
-        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_LINUX_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it went before we asked
+        os.kill(os.getpid(), number)
 
 
 def _start(
@@ -138,7 +175,7 @@ def _start(
     }
     with log_path(logs, rank).open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, *arguments],
+            [*OWN_PYTHON, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -147,18 +184,41 @@ def _start(
         )
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]], watch: Callable[[], None]) -> int | None:
-    """Wait until all have ended well or one has not, and return that one."""
+def _wait(
+    processes: Sequence[subprocess.Popen[bytes]], logs: Path, watch: Callable[[], None]
+) -> int | None:
+    """Wait until all have ended well or one has not, and return that one: the first, of several."""
     while True:
         codes = [process.poll() for process in processes]
         failed = [rank for rank, code in enumerate(codes) if code not in (None, 0)]
         if failed:
-            # One that a signal ended did not end because of the others.
-            return min(failed, key=lambda rank: (processes[rank].returncode > 0, rank))
+            # One that a signal ended did not end because of the others; of those that ended by
+            # themselves, the first had said its last word first.
+            return min(
+                failed,
+                key=lambda rank: (processes[rank].returncode > 0, _last_word_ns(logs, rank), rank),
+            )
         if all(code == 0 for code in codes):
             return None
         watch()
         time.sleep(_POLL_S)
+
+
+def _last_word_ns(logs: Path, rank: int) -> int:
+    try:
+        return log_path(logs, rank).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _tail(log: Path) -> str:
+    """Return the end of a log, however long it is."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -178,23 +238,3 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
-
-
-@contextlib.contextmanager
-def signals_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the run as Ctrl-C does, so that no rank is left."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = {}
-    # Signal handlers can only be set in the main thread; elsewhere its owner has set his own.
-    with contextlib.suppress(ValueError):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

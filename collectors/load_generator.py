@@ -9,6 +9,8 @@ the client itself was is measured and reported: a client that is the bottleneck 
 The load is sent twice when there is a profile, as with the embedded engine: the first time is what
 the figures are of; the second time, with other prompts so that no cache of the engine knows them,
 lasts until the profile's window is over. Its requests are recorded as `is_profiled`.
+
+A server that is known to have ended ends the load: nobody is left to answer.
 """
 
 from __future__ import annotations
@@ -16,13 +18,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from tracekit.units import NS_PER_MS, NS_PER_S
 
@@ -32,9 +33,12 @@ from .http_exchange import (
     Connection,
     NotHttpError,
     connect,
+    connection_problem,
     length_line,
     request_head,
 )
+from .interrupts import signals_as_cancellation
+from .load_pass import Pass, new_records, shift
 from .load_plan import (
     LoadPlan,
     LoadProgress,
@@ -54,25 +58,14 @@ DEFAULT_LENGTH_NS = 2 * NS_PER_S
 
 _POLL_S = 0.01
 _PROGRESS_S = 0.1
+_CONNECT_S = 10.0
+# Requests that are on their way when the server ends learn it from their connections.
+_LOST_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 _BUSY_PCT = 90
 _LATE_NS = 100 * NS_PER_MS
 _LATE_PCT = 10
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One sending of requests, and how far it is."""
-
-    stage: Literal["warm-up", "load", "trace"]
-    records: list[RequestRecord]
-    prompts: Sequence[Prompt]
-    due_ns: Sequence[int]
-    finished_count: int = 0
-    failed_count: int = 0
-    in_flight_count: int = 0
-    output_token_count: int = 0
 
 
 class LoadGenerator:
@@ -86,6 +79,7 @@ class LoadGenerator:
         start_call: starts the profile, or None for a load without one.
         stop_timeout_s: how long stopping the profile may take; some engines write traces then.
         headers: sent with every request.
+        ended: says what the server ended with, once it has; None while it runs or nobody knows.
     """
 
     def __init__(
@@ -98,8 +92,10 @@ class LoadGenerator:
         start_call: Call | None = None,
         stop_timeout_s: float = 600.0,
         headers: dict[str, str] | None = None,
+        ended: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._dialect = dialect
+        self._ended = ended
         self._plan = plan
         self._progress = progress
         self._start_call = start_call
@@ -108,16 +104,16 @@ class LoadGenerator:
         self._address = Address.of(url)
         self._head = request_head(self._address, "POST", dialect.generate_path, self._headers)
         count, warmup_count = len(plan.prompts), len(plan.warmup_prompts)
-        self._load = _Pass("load", _records(0, count), plan.prompts, plan.arrival_ns)
-        self._warmup = _Pass(
+        self._load = Pass("load", new_records(0, count), plan.prompts, plan.arrival_ns)
+        self._warmup = Pass(
             "warm-up",
-            _records(count, warmup_count, is_warmup=True),
+            new_records(count, warmup_count, is_warmup=True),
             plan.warmup_prompts,
             [0] * warmup_count,
         )
-        self._traced = _Pass(
+        self._traced = Pass(
             "trace",
-            _records(count + warmup_count, count, is_profiled=True),
+            new_records(count + warmup_count, count, is_profiled=True),
             plan.profile_prompts or plan.prompts,
             plan.arrival_ns,
         )
@@ -132,18 +128,48 @@ class LoadGenerator:
         Raises:
             KeyboardInterrupt: on a second Ctrl-C, while the first is being obeyed.
         """
-        return asyncio.run(self.run_in_loop())
+        return asyncio.run(self._run_until_signalled())
 
     async def run_in_loop(self) -> LoadResult:
         """Carry out the load; cancelling it ends the load early and raises nothing."""
+        load = asyncio.create_task(self._carry_out())
+        end = asyncio.create_task(self._end_of_server())
         try:
-            await self._send(self._warmup)
-            await self._measure()
-            if self._start_call is not None:
-                await self._trace(self._start_call)
+            await asyncio.wait((load, end), return_when=asyncio.FIRST_COMPLETED)
+            if not load.done():
+                self._result.failure = end.result()
+                self._result.lost_ns = self._now()
+                await asyncio.wait((load,), timeout=_LOST_S)
         except asyncio.CancelledError:
             self._result.interrupted = True
+            self._result.lost_ns = self._now()
+        end.cancel()
+        if not load.done():
+            load.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await load
         return self._result
+
+    async def _run_until_signalled(self) -> LoadResult:
+        task = asyncio.current_task()
+        if task is None:  # not in a coroutine that `asyncio.run` runs
+            return await self.run_in_loop()
+        with signals_as_cancellation(task, asyncio.get_running_loop()):
+            return await self.run_in_loop()
+
+    async def _carry_out(self) -> None:
+        await self._send(self._warmup)
+        await self._measure()
+        if self._start_call is not None and self._result.failure is None:
+            await self._trace(self._start_call)
+
+    async def _end_of_server(self) -> str:
+        """Return what the server ended with, when it has."""
+        while True:
+            how = self._ended()
+            if how is not None:
+                return how
+            await asyncio.sleep(_POLL_S)
 
     def _begin_load(self) -> None:
         """Let times count from now on."""
@@ -152,7 +178,7 @@ class LoadGenerator:
         self._result.start_unix_ns = time.time_ns()
         self._cpu_ns = time.process_time_ns()
         for record in self._warmup.records:
-            _shift(record, shift_ns)
+            shift(record, shift_ns)
 
     async def _measure(self) -> None:
         """Send the requests that count."""
@@ -177,12 +203,13 @@ class LoadGenerator:
         await window.before_load()
         load = asyncio.create_task(self._send(traced))
         profile = asyncio.create_task(window.run())
+        is_stopped = False
         try:
             # Whichever is over first ends the other: a load of no use, or a window without a load.
             await asyncio.wait((load, profile), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._result.interrupted = True
-        window.end_of_load(interrupted=self._result.interrupted)
+            is_stopped = True
+        window.end_of_load(interrupted=is_stopped)
         await profile
         load.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -208,7 +235,7 @@ class LoadGenerator:
         after = Mark(duration_ns=self._result.wall_ns * DEFAULT_AFTER_PCT // 100)
         return replace(plan, after=after, length=Mark(duration_ns=DEFAULT_LENGTH_NS))
 
-    async def _send(self, part: _Pass) -> None:
+    async def _send(self, part: Pass) -> None:
         """Send every request of a pass when it is due, and wait for all."""
         limit = self._plan.concurrency
         gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
@@ -225,6 +252,8 @@ class LoadGenerator:
                 wait_ns = record.arrival_ns - self._now()
                 if wait_ns > 0:
                     await asyncio.sleep(wait_ns / NS_PER_S)
+                if self._result.failure is not None:
+                    break
                 data, connection = ready.popleft() if ready else (self._encoded(prompt), None)
                 request = self._request(part, record, prompt, gate, data, connection)
                 tasks.append(asyncio.create_task(request))
@@ -238,18 +267,24 @@ class LoadGenerator:
             await asyncio.gather(reporter, *tasks, return_exceptions=True)
             for record in part.records:
                 if record.outcome == "cancelled" and record.reason is None:
-                    record.reason = "the load was stopped before it was sent"
+                    record.reason = (
+                        "the load was stopped before it was sent"
+                        if self._result.failure is None
+                        else "the server had ended before it was sent"
+                    )
             self._tell(part, begin_ns)
 
-    async def _ready(self, part: _Pass) -> deque[tuple[bytes, Connection | None]]:
+    async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
         """Prepare what is due at the very start: its body, and an open connection.
 
         A burst would else arrive at the server over as long as the client takes to connect.
         """
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
+        limit_s = min(_CONNECT_S, self._plan.timeout_ns / NS_PER_S)
         opened = await asyncio.gather(
-            *(connect(self._address, self._now) for _ in range(count)), return_exceptions=True
+            *(asyncio.wait_for(connect(self._address, self._now), limit_s) for _ in range(count)),
+            return_exceptions=True,
         )
         # One that cannot be opened now is tried again when it is needed, and recorded then.
         connections = [item if isinstance(item, Connection) else None for item in opened]
@@ -262,7 +297,7 @@ class LoadGenerator:
 
     async def _request(
         self,
-        part: _Pass,
+        part: Pass,
         record: RequestRecord,
         prompt: Prompt,
         gate: Any,
@@ -275,6 +310,8 @@ class LoadGenerator:
         # The gaps between attempts differ from request to request, or all would come at once again.
         jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
         async with gate:
+            if self._result.failure is not None:
+                return
             part.in_flight_count += 1
             try:
                 while True:
@@ -327,17 +364,14 @@ class LoadGenerator:
         except NotHttpError as error:
             attempt.end("bad_response", f"no HTTP: {error}")
             attempt.is_settled = True
-        except OSError as error:
-            # asyncio words refusals itself, with the address; names that do not resolve have
-            # negative numbers.
-            number = error.errno or 0
-            attempt.end("refused", os.strerror(number) if number > 0 else str(error))
+        except (OSError, UnicodeError) as error:
+            attempt.end("refused", connection_problem(error))
         except asyncio.CancelledError:
             attempt.end("cancelled", f"the load was stopped {attempt.progress()}")
             raise
         return None if attempt.is_settled else _pause_s(attempt.headers)
 
-    async def _report(self, part: _Pass, begin_ns: int) -> None:
+    async def _report(self, part: Pass, begin_ns: int) -> None:
         """Report progress, and measure how late the event loop is."""
         next_report_ns = due_ns = self._now()
         while True:
@@ -350,7 +384,7 @@ class LoadGenerator:
             due_ns = self._now() + round(_POLL_S * NS_PER_S)
             await asyncio.sleep(_POLL_S)
 
-    def _tell(self, part: _Pass, begin_ns: int) -> None:
+    def _tell(self, part: Pass, begin_ns: int) -> None:
         if part.records:
             self._progress(
                 LoadProgress(
@@ -389,30 +423,9 @@ class LoadGenerator:
         return time.perf_counter_ns() - self._origin_ns
 
 
-def _records(
-    first_id: int, count: int, *, is_warmup: bool = False, is_profiled: bool = False
-) -> list[RequestRecord]:
-    return [
-        RequestRecord(first_id + index, is_warmup=is_warmup, is_profiled=is_profiled)
-        for index in range(count)
-    ]
-
-
 def _pause_s(headers: Mapping[str, str]) -> float:
     """Return how long a server asks to be left alone, 0 if it does not say."""
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
     except ValueError:  # a date
         return 0.0
-
-
-def _shift(record: RequestRecord, by_ns: int) -> None:
-    """Move the times of a record to an origin that is later by so much."""
-    record.arrival_ns -= by_ns
-    record.token_ns = [at_ns - by_ns for at_ns in record.token_ns]
-    if record.sent_ns is not None:
-        record.sent_ns -= by_ns
-    if record.first_token_ns is not None:
-        record.first_token_ns -= by_ns
-    if record.end_ns is not None:
-        record.end_ns -= by_ns

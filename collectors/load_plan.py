@@ -81,7 +81,8 @@ class LoadResult:
     files that the engine put into the run folder, in the order of their ranks. `profile_note` says
     why there is none, or what is special about it. `interrupted` is set when Ctrl-C ended the load.
     `failure` says what ended the engine before the load was done, `is_out_of_memory` that it was
-    for want of memory; the records are those so far.
+    for want of memory; the records are those so far. `lost_ns` is when that was seen, or when the
+    load was stopped, on the clock of the records.
     """
 
     records: list[RequestRecord]
@@ -97,6 +98,7 @@ class LoadResult:
     extra: dict[str, Any] = field(default_factory=dict)
     interrupted: bool = False
     failure: str | None = None
+    lost_ns: int | None = None
     is_out_of_memory: bool = False
 
 

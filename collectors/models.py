@@ -133,12 +133,6 @@ def build(
     return model
 
 
-def head_size(config: transformers.PretrainedConfig) -> int:
-    """Return the number of elements of one attention head."""
-    size = getattr(config, "head_dim", None)
-    return int(size or config.hidden_size // config.num_attention_heads)
-
-
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
     """Return how many parameters a model has, and how many of them are trained.
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from .http_exchange import Address, BrokenConnectionError, NotHttpError, fetch
+from .http_call import fetch
+from .http_exchange import Address, BrokenConnectionError, NotHttpError
 from .load_plan import Mark, ProfilePlan, ProfileSwitch
 from .serving_engines._dialect import Call, Dialect
+from .serving_engines._server_values import plain
 
 _POLL_S = 0.01
 _START_TIMEOUT_S = 60.0
@@ -113,7 +115,7 @@ class ProfileWindow:
         except TimeoutError:
             return f"{call.path} was not answered within {timeout_s:g} s"
         except (OSError, BrokenConnectionError, NotHttpError) as error:
-            return f"{call.path} failed: {error}"
+            return f"{call.path} failed: {plain(str(error), _REASON_LENGTH)}"
         if 200 <= status < 300:
             return None
-        return self._dialect.refusal(status, text[:_REASON_LENGTH])
+        return self._dialect.refusal(status, plain(text, _REASON_LENGTH))

@@ -18,6 +18,8 @@ _SPECIAL_ID_COUNT = 512
 """The first ids are special tokens and single bytes; they are left out of large vocabularies."""
 
 _PROBE_COUNT = 5
+# A server whose counts would have a prompt of more words than this per token is not believed.
+_MOST_WORDS_PER_TOKEN = 16
 
 # Short and common, so that most tokenizers have each as one token.
 _TEXT = (
@@ -62,7 +64,7 @@ def text_prompts(
         count: how many prompts.
         token_count: tokens of each.
         seed: the same seed and the same answers give the same prompts.
-        count_tokens: asks the engine; None as an answer means that it does not count.
+        count_tokens: asks the engine; None as an answer, or 0, means that it does not count.
 
     Returns:
         The prompts; and the count of the last question, or None if the engine does not count.
@@ -72,7 +74,7 @@ def text_prompts(
     closest: tuple[int, list[str]] | None = None
     counted: int | None = None
     for _ in range(_PROBE_COUNT):
-        counted = count_tokens(" ".join(words))
+        counted = count_tokens(" ".join(words)) or None
         if counted is None:
             break
         if closest is None or abs(counted - token_count) < abs(closest[0] - token_count):
@@ -80,7 +82,7 @@ def text_prompts(
         missing = token_count - counted
         if missing == 0:
             break
-        words = _resized(words, missing, counted, source)
+        words = _resized(words, missing, counted, source)[: _MOST_WORDS_PER_TOKEN * token_count]
     if closest is not None:
         counted, words = closest
     prompts = []
@@ -96,5 +98,6 @@ def _resized(words: list[str], missing: int, counted: int, source: random.Random
     # At least one word, or a question would be asked twice.
     change = round(missing / per_word) or (1 if missing > 0 else -1)
     if change > 0:
+        change = min(change, _MOST_WORDS_PER_TOKEN * (len(words) + missing))
         return words + source.choices(_WORDS, k=change)
     return words[: max(1, len(words) + change)]

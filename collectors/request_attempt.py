@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from .http_exchange import TextReceiver
+from .http_call import TextReceiver
 from .requests_file import Outcome, RequestRecord
 from .serving_engines._dialect import Dialect, Event
+from .serving_engines._server_values import plain
 from .serving_engines._sse import SseReader
 
 _REASON_LENGTH = 200
 # After its last event an answer may bring usage figures, and then should end.
 _TAIL_S = 2.0
+# Of an answer that does not end no more is kept than this; none that is asked for is so long.
+_MOST_PIECES = 1 << 16
 
 
 class Attempt:
@@ -68,7 +71,12 @@ class Attempt:
         if not self._is_stream:
             return self._text.body(at_ns, data)
         was_complete = self.is_complete
-        if not self._take(self._sse.feed(data), at_ns):
+        try:
+            payloads = self._sse.feed(data)
+        except ValueError as error:
+            self._finish("bad_response", str(error))
+            return False
+        if not self._take(payloads, at_ns):
             return False
         if self.is_complete and not was_complete:
             self.deadline.reschedule(asyncio.get_running_loop().time() + _TAIL_S)
@@ -94,8 +102,8 @@ class Attempt:
         """Take events in; return False if one of them ends the request badly."""
         for payload in payloads:
             try:
-                event = self._dialect.event(payload)
-            except (ValueError, TypeError, AttributeError, LookupError) as error:
+                event = self._dialect.read_event(payload)
+            except ValueError as error:
                 shown = payload[:80].decode("utf-8", "replace")
                 name = self._dialect.name
                 self._finish("bad_response", f"not an event of {name}: {error}: {shown}")
@@ -104,6 +112,9 @@ class Attempt:
                 self._finish("bad_response", event.error)
                 return False
             self._add(event, now_ns)
+            if len(self._sizes) > _MOST_PIECES:
+                self._finish("bad_response", f"the answer has more than {_MOST_PIECES:,} pieces")
+                return False
         return True
 
     def _add(self, event: Event, now_ns: int) -> None:
@@ -144,7 +155,7 @@ class Attempt:
         self._count()
         record = self.record
         record.outcome = outcome
-        record.reason = " ".join(reason.split())[:_REASON_LENGTH]
+        record.reason = plain(reason, _REASON_LENGTH)
         record.end_ns = self._now()
 
     def progress(self) -> str:

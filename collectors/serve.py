@@ -2,45 +2,46 @@
 
 What is left behind depends on how the run ends:
 
-- at least one measured request was answered: a run folder with outcome `ok`, whatever became of the
-  others, each of which has its outcome in `requests.jsonl`; exit code 0.
-- none was answered: a run folder with outcome `failed`, which says why, and exit code 6.
-- the engine ends before the load is done, which an embedded one tells: a run folder with outcome
-  `failed` or `oom` and the requests so far; exit code 6.
-- Ctrl-C during the load: a run folder with outcome `failed`, in which the requests that were not
-  done are `cancelled`, if any was done (`ok` if all were, and only the profile is missing); exit
-  code 130. Before the first answer, or at a second Ctrl-C, nothing is left.
+- the load was carried out, and at least one measured request was answered: a run folder with
+  outcome `ok`, whatever became of the others, each of which has its outcome in `requests.jsonl`;
+  exit code 0.
+- the engine ends or is lost before all is done: a run folder with outcome `incomplete` (`oom` where
+  an embedded one ran out of memory) and the requests so far, which its figures are of, as its
+  reason says; exit code 6. A server is lost if it no longer answers at the end, or if requests
+  found none meanwhile.
+- no request was answered: a run folder with outcome `failed`, which says why, and exit code 6.
+- Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete`, in which the requests
+  that were not done are `cancelled`, if any was answered (`ok` if all were, and only the profile is
+  missing); exit code 130. Before the first answer, or at a second Ctrl-C, nothing is left.
 - the engine does not come up: nothing, and exit code 6.
+
+No secret that the run is given (in arguments, URLs or the environment) is kept or shown.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import signal
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import FrameType
 from typing import Any
 
-from tracekit import __version__
-from tracekit.errors import UsageError, WorkloadError
-from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
+from tracekit.errors import TracekitError, UsageError, WorkloadError
+from tracekit.redaction import Redactor
 from tracekit.units import NS_PER_S
 
 from . import environment, requests_file, serving_engines, serving_summary
-from .arrival import Arrival, parse_arrival
-from .load_plan import LoadPlan, LoadResult, ProfilePlan, Progress, Prompt, parse_mark
+from .arrival import parse_arrival
+from .interrupts import signals_as_interrupt
+from .load_plan import LoadPlan, ProfilePlan, Progress, Prompt, parse_mark
 from .load_progress import ProgressLine
 from .open_files import raise_file_limit
 from .prompts import text_prompts, token_id_prompts
 from .run_folder import RunFolder
 from .serving_engines._engine import EngineFacts, ServingEngine
+from .serving_manifest import WantedLoad, clean_facts, clean_result, serving_manifest
+from .serving_secrets import redactor_of
 
 Echo = Callable[[str], None]
 
@@ -48,22 +49,6 @@ DEFAULT_ENGINE = "transformers"
 _SMALL = {"requests": 32, "prompt_len": 64, "max_new_tokens": 32, "warmup_requests": 2}
 _PAPER = {"requests": 1000, "prompt_len": 512, "max_new_tokens": 128, "warmup_requests": 8}
 _TIMEOUT_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The load as the arguments ask for it."""
-
-    request_count: int
-    prompt_token_count: int
-    max_new_token_count: int
-    warmup_count: int
-    arrival: Arrival
-    concurrency: int | None
-    timeout_s: float
-    retry_count: int
-    seed: int
-    profile: ProfilePlan
 
 
 def run(
@@ -82,19 +67,39 @@ def run(
 
     Raises:
         UsageError: an argument is wrong.
-        WorkloadError: the engine does not come up, or answers no request.
+        WorkloadError: the engine does not come up, answers no request, or is lost.
         KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
     """
+    redactor = redactor_of(values, command)
+
+    def tell(line: str) -> None:
+        echo(redactor.clean(line))
+
+    try:
+        return _run(values, command, tell, progress, redactor)
+    except TracekitError as error:
+        hint = None if error.hint is None else redactor.clean(error.hint)
+        # Without what it came from, which would be shown in full where nobody catches it.
+        raise type(error)(redactor.clean(error.message), hint=hint) from None
+
+
+def _run(
+    values: Mapping[str, Any],
+    command: list[str],
+    echo: Echo,
+    progress: Progress | None,
+    redactor: Redactor,
+) -> Path:
     name = str(values.get("engine") or DEFAULT_ENGINE)
     wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and _is_without_gpu())
     engine = _engine(name, values)
     target = Path(values["out"]) if values.get("out") else _default_target(name, values)
     with (
         RunFolder(target, force=bool(values.get("force"))) as folder,
-        _terminated_like_interrupted(),
+        signals_as_interrupt(),
     ):
         try:
-            facts = engine.start(folder.path, echo)
+            facts = clean_facts(engine.start(folder.path, echo), redactor)
             plan, source, notes = _plan(wanted, facts)
             if name != DEFAULT_ENGINE:
                 raise_file_limit(min(wanted.concurrency or len(plan.prompts), len(plan.prompts)))
@@ -104,7 +109,8 @@ def run(
         finally:
             engine.close()
         result.notes[:0] = notes
-        run_manifest = _manifest(wanted, facts, result, name, command, source)
+        clean_result(result, redactor)
+        run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
         measured = serving_summary.counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):
             raise KeyboardInterrupt
@@ -115,8 +121,9 @@ def run(
     if result.interrupted:
         raise KeyboardInterrupt
     if run_manifest.outcome != "ok":
+        word = "incomplete: " if run_manifest.outcome == "incomplete" else ""
         raise WorkloadError(
-            f"{target}: {run_manifest.reason}",
+            f"{target}: {word}{run_manifest.reason}",
             hint=f"each request's outcome is in {target}/{requests_file.FILE_NAME}",
         )
     return target
@@ -147,7 +154,7 @@ def _engine(name: str, values: Mapping[str, Any]) -> ServingEngine:
     return engine
 
 
-def _wanted(values: Mapping[str, Any], *, is_small: bool) -> _Wanted:
+def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
     defaults = _SMALL if is_small else _PAPER
     counts = {}
     for key, default in defaults.items():
@@ -167,7 +174,7 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> _Wanted:
         else parse_mark(str(values[key]), counts["requests"], f"--{key.replace('_', '-')}")
         for key in ("profile_after", "profile_for")
     }
-    return _Wanted(
+    return WantedLoad(
         request_count=counts["requests"],
         prompt_token_count=counts["prompt_len"],
         max_new_token_count=counts["max_new_tokens"],
@@ -183,7 +190,7 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> _Wanted:
     )
 
 
-def _plan(wanted: _Wanted, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
+def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
     """Return the load in detail, what prompts are made of, and what to note about them."""
     limit = facts.max_token_count
     needed = wanted.prompt_token_count + wanted.max_new_token_count
@@ -233,101 +240,7 @@ def _plan(wanted: _Wanted, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]
     return plan, source, notes
 
 
-def _manifest(
-    wanted: _Wanted,
-    facts: EngineFacts,
-    result: LoadResult,
-    engine: str,
-    command: list[str],
-    source: str,
-) -> Manifest:
-    measured = serving_summary.counted(result.records)
-    good = [record for record in measured if record.outcome == "ok"]
-    rate = serving_summary.output_tokens_per_s(measured)
-    interval_ns = serving_summary.interval_ns(measured)
-    outcome, reason = _outcome(result, measured)
-    return Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage="serve",
-        engine=engine,
-        outcome=outcome,
-        reason=reason,
-        command=command,
-        model=facts.model,
-        sequence_length=wanted.prompt_token_count,
-        precision=facts.precision,
-        seed=wanted.seed,
-        attention_backend=facts.attention_backend,
-        attention_reason=facts.attention_reason,
-        parallel=facts.parallel,
-        steps=Steps(profiled_count=result.profiled_step_count),
-        repeats=[Repeat(rate, interval_ns)] if rate is not None and interval_ns else [],
-        tokens_per_s_mean=rate,
-        peak_memory=result.peak_memory,
-        environment=environment.probe(),
-        load=Load(
-            request_count=wanted.request_count,
-            prompt_token_count=wanted.prompt_token_count,
-            max_new_token_count=wanted.max_new_token_count,
-            arrival=str(wanted.arrival),
-            concurrency=wanted.concurrency,
-            warmup_count=wanted.warmup_count,
-            retry_count=wanted.retry_count,
-            start_unix_ns=result.start_unix_ns,
-            wall_ns=result.wall_ns,
-            ok_count=len(good),
-            failed_count=len(measured) - len(good),
-            prompt_source=source,
-            window_start_ns=result.window_start_ns,
-            window_end_ns=result.window_end_ns,
-            profile_note=result.profile_note,
-            server=facts.server,
-        ),
-        traces=result.traces,
-        notes=result.notes + _token_notes(wanted, good, source),
-        extra=result.extra,
-    )
-
-
-def _outcome(
-    result: LoadResult, measured: list[requests_file.RequestRecord]
-) -> tuple[Outcome, str | None]:
-    """Return what became of the run, and why it did not go well."""
-    if result.failure is not None:
-        return "oom" if result.is_out_of_memory else "failed", result.failure
-    cancelled_count = sum(record.outcome == "cancelled" for record in measured)
-    if cancelled_count:
-        done = f"{len(measured) - cancelled_count} of {len(measured)}"
-        return "failed", f"interrupted when {done} requests were done"
-    if all(record.outcome != "ok" for record in measured):
-        return "failed", f"no request was answered: {serving_summary.failures(measured)}"
-    return "ok", None
-
-
-def _token_notes(
-    wanted: _Wanted, good: list[requests_file.RequestRecord], source: str
-) -> list[str]:
-    """Note answers that are shorter than asked, and prompts that the engine counts otherwise."""
-    notes = []
-    short = [r for r in good if r.output_token_count < wanted.max_new_token_count]
-    if short:
-        least = min(record.output_token_count for record in short)
-        notes.append(
-            f"{len(short)} of {len(good)} answers have fewer tokens than asked for, {least} at "
-            "least: the model ended them"
-        )
-    counts = {record.prompt_token_count for record in good}
-    if source == "token_ids" and counts - {wanted.prompt_token_count}:
-        notes.append(
-            f"the engine counts {min(counts)} to {max(counts)} tokens in prompts of "
-            f"{wanted.prompt_token_count} ids"
-        )
-    return notes
-
-
-def _announcement(wanted: _Wanted, engine: str) -> str:
+def _announcement(wanted: WantedLoad, engine: str) -> str:
     bound = f", {wanted.concurrency} in flight at most" if wanted.concurrency else ""
     return (
         f"sending {wanted.request_count} requests ({wanted.prompt_token_count} tokens in, "
@@ -344,21 +257,3 @@ def _default_target(engine: str, values: Mapping[str, Any]) -> Path:
 
 def _is_without_gpu() -> bool:
     return environment.accelerator_count() == 0
-
-
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does, so that no server outlives it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -98,8 +98,8 @@ ARGUMENTS: tuple[Argument, ...] = (
     ),
     Argument(
         "--launch",
-        "command that starts the server, which is ended after the run; {trace_dir} in it stands "
-        "for the folder of the traces",
+        "command that starts the server, which is ended after the run; have it listen on 127.0.0.1 "
+        "alone (--host, TGI: --hostname); {trace_dir} in it stands for the folder of the traces",
         metavar="COMMAND",
         stages=_SERVE,
         group=_HTTP,

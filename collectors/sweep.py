@@ -19,8 +19,9 @@ from tracekit.units import GB
 
 from .arguments import parse_bytes
 from .batch_search import largest_batch
+from .cell_lock import CellLock
 from .distributed import place_in
-from .launch import signals_as_interrupt
+from .interrupts import signals_as_interrupt
 from .sweep_arguments import sweep_arguments
 from .sweep_grid import Cell, difference, make_grid, search_limit
 from .sweep_process import require_success, run_cell
@@ -29,6 +30,7 @@ Echo = Callable[[str], None]
 
 # Enough to reach the peak: the first step makes the optimizer's state, the second runs with it.
 _PROBE = {"warmup": 1, "steps": 1, "repeats": 1, "profile_steps": 1}
+_FINISHED = ("ok", "oom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +78,32 @@ class Sweep:
         """
         found: dict[str, manifest.Manifest] = {}
         for cell in self.cells:
-            folder = self.out / cell.name
-            if self.force or not os.path.lexists(folder):
-                continue
-            try:
-                run = manifest.read(folder)
-            except TraceError as error:
-                raise UsageError(
-                    f"{folder} exists and is no run folder ({error.message})",
-                    hint="remove it, or choose another --out",
-                ) from error
-            if run.outcome == "failed":
-                continue
-            other = difference(cell, run)
-            if other is not None:
-                raise UsageError(
-                    f"{folder} holds a run of other arguments: {other}",
-                    hint="run it again with --force, or choose another --out",
-                )
-            found[cell.name] = run
+            run = self._finished(cell)
+            if run is not None:
+                found[cell.name] = run
         return found
+
+    def _finished(self, cell: Cell) -> manifest.Manifest | None:
+        """Return the manifest of a cell that need not be run."""
+        folder = self.out / cell.name
+        if self.force or not os.path.lexists(folder):
+            return None
+        try:
+            run = manifest.read(folder)
+        except TraceError as error:
+            raise UsageError(
+                f"{folder} exists and is no run folder ({error.message})",
+                hint="remove it, or choose another --out",
+            ) from error
+        if run.outcome not in _FINISHED:
+            return None
+        other = difference(cell, run)
+        if other is not None:
+            raise UsageError(
+                f"{folder} holds a run of other arguments: {other}",
+                hint="run it again with --force, or choose another --out",
+            )
+        return run
 
     def run(self, echo: Echo) -> list[CellResult]:
         """Run the cells one after the other and return what became of each.
@@ -121,7 +129,9 @@ class Sweep:
                     continue
                 echo(label)
                 begin = time.monotonic()
-                run = self._collect(cell, folder, echo)
+                with CellLock(folder, echo) as lock:
+                    # One that its sweep had left running may have come to its end meanwhile.
+                    run = self._finished(cell) or self._collect(cell, folder, lock, echo)
                 wall_s = time.monotonic() - begin
                 echo(f"  {outcome_text(run)} ({wall_s:.1f} s)")
                 results.append(CellResult(cell, folder, run, wall_s))
@@ -133,17 +143,19 @@ class Sweep:
             raise
         return results
 
-    def _collect(self, cell: Cell, folder: Path, echo: Echo) -> manifest.Manifest:
+    def _collect(self, cell: Cell, folder: Path, lock: CellLock, echo: Echo) -> manifest.Manifest:
         if not cell.is_max:
-            return run_cell(cell, folder, cell.arguments(folder, force=self.force))
+            return run_cell(cell, folder, cell.arguments(folder, force=self.force), lock)
         probes = self.out / f".{cell.name}.probes"
+        # Those of a sweep that was killed.
+        shutil.rmtree(probes, ignore_errors=True)
         try:
-            return self._collect_largest(cell, folder, probes, echo)
+            return self._collect_largest(cell, folder, probes, lock, echo)
         finally:
             shutil.rmtree(probes, ignore_errors=True)
 
     def _collect_largest(
-        self, cell: Cell, folder: Path, probes: Path, echo: Echo
+        self, cell: Cell, folder: Path, probes: Path, lock: CellLock, echo: Echo
     ) -> manifest.Manifest:
         failed: list[Path] = []
 
@@ -151,7 +163,7 @@ class Sweep:
             probe = probes / f"bs{batch_size}"
             begin = time.monotonic()
             changes = {**_PROBE, "batch_size": batch_size, "force": False}
-            run = run_cell(cell, probe, cell.arguments(probe, **changes))
+            run = run_cell(cell, probe, cell.arguments(probe, **changes), lock)
             text = "fits" if run.outcome == "ok" else outcome_text(run)
             echo(f"  batch size {batch_size}: {text} ({time.monotonic() - begin:.1f} s)")
             if run.outcome == "failed":
@@ -171,7 +183,7 @@ class Sweep:
         while True:
             size = max(1, batch_size)
             arguments = cell.arguments(folder, batch_size=size, force=True)
-            run = run_cell(cell, folder, arguments)
+            run = run_cell(cell, folder, arguments, lock)
             if run.outcome != "oom" or size == 1:
                 return run
             # More steps than a probe has can need a little more.

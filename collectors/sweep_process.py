@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import StoreError, TraceError, WorkloadError
 
+from .cell_lock import CellLock
+from .launch import OWN_PYTHON, sweep_variables
 from .run_folder import LOGS, RunFolder
 from .sweep_grid import Cell
 from .training_result import make_manifest
@@ -45,7 +46,9 @@ class _Ended:
         return f"the collector ended with exit code {self.exit_code}: {last[:_REASON_LENGTH]}"
 
 
-def run_cell(cell: Cell, folder: Path, arguments: Sequence[str]) -> manifest.Manifest:
+def run_cell(
+    cell: Cell, folder: Path, arguments: Sequence[str], lock: CellLock
+) -> manifest.Manifest:
     """Collect one run and return its manifest, which is in the folder.
 
     Whatever becomes of the run, the folder is whole: a run that failed before it could write one
@@ -55,13 +58,14 @@ def run_cell(cell: Cell, folder: Path, arguments: Sequence[str]) -> manifest.Man
         cell: what is run.
         folder: the run folder; what is there is replaced only by a whole new one.
         arguments: of `python -m tracekit.collectors`.
+        lock: on the cell; the run holds it too.
 
     Raises:
         StoreError: the disk is full or cannot be written; the next run would fare no better.
         KeyboardInterrupt: the run was ended with everything it had started.
     """
     before = _run_id(folder)
-    ended = _run([sys.executable, *COLLECT, *arguments], folder)
+    ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)
     if ended.exit_code == StoreError.exit_code:
         message = ended.said("error") or f"{folder}: the run folder cannot be written"
         raise StoreError(message, hint=ended.said("hint"))
@@ -76,8 +80,12 @@ def run_cell(cell: Cell, folder: Path, arguments: Sequence[str]) -> manifest.Man
     return run
 
 
-def _run(command: Sequence[str], folder: Path) -> _Ended:
-    """Run a command to its end; an interrupt ends it and all that it started."""
+def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
+    """Run a command to its end; an interrupt ends it and all that it started.
+
+    On Linux so does the end of this process, however it ends; elsewhere the next sweep finds it by
+    its lock.
+    """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,
@@ -85,8 +93,11 @@ def _run(command: Sequence[str], folder: Path) -> _Ended:
             stdout=subprocess.DEVNULL,
             stderr=output,
             start_new_session=True,
+            env={**os.environ, **sweep_variables()},
+            pass_fds=lock.inherited,
         )
         try:
+            lock.held_by(process.pid)
             process.wait()
         finally:
             _end(process)

@@ -10,9 +10,12 @@ import gzip
 import shutil
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
+
+from tracekit.redaction import Redactor
 
 TraceOrder = Callable[[str], tuple[int, ...] | None]
 
@@ -36,10 +39,14 @@ class TraceFolder:
         path: the folder; it need not exist yet.
         glob: names of traces.
         order: what sorts traces by rank; None for a file that is no rank's.
+        redactor: takes secrets out of a trace that is copied; None if there are none.
     """
 
-    def __init__(self, path: Path, glob: str, order: TraceOrder) -> None:
+    def __init__(
+        self, path: Path, glob: str, order: TraceOrder, redactor: Redactor | None = None
+    ) -> None:
         self.path = path
+        self._redactor = redactor or Redactor([])
         self._glob = glob
         self._order = order
         self._old = self._sizes()
@@ -97,7 +104,7 @@ class TraceFolder:
         names = []
         for rank, path in enumerate(by_rank):
             names.append(f"rank{rank}.json.gz")
-            _copy_compressed(path, into / names[-1])
+            _copy_compressed(path, into / names[-1], self._redactor)
         wanted = max(expected_count or 1, seen_count)
         if len(names) >= wanted:
             return Pickup(names)
@@ -150,8 +157,9 @@ def _is_whole_gzip(path: Path) -> bool:
         with path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 while block:
-                    inflater.decompress(block)
-                    block = inflater.unused_data
+                    # In pieces: a block may stand for a thousand times its length.
+                    inflater.decompress(block, _BLOCK_BYTES)
+                    block = inflater.unconsumed_tail or inflater.unused_data
                     if inflater.eof and block:
                         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     except zlib.error:
@@ -159,9 +167,35 @@ def _is_whole_gzip(path: Path) -> bool:
     return inflater.eof
 
 
-def _copy_compressed(source: Path, target: Path) -> None:
-    if source.suffix == ".gz":
+def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
+    """Copy a trace, byte by byte if it is compressed and no secret is in it."""
+    with _opened(source) as read:
+        is_clean = not any(redactor.is_in(data) for data in _overlapping(read, redactor))
+    if is_clean and source.suffix == ".gz":
         shutil.copyfile(source, target)
         return
-    with source.open("rb") as read, gzip.open(target, "wb", compresslevel=6) as written:
-        shutil.copyfileobj(read, written, _BLOCK_BYTES)
+    with _opened(source) as read, gzip.open(target, "wb", compresslevel=6) as written:
+        if is_clean:
+            shutil.copyfileobj(read, written, _BLOCK_BYTES)
+            return
+        rest = b""
+        while block := read.read(_BLOCK_BYTES):
+            # A secret that is cut is looked at again with the next block.
+            data = redactor.clean_bytes(rest + block)
+            keep = max(len(data) - redactor.longest_bytes, 0)
+            written.write(data[:keep])
+            rest = data[keep:]
+        written.write(rest)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
+
+
+def _overlapping(file: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
+    """Yield a file in blocks that begin with the end of the one before; nothing without secrets."""
+    rest = b""
+    while redactor.longest_bytes and (block := file.read(_BLOCK_BYTES)):
+        data = rest + block
+        yield data
+        rest = data[-redactor.longest_bytes :]

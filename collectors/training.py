@@ -18,7 +18,7 @@ import torch
 
 from tracekit import __version__
 
-from . import attention_parts, memory, models, ranges
+from . import attention_parts, flash_attention, memory, models, ranges
 from .distributed import Place, barrier
 from .environment import probe
 from .profiling import Profile
@@ -92,7 +92,7 @@ def _build(
     attention = "eager"
     result.attention_backend = "eager"
     if spec.opt.is_flash:
-        backend = attention_parts.flash(device, compute_dtype, models.head_size(config))
+        backend = flash_attention.flash(device, compute_dtype, config, spec.sequence_length)
         attention, result.attention_backend, result.attention_reason = backend
     with _construction(module, spec, config, dtype, device):
         model: Any = models.build(

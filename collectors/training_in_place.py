@@ -12,7 +12,7 @@ from pathlib import Path
 from tracekit.errors import StoreError, TracekitError, WorkloadError
 
 from .distributed import Place, barrier, device_of, from_first_rank, process_group
-from .launch import signals_as_interrupt
+from .interrupts import signals_as_interrupt
 from .run_folder import RunFolder
 from .training_result import RankResult, make_manifest, read_results
 from .training_run import raise_outcome, summary

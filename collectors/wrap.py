@@ -27,6 +27,7 @@ from typing import Any
 
 from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.redaction import mask_text, mask_words
 
 from . import memory, rank_choice
 from ._main import Ended
@@ -127,7 +128,7 @@ class _Wrapped:
         """Say something, on the terminal that the program writes to as well."""
         if self._place is not None and self._place.world_size > 1:
             line = f"rank {self._place.rank}: {line}"
-        self._to_people(f"tracekit: {line}")
+        self._to_people(mask_text(f"tracekit: {line}"))
 
     def _prepare(self) -> dict[str, str]:
         """Write what the program's Python processes look for, and return their variables.
@@ -232,7 +233,7 @@ class _Wrapped:
         self._folder.end(run, code, outcome, reason)
 
     def _nothing_seen(self) -> str:
-        shown = shlex.join(self._program)
+        shown = shlex.join(mask_words(self._program))
         unusable = self._folder.work / UNUSABLE
         if unusable.is_file():
             return (

@@ -26,9 +26,20 @@ SCHEMA_VERSION = 1
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
 Stage = Literal["pretrain", "finetune", "serve", "custom"]
-Outcome = Literal["ok", "oom", "failed"]
+Outcome = Literal["ok", "incomplete", "oom", "failed"]
+"""How a run ended.
+
+- `ok`: all that it was to do was done.
+- `incomplete`: of serving: a part of the load was answered, and then the engine ended or was lost,
+  or the run was interrupted. Its figures are of that part alone: `load.ok_count` of
+  `load.request_count` requests, until `load.lost_ns`.
+- `oom`: it ran out of memory.
+- `failed`: anything else. A program of the user's own that fails after it was recorded keeps its
+  figures and its trace; otherwise there are none, or those of the steps that it got to.
+"""
+
 # Which outcome a job has whose parts have different ones: that which comes first.
-_SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "ok")
+_SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 _T = TypeVar("_T")
 
@@ -149,7 +160,8 @@ class Load:
 
     `arrival` is `burst`, `poisson:RATE` or `constant:RATE` (requests per second). `start_unix_ns`
     is the instant that the times of `requests.jsonl` count from. `window_start_ns` and
-    `window_end_ns` bound the profiled window on the same clock.
+    `window_end_ns` bound the profiled window on the same clock. `lost_ns` is when the engine was
+    found to be gone, or the load was stopped, on that clock too; None if it was carried out.
     """
 
     request_count: int
@@ -167,6 +179,7 @@ class Load:
     window_start_ns: int | None = None
     window_end_ns: int | None = None
     profile_note: str | None = None
+    lost_ns: int | None = None
     server: dict[str, Any] = field(default_factory=dict)
 
 
@@ -221,8 +234,13 @@ class Manifest:
 
 
 def to_json(manifest: Manifest) -> str:
-    """Return a manifest as indented JSON with a final newline."""
-    return json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n"
+    """Return a manifest as indented JSON with a final newline; its command without secrets."""
+    # Imported here: reading manifests does without.
+    from tracekit.redaction import mask_words
+
+    members = dataclasses.asdict(manifest)
+    members["command"] = mask_words(members["command"])
+    return json.dumps(members, indent=2, ensure_ascii=False) + "\n"
 
 
 def write(manifest: Manifest, folder: Path) -> Path:

@@ -17,13 +17,18 @@ from typing import Any, ClassVar
 from tracekit.collectors.load_plan import Prompt
 
 from tracekit.manifest import Model
+from tracekit.redaction import mask_json
 
 from ._engine import EngineFacts
+from ._server_values import LARGEST_COUNT, a_count, a_name, plain
 
 GetJson = Callable[[str], Any]
 """Asks the server for a path; gives the JSON of the answer, or None if there is none."""
 
-_SECRET = re.compile(r"(?:^|_)(?:key|secret|password|authorization|(?:auth|hf|access)_token)$")
+_MOST_KEPT_BYTES = 1 << 16
+_LARGEST_CONFIG_BYTES = 1 << 20
+_ERROR_LENGTH = 400
+_ID_LENGTH = 200
 
 
 @dataclass(slots=True)
@@ -98,9 +103,41 @@ class Dialect(ABC):
             ValueError: it is not of the engine's protocol.
         """
 
+    def read_event(self, payload: bytes) -> Event:
+        """Read the payload of one event, and check what the engine says in it.
+
+        Raises:
+            ValueError: it is not of the engine's protocol.
+        """
+        try:
+            event = self.event(payload)
+        except (TypeError, AttributeError, LookupError) as error:
+            raise ValueError(str(error)) from error
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        for name in ("token_count", "prompt_token_count", "output_token_count"):
+            value = getattr(event, name)
+            if value is not None and not (type(value) is int and 0 <= value <= LARGEST_COUNT):
+                raise ValueError(f"its {name} is {plain(repr(value), 40)}")
+        if event.engine_request_id is not None:
+            if not isinstance(event.engine_request_id, str):
+                raise ValueError("its id is no text")
+            event.engine_request_id = plain(event.engine_request_id, _ID_LENGTH)
+        if event.error is not None:
+            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a text"
+        return event
+
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask the engine about itself; whatever it does not answer stays None."""
+
+    def is_up(self, status: int) -> bool:
+        """Tell from the status of `health_path` whether the engine can take requests."""
+        return 200 <= status < 300
+
+    def health_hint(self) -> str | None:
+        """Return what may be wrong where a server does not become healthy, if the engine has it."""
+        return None
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
         """Return the call that starts a profile, or None if the engine offers none."""
@@ -135,19 +172,21 @@ def read_json(payload: bytes) -> dict[str, Any]:
 
 def error_text(value: object) -> str:
     """Return the message in an engine's error, whatever its form."""
-    if isinstance(value, dict):
-        for key in ("message", "error", "detail"):
-            if value.get(key):
-                return error_text(value[key])
+    while isinstance(value, dict):
+        inner = next((value[key] for key in ("message", "error", "detail") if value.get(key)), None)
+        if inner is None:
+            break
+        value = inner
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a server says of itself without its keys and passwords."""
-    return {
-        key: "(not kept)" if value and _SECRET.search(key.lower()) else value
-        for key, value in info.items()
-    }
+    """Return what a server says of itself without its keys and passwords, if it is not too long."""
+    kept: dict[str, Any] = mask_json(dict(info))
+    size = len(json.dumps(kept))
+    if size > _MOST_KEPT_BYTES:
+        return {"left_out": f"{size:,} bytes of what the server says of itself"}
+    return kept
 
 
 def local_vocabulary_size(model_folder: object) -> int | None:
@@ -155,14 +194,17 @@ def local_vocabulary_size(model_folder: object) -> int | None:
     if not isinstance(model_folder, str):
         return None
     try:
-        config = json.loads((Path(model_folder) / "config.json").read_bytes())
-    except (OSError, ValueError):
+        path = Path(model_folder) / "config.json"
+        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG_BYTES:
+            return None
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
     text = config.get("text_config", config) if isinstance(config, dict) else {}
-    size = text.get("vocab_size") if isinstance(text, dict) else None
-    return size if isinstance(size, int) else None
+    return a_count(text.get("vocab_size")) if isinstance(text, dict) else None
 
 
 def named_model(name: object) -> Model | None:
     """Return a model of which only the name is known."""
-    return Model(name=name) if isinstance(name, str) and name else None
+    known = a_name(name)
+    return None if known is None else Model(name=known)

@@ -1,38 +1,71 @@
-"""Engines that answer over HTTP: attach or launch, load, profile, pick up the traces."""
+"""Engines that answer over HTTP: attach or launch, load, profile, pick up the traces.
+
+Servers are not trusted. A call outside of the load has a bounded answer and a bounded time in all,
+and follows no redirect: the key that goes with it is for this server alone.
+"""
 
 from __future__ import annotations
 
-import json
-import os
+import asyncio
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from tracekit.collectors.http_call import call
+from tracekit.collectors.http_exchange import (
+    Address,
+    BrokenConnectionError,
+    NotHttpError,
+    connection_problem,
+)
+from tracekit.collectors.listening import listens_everywhere
 from tracekit.collectors.load_generator import LoadGenerator
 from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from tracekit.collectors.server_process import LOG_NAME, ServerProcess
+from tracekit.collectors.serving_secrets import redactor_of
 from tracekit.collectors.trace_pickup import TraceFolder
 
-from tracekit.errors import UsageError, WorkloadError
+from tracekit.errors import WorkloadError
+from tracekit.redaction import mask_text
 
 from ._dialect import Dialect
 from ._engine import EngineFacts
+from ._http_arguments import base_url, extra_body, key_headers, seconds_of
+from ._server_values import an_answer, plain
 from ._sse import SseReader
 
 _ATTACH_TIMEOUT_S = 10.0
 _LAUNCH_TIMEOUT_S = 600.0
 _TRACE_TIMEOUT_S = 600.0
+_END_TIMEOUT_S = 2.0
 _ASK_TIMEOUT_S = 30.0
+# All that is asked between the server's coming up and the load.
+_SETUP_TIMEOUT_S = 180.0
+_ANSWER_BYTES = 2 << 20
 # For a file system that shows late what another machine has written.
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
-# The key that OpenAI's own clients read; it is sent, and written nowhere.
-_KEY_VARIABLE = "OPENAI_API_KEY"
+_TEXT_LENGTH = 200
+
+
+_OPEN_NOTE = (
+    "the server listens on all interfaces, so that other machines can use it: a --host 127.0.0.1 "
+    "in --launch keeps them out (TGI: --hostname)"
+)
+
+
+class _Reply(NamedTuple):
+    """What became of a call: status and body, or no status and the problem."""
+
+    status: int | None
+    body: bytes = b""
+    problem: str = ""
+
+    def text(self) -> str:
+        """Return it in one line."""
+        return self.problem or plain(self.body.decode("utf-8", "replace"), _TEXT_LENGTH)
 
 
 class HttpEngine:
@@ -48,21 +81,25 @@ class HttpEngine:
 
     def __init__(self, dialect: Dialect, values: Mapping[str, object]) -> None:
         self._dialect = dialect
-        self._url = _base_url(str(values.get("url") or dialect.default_url))
+        self._url, credentials = base_url(str(values.get("url") or dialect.default_url))
+        self._address = Address.of(self._url)
+        self._headers = key_headers(credentials)
+        self._redactor = redactor_of(values)
         self._launch = values.get("launch")
         folder = values.get("trace_dir")
         self._trace_dir = None if folder is None else Path(str(folder)).absolute()
         default_s = _LAUNCH_TIMEOUT_S if self._launch is not None else _ATTACH_TIMEOUT_S
-        self._start_timeout_s = _seconds(values, "startup_timeout", default_s)
-        self._trace_timeout_s = _seconds(values, "trace_timeout", _TRACE_TIMEOUT_S)
-        dialect.extra_body = _extra_body(values.get("request_body"))
+        self._start_timeout_s = seconds_of(values, "startup_timeout", default_s)
+        self._trace_timeout_s = seconds_of(values, "trace_timeout", _TRACE_TIMEOUT_S)
+        dialect.extra_body = extra_body(values.get("request_body"))
         size = values.get("vocab_size")
         self._vocabulary_size = None if size is None else int(str(size))
         name = values.get("served_model")
         dialect.model_name = None if name is None else str(name)
         self._server: ServerProcess | None = None
         self._facts = EngineFacts()
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._notes: list[str] = []
+        self._setup_end_s = 0.0
 
     @property
     def name(self) -> str:
@@ -74,11 +111,15 @@ class HttpEngine:
         if self._launch is not None:
             self._start_server(str(self._launch), folder, echo)
         self._wait_for_health(echo)
+        if self._server is not None and listens_everywhere(self._address.port):
+            self._notes.append(_OPEN_NOTE)
+        self._setup_end_s = time.monotonic() + _SETUP_TIMEOUT_S
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
             takes_ids = self._accepts_token_ids()
-        server = {"url": self._url, "launch": self._launch, **facts.server}
+        launch = None if self._launch is None else mask_text(str(self._launch))
+        server = {**facts.server, "url": self._url, "launch": launch}
         self._facts = replace(
             facts,
             server=server,
@@ -90,7 +131,9 @@ class HttpEngine:
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
         """Carry out a load, and once more for a profile; see `ServingEngine.run`."""
         trace_dir, note = self._plan_profile(plan, folder)
-        traces = TraceFolder(trace_dir, self._dialect.trace_glob, self._dialect.trace_order)
+        traces = TraceFolder(
+            trace_dir, self._dialect.trace_glob, self._dialect.trace_order, self._redactor
+        )
         generator = LoadGenerator(
             self._dialect,
             self._url,
@@ -98,18 +141,16 @@ class HttpEngine:
             progress,
             start_call=self._dialect.start_call(trace_dir) if note is None else None,
             stop_timeout_s=self._trace_timeout_s,
-            headers=self._headers(),
+            headers=self._headers,
+            ended=self._ended,
         )
         result: LoadResult = generator.run()
+        result.notes[:0] = self._notes
         result.profile_note = result.profile_note or note
-        if result.window_end_ns is not None and not result.interrupted:
+        if not result.interrupted:
+            result.failure = result.failure or self._loss(result)
+        if result.window_end_ns is not None and not result.interrupted and not result.failure:
             self._take_traces(traces, result, folder, progress)
-        code = None if self._server is None else self._server.exit_code
-        if code is not None:
-            result.notes.append(
-                f"the server ended during the load with exit code {code}; its log is "
-                f"logs/{LOG_NAME}"
-            )
         return result
 
     def close(self) -> None:
@@ -119,7 +160,7 @@ class HttpEngine:
             self._server = None
 
     def _start_server(self, command: str, folder: Path, echo: Callable[[str], None]) -> None:
-        if self._is_healthy() is None:
+        if self._is_healthy(_ASK_TIMEOUT_S) is None:
             raise WorkloadError(
                 f"--launch: something already answers at {self._url}",
                 hint="leave out --launch to use it, or choose another port (--url)",
@@ -127,35 +168,71 @@ class HttpEngine:
         traces = self._own_trace_dir(folder)
         traces.mkdir(parents=True, exist_ok=True)
         variable = self._dialect.trace_variable
-        echo(f"starting {command}")
+        echo(f"starting {mask_text(command)}")
         self._server = ServerProcess(
             command,
             folder / "logs" / LOG_NAME,
             traces,
             {} if variable is None else {variable: str(traces)},
+            self._redactor,
         )
 
     def _own_trace_dir(self, folder: Path) -> Path:
         """Return where a server that takes its folder from us is to write traces."""
         return self._trace_dir or folder / ".work" / "traces"
 
+    def _ended(self) -> str | None:
+        """Return what a server of ours ended with, if it has."""
+        how = None if self._server is None else self._server.how_it_ended
+        return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
+
+    def _loss(self, result: LoadResult) -> str | None:
+        """Return how the server was lost during the load, if it was.
+
+        One that is not ours is asked again if anything went wrong that its end would explain.
+        """
+        failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
+        gone = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
+        if gone and result.lost_ns is None:
+            result.lost_ns = min(record.end_ns or 0 for record in gone)
+        how = self._ended()
+        if how is not None or not failed:
+            return how
+        problem = self._is_healthy(_ATTACH_TIMEOUT_S)
+        if problem is not None:
+            if self._server is not None:
+                # It may be ending at this very moment.
+                self._server.wait(_END_TIMEOUT_S)
+                how = self._ended()
+            return how or f"the server was lost under the load: {problem}"
+        count = sum(record.outcome == "refused" for record in gone)
+        if count:
+            found = "request" if count == 1 else "requests"
+            return f"{count} {found} found no server, which answers again"
+        return None
+
     def _wait_for_health(self, echo: Callable[[str], None]) -> None:
         deadline = time.monotonic() + self._start_timeout_s
         is_told = False
+        left_s = self._start_timeout_s
         while True:
-            problem = self._is_healthy()
+            problem = self._is_healthy(left_s)
             if problem is None:
                 return
             server = self._server
-            if server is not None and server.exit_code is not None:
+            how = None if server is None else server.how_it_ended
+            if server is not None and how is not None:
                 raise WorkloadError(
-                    f"--launch: the server ended with exit code {server.exit_code} before it was "
-                    f"ready: {server.last_words() or 'it said nothing'}"
+                    f"--launch: the server ended with {how} before it was ready: "
+                    f"{server.last_words() or 'it said nothing'}"
                 )
-            if time.monotonic() >= deadline:
+            left_s = deadline - time.monotonic() - _POLL_S
+            if left_s <= 0:
                 hint = "start the server first, or let tracekit do it with --launch"
                 if server is not None:
                     hint = f"its last words: {server.last_words() or 'none'}"
+                else:
+                    hint = self._dialect.health_hint() or hint
                 raise WorkloadError(
                     f"{self._url}: no healthy {self.name} server after "
                     f"{self._start_timeout_s:g} s: {problem}",
@@ -166,12 +243,18 @@ class HttpEngine:
                 echo(f"waiting for {self._url}{self._dialect.health_path}")
             time.sleep(_POLL_S)
 
-    def _is_healthy(self) -> str | None:
-        """Return what keeps the server from being healthy, or None."""
-        status, body = self._ask("GET", self._dialect.health_path)
-        if status is not None and 200 <= status < 300:
+    def _is_healthy(self, limit_s: float) -> str | None:
+        """Return what keeps the server from being healthy, or None.
+
+        Args:
+            limit_s: how long it may take to answer.
+        """
+        reply = self._ask("GET", self._dialect.health_path, limit_s=limit_s)
+        if reply.status is None:
+            return reply.text()
+        if self._dialect.is_up(reply.status):
             return None
-        return _one_line(body) if status is None else f"it answers {status} {_one_line(body)}"
+        return f"it answers {reply.status} {reply.text()}".rstrip()
 
     def _plan_profile(self, plan: LoadPlan, folder: Path) -> tuple[Path, str | None]:
         """Return where traces will be, and why there will be no profile, if so."""
@@ -220,97 +303,72 @@ class HttpEngine:
     def _accepts_token_ids(self) -> bool:
         """Find out by a request of one token whether a prompt may be token ids."""
         prompt = Prompt(4, token_ids=[5, 6, 7, 8])
-        status, _ = self._ask("POST", self._dialect.generate_path, self._body(prompt))
-        return status == 200
+        return self._set_up("POST", self._dialect.generate_path, self._body(prompt)).status == 200
 
     def _count_tokens(self, text: str) -> int | None:
         """Ask for one new token, to see how many tokens the engine counts in a text."""
         body = self._body(Prompt(0, text=text))
-        status, answer = self._ask("POST", self._dialect.generate_path, body)
-        if status != 200:
+        reply = self._set_up("POST", self._dialect.generate_path, body)
+        if reply.status != 200:
             return None
         reader = SseReader()
-        for payload in reader.feed(answer.encode()) + reader.rest():
-            try:
-                event = self._dialect.event(payload)
-            except (ValueError, TypeError, AttributeError, LookupError):
-                return None
-            if event.prompt_token_count is not None:
-                return event.prompt_token_count
+        try:
+            for payload in reader.feed(reply.body) + reader.rest():
+                event = self._dialect.read_event(payload)
+                if event.prompt_token_count:
+                    return event.prompt_token_count
+        except ValueError:
+            return None
         return None
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return {**self._dialect.body(prompt, 1), **self._dialect.extra_body}
 
     def _get_json(self, path: str) -> Any:
-        status, body = self._ask("GET", path)
-        if status != 200:
+        reply = self._set_up("GET", path)
+        if reply.status != 200:
             return None
         try:
-            return json.loads(body)
+            return an_answer(reply.body)
         except ValueError:
             return None
 
+    def _set_up(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Reply:
+        """Ask what is wanted to know before the load, in what is left of the time for that."""
+        left_s = self._setup_end_s - time.monotonic()
+        return self._ask(method, path, body, limit_s=left_s)
+
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> tuple[int | None, str]:
-        """Make a call outside of the load; gives status and text, or None and the reason."""
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **self._headers()},
-        )
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        limit_s: float,
+    ) -> _Reply:
+        """Make a call outside of the load."""
+        limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
+        return asyncio.run(self._call(method, path, body, limit_s))
+
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float
+    ) -> _Reply:
+        headers = {"Content-Type": "application/json", **self._headers}
         try:
-            with self._opener.open(request, timeout=_ASK_TIMEOUT_S) as answer:
-                return answer.status, answer.read().decode("utf-8", "replace")
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode("utf-8", "replace")
-        except urllib.error.URLError as error:
-            reason = error.reason
-            return None, str(getattr(reason, "strerror", None) or reason)
-        except (OSError, ValueError) as error:
-            # A connection that broke, or no HTTP at all.
-            return None, str(error) or type(error).__name__
-
-    def _headers(self) -> dict[str, str]:
-        key = os.environ.get(_KEY_VARIABLE)
-        return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-def _base_url(text: str) -> str:
-    """Return the server's address without a path that the dialect adds itself."""
-    url = text.strip().rstrip("/").removesuffix("/v1")
-    parts = urllib.parse.urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-        raise UsageError(f"--url {text!r} is no address of a server", hint="http://HOST:PORT")
-    return url
-
-
-def _extra_body(text: object) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        value = json.loads(str(text))
-    except ValueError as error:
-        raise UsageError(f"--request-body is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError("--request-body is no JSON object")
-    return value
-
-
-def _seconds(values: Mapping[str, object], name: str, default_s: float) -> float:
-    value = values.get(name)
-    seconds = default_s if value is None else float(str(value))
-    if seconds <= 0:
-        raise UsageError(f"--{name.replace('_', '-')} is {seconds:g}, and must be more than 0")
-    return seconds
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+            async with asyncio.timeout(limit_s):
+                answer = await call(
+                    self._address, method, path, body, headers, limit_bytes=_ANSWER_BYTES
+                )
+        except TimeoutError:
+            return _Reply(None, problem=f"no whole answer within {limit_s:.3g} s")
+        except BrokenConnectionError as error:
+            return _Reply(None, problem=plain(str(error), _TEXT_LENGTH))
+        except NotHttpError as error:
+            return _Reply(None, problem=f"no HTTP: {plain(str(error), _TEXT_LENGTH)}")
+        except (OSError, UnicodeError) as error:
+            return _Reply(None, problem=plain(connection_problem(error), _TEXT_LENGTH))
+        if 300 <= answer.status < 400:
+            elsewhere = plain(mask_text(answer.headers.get("location", "")), _TEXT_LENGTH)
+            problem = f"(a redirect to {elsewhere or 'nowhere'}, which is not followed)"
+            return _Reply(answer.status, problem=problem)
+        return _Reply(answer.status, answer.body)

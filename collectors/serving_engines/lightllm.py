@@ -29,6 +29,7 @@ from ._dialect import (
 )
 from ._engine import EngineFacts, ServingEngine
 from ._http import HttpEngine
+from ._server_values import MOST_RANKS, a_count, a_name
 
 NVTX_NOTE = (
     "the server profiles in NVTX mode: the window is the range LIGHTLLM_PROFILE in Nsight Systems, "
@@ -89,8 +90,8 @@ class LightLlm(Dialect):
         folder = info.get("model_dir")
         mode = info.get("enable_profiling")
         self.writes_traces = mode != "nvtx"
-        tensor = int(info.get("tp") or 1)
-        data_type = str(info.get("data_type") or "") or None
+        tensor = a_count(info.get("tp"), MOST_RANKS) or 1
+        data_type = a_name(info.get("data_type"))
         can_profile, note = True, None
         if "enable_profiling" in info:
             can_profile = bool(mode)
@@ -98,12 +99,12 @@ class LightLlm(Dialect):
         return EngineFacts(
             model=named_model(Path(folder).name if isinstance(folder, str) else None),
             vocabulary_size=local_vocabulary_size(folder),
-            max_token_count=info.get("max_req_total_len"),
+            max_token_count=a_count(info.get("max_req_total_len")),
             precision=_PRECISIONS.get(data_type or "", data_type),
             parallel=Parallel(
                 world_size=tensor,
                 tensor_size=tensor,
-                node_count=int(info.get("nnodes") or 1),
+                node_count=a_count(info.get("nnodes"), MOST_RANKS) or 1,
             ),
             can_profile=can_profile,
             profile_note=note,

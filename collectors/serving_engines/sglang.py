@@ -24,6 +24,7 @@ from ._dialect import (
 )
 from ._engine import EngineFacts, ServingEngine
 from ._http import HttpEngine
+from ._server_values import MOST_RANKS, a_count, a_name
 
 
 class Sglang(Completions):
@@ -44,24 +45,26 @@ class Sglang(Completions):
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask `/server_info`, or `/get_server_info` as it was called before."""
         card = self.first_model(get)
-        self.model_name = self.model_name or card.get("id")
+        self.model_name = self.model_name or a_name(card.get("id"))
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
         folder = info.get("model_path") or card.get("root")
-        tensor, pipeline = int(info.get("tp_size") or 1), int(info.get("pp_size") or 1)
-        server = without_secrets({**card, **info})
+        tensor = a_count(info.get("tp_size"), MOST_RANKS) or 1
+        pipeline = a_count(info.get("pp_size"), MOST_RANKS // tensor) or 1
         # Momentary state of every scheduler: large, and nothing that was asked for.
-        server.pop("internal_states", None)
+        info.pop("internal_states", None)
+        server = without_secrets({**card, **info})
         return EngineFacts(
             model=named_model(self.model_name),
             vocabulary_size=local_vocabulary_size(folder),
-            max_token_count=info.get("context_length") or card.get("max_model_len"),
-            attention_backend=info.get("attention_backend"),
+            max_token_count=a_count(info.get("context_length"))
+            or a_count(card.get("max_model_len")),
+            attention_backend=a_name(info.get("attention_backend")),
             parallel=Parallel(
                 world_size=tensor * pipeline,
                 tensor_size=tensor,
                 pipeline_size=pipeline,
-                node_count=int(info.get("nnodes") or 1),
+                node_count=a_count(info.get("nnodes"), MOST_RANKS) or 1,
             ),
             server=server,
         )

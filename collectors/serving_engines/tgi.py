@@ -11,12 +11,14 @@ from ._dialect import (
     Dialect,
     Event,
     GetJson,
+    error_text,
     named_model,
     read_json,
     without_secrets,
 )
 from ._engine import EngineFacts, ServingEngine
 from ._http import HttpEngine
+from ._server_values import a_count
 
 NOTE = "no profile: Text Generation Inference offers none"
 
@@ -48,7 +50,8 @@ class Tgi(Dialect):
         value = read_json(payload)
         if "error" in value:
             kind = value.get("error_type")
-            return Event(error=f"{kind}: {value['error']}" if kind else str(value["error"]))
+            text = error_text(value["error"])
+            return Event(error=f"{kind}: {text}" if kind else text)
         if not isinstance(value.get("token"), dict):
             raise ValueError("the event has no token")
         details = value.get("details") or {}
@@ -65,7 +68,7 @@ class Tgi(Dialect):
         info = info if isinstance(info, dict) else {}
         return EngineFacts(
             model=named_model(info.get("model_id")),
-            max_token_count=info.get("max_total_tokens"),
+            max_token_count=a_count(info.get("max_total_tokens")),
             can_profile=False,
             profile_note=NOTE,
             server=without_secrets(info),

@@ -29,7 +29,7 @@ from ._engine import EngineFacts
 from ._engine_size import engine_size
 
 if TYPE_CHECKING:
-    from tracekit.collectors.attention_parts import Backend
+    from tracekit.collectors.flash_attention import Backend
 
 
 _PACKAGES = {"torch": "torch", "transformers": "transformers"}
@@ -83,7 +83,7 @@ class TransformersEngine:
         layer_count = self._values.get("layers")
         seed = int(str(self._values.get("seed") or 0))
         config = models.model_config(name, None if layer_count is None else int(str(layer_count)))
-        attention = _attention(device, dtype)
+        attention = _attention(device, dtype, config)
         echo(f"making {name} with random weights in {precision} on {device.type}")
         try:
             self._model = models.build(
@@ -158,15 +158,17 @@ class TransformersEngine:
         }
 
 
-def _attention(device: Any, dtype: Any) -> Backend:
+def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     """Return the fastest attention that continuous batching can use here."""
-    from tracekit.collectors.attention_parts import Backend, flash
+    from tracekit.collectors import flash_attention
 
-    found = flash(device, dtype)
-    if found.implementation == "flash_attention_2":
-        return found
-    refusal = found.reason.partition(";")[0]
-    return Backend("sdpa", "torch SDPA", f"{refusal}; requests in one batch need a mask")
+    # Requests of any length share a batch; what the package takes does not depend on it.
+    shape = flash_attention.attention_shape(config, 1)
+    refusal = flash_attention.flash_package_problem(device, dtype, shape)
+    if refusal is None:
+        return flash_attention.package_backend()
+    reason = f"{refusal}; requests in one batch need a mask"
+    return flash_attention.Backend("sdpa", "torch SDPA", reason)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from ._dialect import (
 )
 from ._engine import EngineFacts, ServingEngine
 from ._http import HttpEngine
+from ._server_values import a_count, a_name
 
 OFF_NOTE = (
     "no profile: the server was started without a profiler (--profiler-config with "
@@ -50,15 +51,15 @@ class Vllm(Completions):
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask `/v1/models` and `/version`."""
         card = self.first_model(get)
-        self.model_name = self.model_name or card.get("id")
+        self.model_name = self.model_name or a_name(card.get("id"))
         version = get("/version")
         server = without_secrets(card)
         if isinstance(version, dict):
-            server.update(version)
+            server.update(without_secrets(version))
         return EngineFacts(
             model=named_model(self.model_name),
             vocabulary_size=local_vocabulary_size(card.get("root")),
-            max_token_count=card.get("max_model_len"),
+            max_token_count=a_count(card.get("max_model_len")),
             server=server,
         )
 

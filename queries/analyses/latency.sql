@@ -22,6 +22,7 @@
 --   max_ns          BIGINT   longest, ns
 --   ok_count        BIGINT   measured requests that succeeded; of fewer values than these, the rest has no such time
 --   left_out_count  BIGINT   measured requests that did not succeed, and are in no figure
+--   outcome         VARCHAR  how the run ended; of an incomplete one the figures are of a part of the load
 -- Invariant: value_count = 0 OR (p50_ns <= p90_ns AND p90_ns <= p99_ns AND p99_ns <= max_ns)
 -- Invariant: metric = 'itl' OR value_count <= ok_count
 -- Note: ok_count and left_out_count leave out warm-up; table request has every request
@@ -79,7 +80,8 @@ SELECT
     s.p99_ns,
     s.max_ns,
     m.ok_count,
-    m.left_out_count
+    m.left_out_count,
+    r.outcome
 FROM metric AS m
 INNER JOIN run AS r ON m.run_id = r.run_id
 LEFT JOIN summed AS s ON m.run_id = s.run_id AND m.metric = s.metric

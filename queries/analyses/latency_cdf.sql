@@ -16,6 +16,7 @@
 --   value_ns          BIGINT   the latency, ns
 --   cumulative_count  BIGINT   values that are at most this
 --   cumulative_pct    DOUBLE   their share of all values, 0 to 100
+--   outcome           VARCHAR  how the run ended; of an incomplete one the values are of a part of the load
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
 -- Invariant: cumulative_count >= 1
 
@@ -51,7 +52,8 @@ SELECT
     p.metric,
     p.value_ns,
     p.cumulative_count,
-    100.0 * p.cumulative_count / p.value_count AS cumulative_pct
+    100.0 * p.cumulative_count / p.value_count AS cumulative_pct,
+    r.outcome
 FROM picked AS p
 INNER JOIN run AS r ON p.run_id = r.run_id
 ORDER BY

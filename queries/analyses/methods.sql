@@ -16,7 +16,7 @@
 --   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean of the repeats
 --   std_tokens_per_s   DOUBLE   sample standard deviation over the repeats; NULL for one repeat
 --   peak_bytes         BIGINT   peak memory of the rank where it was highest, bytes
---   outcome            VARCHAR  ok, oom, failed or unreadable
+--   outcome            VARCHAR  ok, incomplete, oom, failed or unreadable
 --   run                VARCHAR  name of the run's folder
 -- Invariant: std_tokens_per_s IS NULL OR std_tokens_per_s >= 0
 -- Note: analysis run has the reason of an outcome, the length of sequences and both kinds of memory

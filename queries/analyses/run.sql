@@ -8,7 +8,7 @@
 --   run                 VARCHAR    name of the run's folder
 --   run_id              VARCHAR    as in table run
 --   stage               VARCHAR    pretrain, finetune, serve or custom
---   outcome             VARCHAR    ok, oom, failed or unreadable
+--   outcome             VARCHAR    ok, incomplete, oom, failed or unreadable
 --   reason              VARCHAR    why the outcome is not ok
 --   model               VARCHAR    name of the model
 --   parameter_count     BIGINT     its parameters

@@ -22,7 +22,7 @@
 --   base_world_size    INTEGER  ranks of the base
 --   speedup            DOUBLE   tokens/s over those of the base; NULL for one of several runs of the base
 --   efficiency_pct     DOUBLE   speedup * base_world_size / world_size; above 100 if it scales better than linearly
---   outcome            VARCHAR  ok, oom or failed; only ok runs with tokens/s are compared
+--   outcome            VARCHAR  ok, incomplete, oom or failed; only ok runs with tokens/s are compared
 --   run                VARCHAR  name of the run's folder
 -- Invariant: speedup IS NULL OR (speedup > 0 AND base_world_size <= world_size)
 -- Invariant: speedup IS NULL OR world_size > base_world_size OR (speedup = 1 AND efficiency_pct = 100)

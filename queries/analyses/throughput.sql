@@ -2,6 +2,8 @@
 -- The paper's Figure 6. The interval goes from when the first measured request was sent to the end of the last one that
 -- succeeded, ramp-up and tail included; only what succeeded is in the figures. Warm-up is in neither. Of a prompt that
 -- went out as text only words are known until the server confirms its tokens: words do not count as tokens.
+-- Of an incomplete run, whose engine was lost or which was interrupted, the figures are of the part of the load that was
+-- answered before: answered_pct says how much that is.
 --
 -- Kind:     analysis
 -- Scope:    runs
@@ -19,6 +21,9 @@
 --   requests_per_s       DOUBLE   requests that succeeded, per second
 --   output_tokens_per_s  DOUBLE   tokens of answers, per second
 --   total_tokens_per_s   DOUBLE   tokens of prompts and answers, per second
+--   answered_pct         DOUBLE   share of the measured requests that the figures are of, %
+--   outcome              VARCHAR  how the run ended: ok, incomplete, oom, failed or unreadable
+-- Invariant: answered_pct BETWEEN 0 AND 100
 -- Invariant: request_count = ok_count + left_out_count
 -- Invariant: total_tokens_per_s IS NULL OR output_tokens_per_s <= total_tokens_per_s
 
@@ -55,7 +60,9 @@ SELECT
     1e9 * s.ok_count / nullif(s.interval_ns, 0) AS requests_per_s,
     1e9 * s.output_token_count / nullif(s.interval_ns, 0) AS output_tokens_per_s,
     1e9 * (s.prompt_token_count + s.output_token_count) / nullif(s.interval_ns, 0)
-        AS total_tokens_per_s
+        AS total_tokens_per_s,
+    100.0 * s.ok_count / s.request_count AS answered_pct,
+    r.outcome
 FROM summed AS s
 INNER JOIN run AS r ON s.run_id = r.run_id
 ORDER BY r.model, r.engine, r.run_id

@@ -2,7 +2,8 @@
 
 FAKE_COLLECT is a JSON object: `largest_batch` by opt (larger ones are out of memory; a probe and
 the measured run may differ), and lists of opts: `failed` (a run folder says so), `refused` (an
-error before there is a folder), `crashed`, `hanging`, `full_disk`. Every call is a line in `log`.
+error before there is a folder), `crashed`, `hanging`, `full_disk`. With `orphaned` a run outlives
+the sweep, as where there is no parent-death signal. Every call is a line in `log`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from tracekit.collectors.__main__ import make_parser
 from tracekit.collectors.arguments import all_arguments, settle
+from tracekit.collectors.launch import end_with_sweep
 from tracekit.collectors.run_folder import RunFolder
 from tracekit.collectors.training_result import make_manifest
 from tracekit.collectors.training_spec import make_spec
@@ -27,6 +29,8 @@ from tracekit.errors import StoreError, WorkloadError
 
 def main(arguments: list[str]) -> int:
     behavior = json.loads(os.environ["FAKE_COLLECT"])
+    if not behavior.get("orphaned"):
+        end_with_sweep()
     parser = make_parser(all_arguments(), program="fake", description="")
     values = settle(vars(parser.parse_args(arguments)), all_arguments())
     spec = make_spec(values, ["python", "-m", "tracekit.collectors", *arguments])

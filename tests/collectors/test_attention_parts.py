@@ -117,27 +117,3 @@ def test_a_model_without_eager_attention_is_refused() -> None:
     assert caught.value.message == (
         f"Attention of {__name__} has no eager attention that has parts"
     )
-
-
-def test_flash_on_a_cpu_is_torchs_backend(tmp_path: Path) -> None:
-    backend = attention_parts.flash(torch.device("cpu"), torch.float32)
-    assert backend == (
-        attention_parts.FLASH,
-        "torch SDPA, flash",
-        "flash-attn does not run on cpu; torch's flash backend is used",
-    )
-    model = build("llama", backend.implementation)
-    results(model)
-    profile = Profile(tmp_path / "trace.json", {})
-    profile.start()
-    model(input_ids=TOKENS)
-    profile.stop()
-    text = profile.export().read_text()
-    assert text.count('"aten::_scaled_dot_product_flash_attention_for_cpu"') == 2
-
-
-def test_flash_falls_back_where_no_flash_backend_runs() -> None:
-    backend = attention_parts.flash(torch.device("cpu"), torch.complex64)
-    assert backend.implementation == "sdpa"
-    assert backend.name == "torch SDPA"
-    assert "torch's flash backend cannot run: " in backend.reason

@@ -67,6 +67,32 @@ def test_a_rank_that_ignores_sigterm_is_killed(
     assert (failure.rank, failure.how) == (1, "exit code 3")
 
 
+def test_a_rank_that_does_not_name_its_error_is_quoted(tmp_path: Path) -> None:
+    arguments = script(tmp_path, "print('one\\ntwo\\n\\nthree\\nfour')\nsys.exit(5)\n")
+    failure = run_ranks(arguments, 1, tmp_path)
+    assert failure is not None
+    assert (failure.how, failure.last_error()) == ("exit code 5", "two | three | four")
+
+
+def test_ranks_take_nothing_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("json.py", "tracekit.py", "rank_module.py"):
+        (tmp_path / name).write_text("raise SystemExit('from the current folder')\n")
+    package = tmp_path / "path"
+    package.mkdir()
+    (package / "rank_module.py").write_text("import json, tracekit.manifest\n")
+    paths = {"PYTHONPATH": str(package)}
+    assert run_ranks(["-m", "rank_module"], 2, tmp_path, environment=paths) is None
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path: Path) -> None:
+    failure = run_ranks(["-m", "no_such_module"], 2, tmp_path)
+    assert failure is not None
+    assert failure.last_error().endswith("No module named no_such_module")
+
+
 def test_a_signal_is_named(tmp_path: Path) -> None:
     arguments = script(tmp_path, "os.kill(os.getpid(), 11)\n")
     failure = run_ranks(arguments, 1, tmp_path)

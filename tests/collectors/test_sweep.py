@@ -328,16 +328,30 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path: Path, behave: Runner) -> No
 def test_an_interrupt_leaves_no_process_and_no_half_cell(
     tmp_path: Path, number: signal.Signals, batch_size: str
 ) -> None:
+    words = ["--opt", "Naive,R,F", "--batch-size", batch_size, "--max-batch-size", "1"]
+    process, pids = hanging_sweep(tmp_path, *words)
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted: 1 of 3 cells are finished; the same command goes on" in errors
+    assert names(tmp_path / "runs") == [f"pretrain_tiny_Naive_bs{batch_size}_n1"]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def hanging_sweep(
+    tmp_path: Path, *words: str, **behavior: Any
+) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a sweep whose cell R hangs; return it when it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
         "import sys; from tracekit.collectors import sweep, sweep_process\n"
         f"sweep_process.COLLECT = ({str(FAKE)!r},)\n"
         "sys.exit(sweep.main(sys.argv[1:]))"
     )
-    words = ["--opt", "Naive,R,F", "--batch-size", batch_size, "--max-batch-size", "1"]
+    given = json.dumps({"log": str(log), "hanging": ["R"], **behavior})
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words, "--out", str(tmp_path / "runs")],
-        env={**os.environ, "FAKE_COLLECT": json.dumps({"log": str(log), "hanging": ["R"]})},
+        env={**os.environ, "FAKE_COLLECT": given},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -347,12 +361,54 @@ def test_an_interrupt_leaves_no_process_and_no_half_cell(
     while not (pids.exists() and pids.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    os.kill(process.pid, number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted: 1 of 3 cells are finished; the same command goes on" in errors
-    assert names(tmp_path / "runs") == [f"pretrain_tiny_Naive_bs{batch_size}_n1"]
-    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
+    return process, [int(pid) for pid in pids.read_text().split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="parent-death signals are Linux's")
+def test_a_killed_sweep_takes_its_cell_with_it(tmp_path: Path, behave: Runner) -> None:
+    process, pids = hanging_sweep(tmp_path, "--opt", "Naive,R")
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 60
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    behave()
+    assert sweep(tmp_path, "--opt", "Naive,R") == 0
+    assert [call.split()[1] for call in behave()] == ["R"]
+    assert names(tmp_path / "runs") == ["pretrain_tiny_Naive_bs1_n1", "pretrain_tiny_R_bs1_n1"]
+
+
+@pytest.mark.parametrize("batch_size", ["1", "max"])
+def test_what_a_killed_sweep_left_running_is_ended_before_the_cell_runs_again(
+    tmp_path: Path, behave: Runner, capsys: pytest.CaptureFixture[str], batch_size: str
+) -> None:
+    words = ["--opt", "R", "--batch-size", batch_size, "--max-batch-size", "1"]
+    process, pids = hanging_sweep(tmp_path, *words, orphaned=True)
+    process.kill()
+    process.communicate(timeout=60)
+    assert all(is_alive(pid) for pid in pids)
+    behave()
+    assert sweep(tmp_path, *words) == 0
+    assert not any(is_alive(pid) for pid in pids)
+    said = f"ending process {pids[0]}, which a sweep that was killed left running\n"
+    assert said in capsys.readouterr().err
+    assert names(tmp_path / "runs") == [f"pretrain_tiny_R_bs{batch_size}_n1"]
+
+
+def test_a_cell_that_another_sweep_runs_is_left_alone(
+    tmp_path: Path, behave: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process, pids = hanging_sweep(tmp_path, "--opt", "R")
+    try:
+        assert sweep(tmp_path, "--opt", "R") == 2
+        folder = tmp_path / "runs" / "pretrain_tiny_R_bs1_n1"
+        said = f"error: {folder} is being made by another sweep, process {process.pid}\n"
+        assert said in capsys.readouterr().err
+        assert all(is_alive(pid) for pid in pids)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def is_alive(pid: int) -> bool:

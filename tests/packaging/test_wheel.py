@@ -154,3 +154,24 @@ def test_only_the_core_is_installed(installed: Path, tmp_path: Path) -> None:
     heavy = ["numpy", "pandas", "polars", "pyarrow", "torch"]
     script = f"import importlib.util as u; print([n for n in {heavy} if u.find_spec(n)])"
     assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == "[]"
+
+
+def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(
+    installed: Path, tmp_path: Path
+) -> None:
+    """A clone of this repository is a folder that holds a folder `tracekit`."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    (tmp_path / "tracekit").mkdir()
+    for name in ("tracekit/__init__.py", "torch.py", "json.py"):
+        (tmp_path / name).write_text("raise SystemExit('taken from the current folder')\n")
+    # The environment has the core alone; the rest is that of this test's own.
+    packages = {"PYTHONPATH": str(Path(torch.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    printed = run(
+        *(installed / "tracekit", "sweep", "--opt", "Naive", "--nproc", "2", "--layers", "1"),
+        *("--seq-len", "16", "--warmup", "1", "--steps", "1", "--repeats", "1"),
+        *("--profile-steps", "1", "--out", "runs", "--format", "json"),
+        cwd=tmp_path,
+        **packages,
+    )
+    assert [row["outcome"] for row in json.loads(printed)] == ["ok"]

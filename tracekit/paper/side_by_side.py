@@ -127,8 +127,9 @@ def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
 
 
 def _take(measure: Measure, run: OurRun) -> _Taken:
-    if run.manifest.outcome == "failed":
-        return _Taken(run, [], f"the run failed: {run.manifest.reason or 'no reason given'}")
+    if run.manifest.outcome in ("failed", "incomplete"):
+        how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
+        return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'no reason given'}")
     try:
         return _Taken(run, measure.take(run), None)
     except TracekitError as error:

@@ -17,6 +17,7 @@ import asyncio
 import gzip
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -46,7 +47,10 @@ class Quirks:
     retry_after: str | None = None
     unhealthy_s: float = 0.0
     stop_after_tokens: int | None = None
+    has_models: bool = True
+    leaks: bool = False
     port: int = 0
+    host: str = "127.0.0.1"
 
 
 class GoneError(Exception):
@@ -58,11 +62,13 @@ class Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
+        self.head = ""
         self.writer = writer
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def read(self) -> tuple[str, str, bytes]:
         head = await self.reader.readuntil(b"\r\n\r\n")
+        self.head = head.decode()
         lines = head.decode().split("\r\n")
         method, path, _ = lines[0].split(" ", 2)
         length = 0
@@ -130,6 +136,10 @@ class Engine:
             await self.control(connection, method, body)
             return
         self.calls.append(f"{method} {path}")
+        if self.quirks.leaks:
+            # As servers do that log their arguments, and what they are asked.
+            sys.stdout.write(f"{sys.argv} {dict(os.environ)} {connection.head} {body!r}\n")
+            sys.stdout.flush()
         if path == self.health_path and time.monotonic() - self.begin_s < self.quirks.unhealthy_s:
             await connection.answer(503, {"message": "Error"})
         elif method == "POST" and path == self.generate_path:
@@ -167,8 +177,18 @@ class Engine:
             headers = {"Retry-After": self.quirks.retry_after} if self.quirks.retry_after else {}
             await connection.answer(int(behavior), self.problem("the server is busy"), headers)
             return
+        if behavior == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         if behavior == "silent":
             await asyncio.sleep(3600)
+        if behavior == "echo":
+            secrets = [connection.head, body, *sys.argv, os.environ.get("HF_TOKEN")]
+            await connection.answer(400, {"message": [str(part)[:190] for part in secrets]})
+            return
+        if behavior == "echo_event":
+            await connection.begin_stream()
+            await connection.send(self.error_event(connection.head))
+            return
         if behavior == "no_answer":
             connection.reset()
         if behavior == "not_http":
@@ -236,7 +256,10 @@ class Engine:
         folder = Path(self.profile_folder or ".")
         await asyncio.sleep(self.quirks.trace_delay_s)
         folder.mkdir(parents=True, exist_ok=True)
-        data = gzip.compress(json.dumps(trace(rank, self.quirks.trace_count)).encode())
+        value = trace(rank, self.quirks.trace_count)
+        if self.quirks.leaks:
+            value["environment"] = {"argv": sys.argv, **os.environ}
+        data = gzip.compress(json.dumps(value).encode())
         parts = 4 if self.quirks.trace_grow_s else 1
         size = len(data) // parts + 1
         with (folder / name).open("wb") as file:
@@ -329,6 +352,7 @@ class LightLlm(Engine):
                 "max_req_total_len": 2048,
                 "enable_profiling": self.quirks.profiling,
                 "hf_token": "hf_very_secret",
+                **({"argv": sys.argv, "env": dict(os.environ)} if self.quirks.leaks else {}),
             }
         return await super().other(method, path, body)
 
@@ -491,7 +515,7 @@ class OpenAi(Engine):
         yield b"data: " + json.dumps(value).encode() + b"\n\n"
 
     async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if path == "/v1/models":
+        if path == "/v1/models" and self.quirks.has_models:
             return 200, {"object": "list", "data": []}
         return await super().other(method, path, body)
 
@@ -527,7 +551,7 @@ async def serve(engine: Engine, port_file: Path) -> None:
             writer.close()
 
     server = await asyncio.start_server(
-        on_connection, "127.0.0.1", engine.quirks.port, backlog=2048
+        on_connection, engine.quirks.host, engine.quirks.port, backlog=2048
     )
     port = server.sockets[0].getsockname()[1]
     # Renamed, so that the file is never seen without its content.

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tracekit.collectors.http_call import fetch
 from tracekit.collectors.http_exchange import (
     Address,
     BrokenConnectionError,
     Connection,
     NotHttpError,
-    fetch,
     request_head,
 )
 

@@ -90,6 +90,17 @@ def test_the_command_may_name_the_trace_folder(serve: Run, tmp_path: Path) -> No
     assert run.manifest.traces == ["rank0.json.gz"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+@pytest.mark.parametrize(("host", "is_open"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_server_that_others_can_use_is_noted(
+    host: str, is_open: bool, serve: Run, tmp_path: Path
+) -> None:
+    command, url = launcher(tmp_path, host=host)
+    run = serve(None, engine="lightllm", launch=command, url=url, no_profile=True)
+    noted = [note for note in run.notes if "listens on all interfaces" in note]
+    assert len(noted) == is_open
+
+
 def test_a_server_that_dies_at_once_says_its_last_words(serve: Run, tmp_path: Path) -> None:
     script = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
     command = shlex.join([sys.executable, "-c", script])
@@ -140,7 +151,11 @@ def test_a_server_that_is_there_already_is_not_taken_for_ours(
 
 
 def interrupted(
-    tmp_path: Path, sign: signal.Signals, *more: str, **quirks: Any
+    tmp_path: Path,
+    sign: signal.Signals,
+    *more: str,
+    is_in_background: bool = False,
+    **quirks: Any,
 ) -> tuple[subprocess.CompletedProcess[str], list[int]]:
     """Run the collector as a process, and send it a signal when requests are under way."""
     command, url = launcher(tmp_path, is_stubborn=False, **quirks)
@@ -150,7 +165,17 @@ def interrupted(
         "--max-new-tokens", "8", "--warmup-requests", "0", "--concurrency", "4",
         "--out", str(tmp_path / "run"), *more,
     ]  # fmt: skip
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if is_in_background:
+        # As a script does it: the shell has such a job ignore SIGINT.
+        script = '"$@" & echo $! > "$PID_FILE"; wait $!; exit $?'
+        words = ["bash", "-c", script, "bash", *words]
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PID_FILE": str(tmp_path / "pid")},
+    )
     deadline = time.monotonic() + 60
     lines = []
     assert process.stderr is not None
@@ -158,7 +183,8 @@ def interrupted(
         assert time.monotonic() < deadline
         lines.append(process.stderr.readline())
     time.sleep(1)
-    os.kill(process.pid, sign)
+    pid = int((tmp_path / "pid").read_text()) if is_in_background else process.pid
+    os.kill(pid, sign)
     out, err = process.communicate(timeout=60)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     done = subprocess.CompletedProcess(words, process.returncode, out, "".join(lines) + err)
@@ -173,7 +199,7 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_the_server(
     assert done.returncode == 130
     assert are_gone(pids)
     run = manifest.read(tmp_path / "run")
-    assert run.outcome == "failed"
+    assert run.outcome == "incomplete"
     lines = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == 80
@@ -190,6 +216,24 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_the_server(
     assert all(reason.startswith(how_far) for reason in on_its_way)
     assert f"failed: {len(cancelled)} cancelled" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_job_in_the_background_obeys_sigterm(tmp_path: Path) -> None:
+    done, pids = interrupted(
+        tmp_path, signal.SIGTERM, "--no-profile", is_in_background=True, token_gap_s=0.02
+    )
+    assert done.returncode == 130
+    assert are_gone(pids)
+    assert manifest.read(tmp_path / "run").outcome == "incomplete"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_killed_collector_leaves_no_server(tmp_path: Path) -> None:
+    _, pids = interrupted(tmp_path, signal.SIGKILL, "--no-profile", token_gap_s=0.02)
+    deadline = time.monotonic() + 30
+    while not are_gone(pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_ctrl_c_before_the_first_answer_leaves_nothing(tmp_path: Path) -> None:

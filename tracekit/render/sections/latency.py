@@ -44,6 +44,8 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         if len(figures[0]) + 2 <= width:
             break
     note = "percentiles are nearest-rank, of the requests that succeeded"
+    if any(row["outcome"] == "incomplete" for row in rows):
+        note += "; of an incomplete load"
     out = [heading("Latency", note, width), Text("  " + figures[0], style="dim")]
     for row, text in zip(rows, figures[1:], strict=True):
         line = Text("  " + text)

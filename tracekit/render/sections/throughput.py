@@ -10,7 +10,7 @@ from rich.text import Text
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import shorten
 from tracekit.render.sections._heading import heading
-from tracekit.units import format_duration
+from tracekit.units import format_duration, format_pct
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -32,6 +32,8 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
             if row["output_tokens_per_s"] is not None:
                 parts.insert(0, f"{row['output_tokens_per_s']:,.1f} output tokens/s")
             parts.append(f"in {format_duration(row['interval_ns'])}")
+        if row["outcome"] == "incomplete":
+            parts.append(f"only {format_pct(row['answered_pct'])} of the load")
         line = heading("Throughput")
         line.append("  " + shorten(" · ".join(parts), width - line.cell_len - 2))
         out.append(line)

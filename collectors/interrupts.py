@@ -1,0 +1,70 @@
+"""SIGTERM and SIGHUP as Ctrl-C: a run that is told to end ends in good order.
+
+A job in the background of a script has SIGINT ignored, and one under `nohup` has SIGHUP ignored:
+what is ignored stays so. SIGTERM always counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+
+@contextlib.contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does, so that no process of it is left."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    with _handled(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def signals_as_cancellation(
+    task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
+) -> Iterator[None]:
+    """Let SIGTERM and SIGHUP do to a task what `asyncio.run` has Ctrl-C do.
+
+    The first cancels the task; a second raises `KeyboardInterrupt` wherever the loop is.
+
+    Args:
+        task: what is cancelled.
+        loop: the loop it runs in, on this thread.
+    """
+    count = 0
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        del number, frame
+        count += 1
+        if count > 1 or task.done():
+            raise KeyboardInterrupt
+        task.cancel()
+        # Wakes the loop, which waits for sockets.
+        loop.call_soon_threadsafe(lambda: None)
+
+    with _handled(cancel):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(handler: Any) -> Iterator[None]:
+    before = {}
+    # Signal handlers can only be set in the main thread; elsewhere its owner has set his own.
+    with contextlib.suppress(ValueError):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

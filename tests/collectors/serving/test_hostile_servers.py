@@ -1,0 +1,42 @@
+"""No server can crash, hang, bloat or mislead a run, nor get a key that is not meant for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ._hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack, hostile_of, whole
+
+
+def test_there_are_many_kinds() -> None:
+    assert len(KINDS) >= 50
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_hostile_server_ends_in_a_run_or_in_one_error(name: str, tmp_path: Path) -> None:
+    ended = attack(KINDS[name](Random(name)), tmp_path)
+    assert ended.sent_bytes < MOST_SENT_BYTES
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_does_any_other(seed: int, tmp_path: Path) -> None:
+    attack(hostile_of(Random(seed)), tmp_path)
+
+
+def test_the_same_seed_gives_the_same_server() -> None:
+    assert hostile_of(Random(7)) == hostile_of(Random(7))
+    assert hostile_of(Random(7)) != hostile_of(Random(8))
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/completions"])
+@pytest.mark.parametrize("status", ["301 M", "302 F", "307 T", "308 P"])
+def test_a_redirect_does_not_carry_the_key_away(path: str, status: str, tmp_path: Path) -> None:
+    with HostileServer(Hostile()) as thief:
+        redirect = whole(b"", status, f"Location: {thief.url}/steal")
+        ended = attack(Hostile(scripts={path: redirect}), tmp_path)
+    assert any(KEY.encode() in head for head in ended.heads)
+    assert thief.heads == []
+    if path == "/health":
+        assert f"(a redirect to {thief.url}/steal, which is not followed)" in str(ended.error)

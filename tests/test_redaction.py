@@ -1,0 +1,109 @@
+"""Secrets are found in every form that people write them in, and nothing else is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tracekit.redaction import (
+    MASK,
+    Redactor,
+    is_secret_name,
+    mask_json,
+    mask_text,
+    mask_words,
+    secrets_in_environment,
+    secrets_in_text,
+    secrets_in_words,
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["api-key", "api_key", "apiKey", "--api-key", "HF_TOKEN", "hf-token", "token", "password",
+     "Authorization", "AWS_SECRET_ACCESS_KEY", "X-Api-Key", "client_secret", "OPENAI_API_KEY"],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer", "max_new_tokens", "eos_token", "TOKENIZERS_PARALLELISM", "keyboard", "monkey",
+     "max-tokens", "num_key_value_heads", "ssl-keyfile", "PATH", "time_per_output_token"],
+)  # fmt: skip
+def test_names_of_what_is_none(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("vllm serve m --api-key sk-1 --port 8000", "vllm serve m --api-key {} --port 8000"),
+        ("vllm serve m --api-key=sk-1", "vllm serve m --api-key={}"),
+        ("vllm serve m --api-key 'sk 1' -x", "vllm serve m --api-key '{}' -x"),
+        ('sh -c "HF_TOKEN=abc vllm"', 'sh -c "HF_TOKEN={} vllm"'),
+        ('{"api_key": "a", "n": 1}', '{"api_key": "{}", "n": 1}'),
+        (r"{\"api_key\":\"a\",\"n\":1}", r"{\"api_key\":\"{}\",\"n\":1}"),
+        ("Authorization: Bearer abc", "Authorization: Bearer {}"),
+        ("http://me:pw@host:1/x", "http://me:{}@host:1/x"),
+        ("https://pat@host/x", "https://{}@host/x"),
+        ("http://host/?api_key=a&n=1", "http://host/?api_key={}&n=1"),
+        ("curl -H 'X-Api-Key: abc' url", "curl -H 'X-Api-Key: {}' url"),
+        ("api_key=['sk-1'], n=2", "api_key=['{}'], n=2"),
+        ("--model m --max-new-tokens 5 --tokenizer t", None),
+        ("python train.py --eos-token </s> lr=3 http://host:8/", None),
+    ],
+)
+def test_a_text_is_masked_by_its_form(text: str, masked: str | None) -> None:
+    assert mask_text(text) == (text if masked is None else masked.replace("{}", MASK))
+
+
+def test_words_are_masked_one_after_the_other() -> None:
+    words = ["tracekit", "collect", "--launch", "vllm --api-key sk-1", "--api-key", "x", "--n", "1"]
+    masked = ["tracekit", "collect", "--launch", f"vllm --api-key {MASK}", "--api-key", MASK]
+    assert mask_words(words) == [*masked, "--n", "1"]
+    assert secrets_in_words(words) == {"sk-1", "x"}
+    assert mask_words(masked) == masked
+
+
+def test_json_is_masked_at_any_depth() -> None:
+    value = {"a": [{"api_key": "s", "n": [1, {"password": {"x": 1}}]}], "token": None}
+    assert mask_json(value) == {
+        "a": [{"api_key": MASK, "n": [1, {"password": MASK}]}],
+        "token": None,
+    }
+    assert secrets_in_text('{"a": {"secret": ["one", {"x": "two"}], "url": "http://u:pw@h"}}') == {
+        "one",
+        "two",
+        "pw",
+    }
+
+
+def test_the_environment_tells_long_values_alone() -> None:
+    variables = {"API_KEY": "long enough", "DB_PASSWORD": "short", "SSL_KEY": "/etc/ssl/key.pem"}
+    assert secrets_in_environment({**variables, "HOME": "/root/long"}) == {"long enough"}
+
+
+def test_a_known_secret_goes_in_every_quoting() -> None:
+    redactor = Redactor(['p/w "ü"', "p/word", "ab"])
+    text = (
+        'raw p/w "ü" url p%2Fw%20%22%C3%BC%22 json p/w \\"ü\\" ascii p/w \\"\\u00fc\\" '
+        "part p/word ab"
+    )
+    cleaned = f"raw {MASK} url {MASK} json {MASK} ascii {MASK} part {MASK} ab"
+    assert redactor.clean(text) == cleaned
+    assert redactor.clean_bytes(text.encode()) == cleaned.encode()
+    assert redactor.clean_json({"p/word": ["x p/word", 1]}) == {MASK: [f"x {MASK}", 1]}
+    assert Redactor([]).clean("anything") == "anything"
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "key=", 'key="', "--key ", "a://", "a://b:", "key: Bearer ", "key\\\\\\"]
+)
+def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
+    """Only quadratic growth, which would take many minutes, breaks a bound so wide."""
+    begin = time.process_time()
+    mask_text(piece * (50_000 // len(piece)))
+    assert time.process_time() - begin < 20

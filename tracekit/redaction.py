@@ -1,0 +1,227 @@
+"""Keys and passwords, found where people write them, and taken out of what is kept or shown.
+
+Two ways, which complete each other. By form: `--api-key X`, `HF_TOKEN=X`, `{"password": "X"}`,
+`Authorization: Bearer X`, `https://user:X@host`: the value goes, however short it is. By value:
+what has been found once, in arguments or in the environment, is taken out of any text that it turns
+up in, such as the log of a server that was given it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+MASK = "(not kept)"
+"""What stands where a secret was."""
+
+# Shorter ones would be found in words that have nothing to do with them.
+_SHORTEST = 4
+_SHORTEST_IN_ENVIRONMENT = 8
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_NAME = re.compile(
+    r"""
+    (?:^|_)(?:key|keys|apikey|apikeys|password|passwd|passphrase|pwd|authorization|cookie
+             |credential|credentials|bearer|secret|secrets)$
+    | (?:^|_)secret_
+    | ^token$
+    | (?:^|_)(?:access|admin|api|auth|bearer|csrf|deploy|github|gitlab|hf|hub|huggingface|id|jwt
+                |login|oauth|personal|private|refresh|registry|sas|secret|security|server|service
+                |session|user|wandb)_token$
+    """,
+    re.VERBOSE,
+)
+# Every repetition has a bound, so that no text takes longer than in proportion to its length.
+_URL = re.compile(
+    r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://"
+    r"(?P<user>[^\s/?#@:\"']{0,1000})(?::(?P<value>[^\s/?#\"']{0,1000}))?@"
+)
+_VALUE = (
+    r"""(?:\\{0,3}"(?P<double>[^"\\]{1,4000})|'(?P<single>[^']{1,4000})"""
+    r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
+)
+_NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
+# `--api-key=X`, `HF_TOKEN=X`, `"api_key": "X"`, `?api_key=X`, `Authorization: Bearer X`. What
+# follows a name is only looked at: it may be the next name (`http://host/?api_key=X`).
+_PAIR = re.compile(
+    rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
+    rf"""(?:(?:Bearer|Basic)\s{{1,9}})?{_VALUE})"""
+)
+# `--api-key X` inside of one text
+_OPTION = re.compile(rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})")
+_OPTION_NAME = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)")
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether an option, member, header or variable of this name holds a secret.
+
+    Args:
+        name: as it is written, in any case: `--api-key`, `apiKey`, `HF_TOKEN`.
+    """
+    words = _WORD_START.sub("_", name) if not name.isupper() else name
+    plain = words.strip("-").replace("-", "_").replace(".", "_").lower()
+    is_variable = name.isupper() and plain.endswith("_token")
+    return is_variable or _SECRET_NAME.search(plain) is not None
+
+
+def mask_text(text: str) -> str:
+    """Return a command line, URL or JSON text without the values of its secrets."""
+    begin = 0
+    pieces = []
+    for start, end in _spans(text):
+        if start >= begin:
+            pieces += [text[begin:start], MASK]
+            begin = end
+    return "".join((*pieces, text[begin:]))
+
+
+def mask_words(words: Sequence[str]) -> list[str]:
+    """Return a command line, given word by word, without the values of its secrets."""
+    masked = []
+    is_value = False
+    for word in words:
+        masked.append(MASK if is_value and not word.startswith("--") else mask_text(word))
+        is_value = _is_option(word)
+    return masked
+
+
+def secrets_in_words(words: Sequence[str]) -> set[str]:
+    """Return the values that `mask_words` would take out."""
+    found: set[str] = set()
+    is_value = False
+    for word in words:
+        if is_value and not word.startswith("--"):
+            found.add(word)
+        found |= secrets_in_text(word)
+        is_value = _is_option(word)
+    return found
+
+
+def secrets_in_text(text: str) -> set[str]:
+    """Return the values that `mask_text` would take out."""
+    found = {text[start:end] for start, end in _spans(text)}
+    try:
+        value = json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        value = None
+    return found | _secrets_in_json(value)
+
+
+def secrets_in_environment(variables: Mapping[str, str]) -> set[str]:
+    """Return the values of variables whose names say that they are secret.
+
+    Paths are none: `SSL_KEY=/etc/…` and the like name a file.
+    """
+    return {
+        value.strip()
+        for name, value in variables.items()
+        if is_secret_name(name)
+        and len(value.strip()) >= _SHORTEST_IN_ENVIRONMENT
+        and not value.startswith("/")
+    }
+
+
+class Redactor:
+    """Takes known secrets out of any text, also where it is quoted for a URL or JSON.
+
+    Args:
+        secrets: the values; those shorter than four characters are left where they are.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {secret for secret in secrets if len(secret) >= _SHORTEST and secret != MASK}
+        forms: set[str] = set()
+        for secret in known:
+            forms |= {secret, urllib.parse.quote(secret, safe=""), json.dumps(secret)[1:-1]}
+            forms.add(json.dumps(secret, ensure_ascii=False)[1:-1])
+            forms.add(base64.b64encode(secret.encode("utf-8", "replace")).decode())
+        # The longest first: one may hold another.
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        pattern = "|".join(map(re.escape, self._forms))
+        self._pattern = re.compile(pattern) if pattern else None
+        encoded = b"|".join(re.escape(form.encode("utf-8", "replace")) for form in self._forms)
+        self._bytes_pattern = re.compile(encoded) if encoded else None
+
+    @property
+    def longest_bytes(self) -> int:
+        """The length of the longest form of a secret; 0 without any."""
+        return max((len(form.encode("utf-8", "replace")) for form in self._forms), default=0)
+
+    def clean(self, text: str) -> str:
+        """Return a text without the secrets."""
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+    def is_in(self, data: bytes) -> bool:
+        """Tell whether there is a secret in bytes."""
+        return self._bytes_pattern is not None and self._bytes_pattern.search(data) is not None
+
+    def clean_bytes(self, data: bytes) -> bytes:
+        """Return bytes without the secrets."""
+        if self._bytes_pattern is None:
+            return data
+        return self._bytes_pattern.sub(MASK.encode(), data)
+
+    def clean_json(self, value: Any) -> Any:
+        """Return a JSON value without the secrets, in keys or in values of any depth."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, list | tuple):
+            return [self.clean_json(item) for item in value]
+        if isinstance(value, dict):
+            return {self.clean_json(key): self.clean_json(item) for key, item in value.items()}
+        return value
+
+
+def mask_json(value: Any) -> Any:
+    """Return a JSON value with every member of a secret's name masked, at any depth."""
+    if isinstance(value, list):
+        return [mask_json(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: MASK if item and is_secret_name(str(key)) else mask_json(item)
+            for key, item in value.items()
+        }
+    return mask_text(value) if isinstance(value, str) else value
+
+
+def _is_option(word: str) -> bool:
+    found = _OPTION_NAME.fullmatch(word)
+    return found is not None and is_secret_name(found["name"])
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Return where the secrets of a text begin and end, in order."""
+    return sorted(_found(text))
+
+
+def _found(text: str) -> Iterator[tuple[int, int]]:
+    for url in _URL.finditer(text):
+        yield url.span("user" if url["value"] is None else "value")
+    for pattern in (_PAIR, _OPTION):
+        for pair in pattern.finditer(text):
+            if is_secret_name(pair["name"]):
+                yield next(
+                    pair.span(group) for group in ("double", "single", "bare") if pair[group]
+                )
+
+
+def _secrets_in_json(value: Any) -> set[str]:
+    found: set[str] = set()
+    waiting = [(False, value)]
+    while waiting:
+        is_secret, item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [(is_secret or is_secret_name(str(k)), v) for k, v in item.items()]
+        elif isinstance(item, list):
+            waiting += [(is_secret, part) for part in item]
+        elif isinstance(item, str):
+            found |= {item} if is_secret else secrets_in_text(item)
+        elif is_secret and item is not None and not isinstance(item, bool):
+            found.add(json.dumps(item))
+    return found
