@@ -57,7 +57,6 @@ WITH numbered AS (
         d.trace_id, d.device, d.stream, d.event_id, d.name, p.launch_id IS NOT NULL AS is_linked,
         row_number() OVER stream AS position,
         count(*) FILTER (p.launch_id IS NULL) OVER whole AS unlinked_count,
-        max(CASE WHEN p.launch_id IS NULL THEN d.ts_ns END) OVER whole AS last_ts_ns,
         count(*) OVER whole AS event_count
     FROM device_events AS d
     INNER JOIN placed_context AS p
@@ -186,11 +185,13 @@ class _Stream:
             start = end - 1
             while start > 0 and not self.linked[start - 1]:
                 start -= 1
+            shift = 0
             while end > start:
-                match = self._best(start, end)
+                match = self._best(start, end, shift)
                 if match is None:
                     end -= 1
                     continue
+                shift = match.end - end
                 pairs += [
                     (trace_id, self.event_ids[end - back], self.event_ids[match.end - back])
                     for back in range(1, match.covered_count + 1)
@@ -213,8 +214,11 @@ class _Stream:
             self.first_linked.append(first)
         self.comparisons = _COMPARISONS * count
 
-    def _best(self, start: int, end: int) -> _Match | None:
-        """Return where the events before `end` (those of a stretch from `start`) are met again."""
+    def _best(self, start: int, end: int, shift: int) -> _Match | None:
+        """Return where the events before `end` (those of a stretch from `start`) are met again.
+
+        Of places that fit equally, the nearest to `shift` from here: where the part behind is met.
+        """
         best: _Match | None = None
         tried: set[int] = set()
         # Names that end with the stretch, that begin with its last event, and half of each.
@@ -223,24 +227,24 @@ class _Stream:
             row = tuple(self.names[max(place, 0) : place + self.gram])
             if place < 0 or len(row) < self.gram or len(set(row)) < self.gram_kinds:
                 continue
-            for other in self._candidates(row, place):
+            for other in self._candidates(row, place, shift):
                 if other + offset not in tried:
                     tried.add(other + offset)
-                    match = self._compared(start, end, other + offset)
+                    match = self._compared(start, end, other + offset, shift)
                     if match is not None and (best is None or match.rank > best.rank):
                         best = match
         return best
 
-    def _candidates(self, row: tuple[int, ...], place: int) -> list[int]:
+    def _candidates(self, row: tuple[int, ...], place: int, shift: int) -> list[int]:
         places = self.places.get(row, [])
         if len(places) > _NEAREST + _LAST:
-            middle = bisect_left(places, place)
+            middle = bisect_left(places, place + shift)
             places = (
                 places[max(middle - _NEAREST // 2, 0) : middle + _NEAREST // 2] + places[-_LAST:]
             )
         return [other for other in places if other != place]
 
-    def _compared(self, start: int, end: int, other_end: int) -> _Match | None:
+    def _compared(self, start: int, end: int, other_end: int, shift: int) -> _Match | None:
         """Return how well the events before and behind `end` fit those at `other_end`."""
         names, count = self.names, len(self.names)
         if self.comparisons <= 0 or other_end > count or not self.linked[other_end - 1]:
@@ -259,7 +263,7 @@ class _Stream:
         return _Match(
             other_end,
             covered,
-            (covered, -conflicts, follows, back + ahead, -abs(other_end - end)),
+            (covered, -conflicts, follows, back + ahead, -abs(other_end - end - shift)),
         )
 
 
