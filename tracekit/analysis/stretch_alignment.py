@@ -40,7 +40,7 @@ _GRAM, _GRAM_KINDS = 8, 3
 _SMALL_STREAM, _SMALL_GRAM, _SMALL_GRAM_KINDS = 32, 3, 2
 
 # For one place, so many others are compared with it: the nearest ones, and the last of the stream.
-_NEAREST, _LAST = 96, 64
+_NEAREST, _LAST = 64, 32
 
 # Comparisons of names, for each event that was fetched.
 _COMPARISONS = 400
@@ -52,36 +52,57 @@ _AHEAD = 256
 _GRIDS = 64
 
 _EVENTS = f"""
-WITH numbered AS (
+WITH work AS (
     SELECT
-        d.trace_id, d.device, d.stream, d.event_id, d.name, p.launch_id IS NOT NULL AS is_linked,
-        row_number() OVER stream AS position,
-        count(*) FILTER (p.launch_id IS NULL) OVER whole AS unlinked_count,
-        count(*) OVER whole AS event_count
+        d.trace_id, d.device, d.stream, d.ts_ns, d.event_id, d.name,
+        p.launch_id IS NOT NULL AS is_linked
     FROM device_events AS d
     INNER JOIN placed_context AS p
         ON d.trace_id = p.trace_id AND d.event_id = p.event_id AND d.piece = p.piece
-    WHERE d.trace_id IN (SELECT trace_id FROM placed_context WHERE launch_id IS NULL)
-    WINDOW
-        stream AS (PARTITION BY d.trace_id, d.device, d.stream ORDER BY d.ts_ns, d.event_id),
-        whole AS (PARTITION BY d.trace_id, d.device, d.stream)
 ),
 
-placed AS (
+partly_linked AS (
+    SELECT trace_id, device, stream, count(*) FILTER (NOT is_linked) AS unlinked_count
+    FROM work
+    GROUP BY trace_id, device, stream
+    HAVING count(*) FILTER (NOT is_linked) BETWEEN 1 AND count(*) - 1
+),
+
+numbered AS (
     SELECT
-        *,
-        max(CASE WHEN NOT is_linked THEN position END) OVER before AS unlinked_before,
-        min(CASE WHEN NOT is_linked THEN position END) OVER after AS unlinked_after
-    FROM numbered
-    WHERE unlinked_count BETWEEN 1 AND event_count - 1
-    WINDOW
-        before AS (
-            PARTITION BY trace_id, device, stream ORDER BY position ROWS UNBOUNDED PRECEDING
-        ),
-        after AS (
-            PARTITION BY trace_id, device, stream ORDER BY position
-            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
-        )
+        w.*,
+        s.unlinked_count,
+        row_number() OVER (
+            PARTITION BY w.trace_id, w.device, w.stream ORDER BY w.ts_ns, w.event_id
+        ) AS position
+    FROM work AS w
+    INNER JOIN partly_linked AS s
+        ON
+            w.trace_id = s.trace_id
+            AND w.device = s.device
+            AND w.stream IS NOT DISTINCT FROM s.stream
+),
+
+unlinked AS (SELECT * FROM numbered WHERE NOT is_linked),
+
+placed AS (
+    SELECT n.*
+    FROM numbered AS n
+    ASOF LEFT JOIN unlinked AS b
+        ON
+            n.trace_id = b.trace_id
+            AND n.device = b.device
+            AND n.stream IS NOT DISTINCT FROM b.stream
+            AND n.position >= b.position
+    ASOF LEFT JOIN unlinked AS a
+        ON
+            n.trace_id = a.trace_id
+            AND n.device = a.device
+            AND n.stream IS NOT DISTINCT FROM a.stream
+            AND n.position <= a.position
+    WHERE
+        least(n.position - b.position, a.position - n.position)
+        <= {_REACH} + {_REACH_FACTOR} * n.unlinked_count
 )
 
 SELECT
@@ -93,11 +114,6 @@ SELECT
     p.is_linked
 FROM placed AS p
 INNER JOIN event AS e ON p.trace_id = e.trace_id AND p.event_id = e.event_id
-WHERE
-    least(
-        p.position - coalesce(p.unlinked_before, -1e15),
-        coalesce(p.unlinked_after, 1e15) - p.position
-    ) <= {_REACH} + {_REACH_FACTOR} * p.unlinked_count
 ORDER BY p.trace_id, p.device, p.stream, p.position
 """
 
@@ -220,19 +236,19 @@ class _Stream:
         Of places that fit equally, the nearest to `shift` from here: where the part behind is met.
         """
         best: _Match | None = None
-        tried: set[int] = set()
-        # Names that end with the stretch, that begin with its last event, and half of each.
-        for offset in (self.gram, 1, self.gram // 2):
+        # Names that end with the stretch; where these are met nowhere, half of them, and those that
+        # begin with its last event.
+        for offset in (self.gram, self.gram // 2, 1):
+            if best is not None:
+                break
             place = end - offset
             row = tuple(self.names[max(place, 0) : place + self.gram])
             if place < 0 or len(row) < self.gram or len(set(row)) < self.gram_kinds:
                 continue
             for other in self._candidates(row, place, shift):
-                if other + offset not in tried:
-                    tried.add(other + offset)
-                    match = self._compared(start, end, other + offset, shift)
-                    if match is not None and (best is None or match.rank > best.rank):
-                        best = match
+                match = self._compared(start, end, other + offset, shift)
+                if match is not None and (best is None or match.rank > best.rank):
+                    best = match
         return best
 
     def _candidates(self, row: tuple[int, ...], place: int, shift: int) -> list[int]:
