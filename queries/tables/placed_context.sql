@@ -2,8 +2,11 @@
 -- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
 -- one number, by the last that began before the device event, else by the nearest. View device_context adds what is
 -- inferred for those without a launch.
--- A phase that the launch's own context does not tell comes from the launches around it in a trace of training:
--- between forward and backward is the loss, and so on; this is marked is_inferred.
+-- What is copied to the device outside of modules, autograd and the other phases is input: phase data.
+-- A phase that the launch's own context does not tell comes from the launches around it in a trace of training, and is
+-- marked is_inferred: between forward and backward is the loss, between zero_grad (or the optimizer's step) and
+-- backward is forward, and so on. Behind a backward pass or an optimizer's step is the optimizer, unless a kernel of
+-- that block is of a class that no optimizer runs: then nothing is said of the block.
 --
 -- Kind:     table
 -- Requires: event_category, range_marker, device_events, launch, context, module, steps, accelerator
