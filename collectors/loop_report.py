@@ -17,6 +17,7 @@ from typing import Any
 from tracekit.collectors.step_cost import step_cost
 
 from tracekit import __version__, manifest
+from tracekit.redaction import mask_text
 from tracekit.units import format_duration
 
 from . import memory, rank_choice
@@ -89,7 +90,7 @@ class LoopReport:
         if memory.is_out_of_memory(error):
             self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
             return
-        text = str(error).strip().split("\n", 1)[0][:300]
+        text = mask_text(str(error).strip().split("\n", 1)[0][:300])
         self.outcome = "failed"
         self.reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -31,9 +31,10 @@ _REFERENCE = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end -->)", re.DO
 # The one command whose output is not run as written: it would build an environment in the middle
 # of a test. What it runs is read from the Makefile instead; .ci/run runs it for real.
 _MAKE_DEMO = "make demo"
-# Commands that measure this machine: what they print is compared without its figures.
+# Commands that measure this machine: what they print is compared without its figures and their
+# units of time, which are seconds where the machine is busy.
 _MEASURES = "tracekit collect "
-_FIGURE = re.compile(r"[+-]?\d[\d,.]*")
+_FIGURE = re.compile(r"[+-]?\d[\d,.]*(?: (?:ns|µs|ms|s)\b)?")
 
 
 def _sessions(text: str) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 -- Which single collectives took longest, and how fast was each?
--- The definitions are those of the analysis communication, which sums these calls up.
+-- The definitions are those of the analysis communication, which sums these rows up. On cpu a collective has two: the
+-- c10d op on the calling thread, and the backend's span, which does the transfer and alone has bytes and a bandwidth.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -28,6 +29,7 @@
 --   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns, bytes/s
 --   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
 --   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
+--   part                   VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 
 SELECT
@@ -44,17 +46,18 @@ SELECT
     c.group_size,
     c.seq,
     c.dtype,
-    c.message_bytes,
+    if(c.is_transfer, c.message_bytes, NULL) AS message_bytes,
     c.ts_ns - t.first_ts_ns AS start_ns,
     c.dur_ns,
     c.wall_ns,
-    1e9 * c.message_bytes / nullif(c.dur_ns, 0) AS algorithm_bytes_per_s,
-    c.bus_factor * (1e9 * c.message_bytes / nullif(c.dur_ns, 0))
+    1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0) AS algorithm_bytes_per_s,
+    c.bus_factor * (1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0))
         AS bus_bytes_per_s,
-    c.reason
+    if(c.is_transfer, c.reason, 'the call alone: its transfer has a row of its own') AS reason,
+    if(c.is_transfer, 'transfer', 'call') AS part
 FROM collectives AS c
 INNER JOIN trace AS t ON c.trace_id = t.trace_id
-WHERE c.is_transfer AND ($class IS NULL OR c.class = $class)
+WHERE $class IS NULL OR c.class = $class
 QUALIFY
     $limit = 0
     OR row_number() OVER (

@@ -3,7 +3,8 @@
 -- cross the wires: 2(n-1)/n for an all-reduce of n ranks, (n-1)/n for all-gather, reduce-scatter and all-to-all, else
 -- 1. A message is what goes into the collective; of an all-gather what comes out. Both are of those collectives whose
 -- arguments the trace tells; reason says what is missing for the others.
--- On cpu the c10d ops of the calling thread count as time, but only the backend's spans as collectives.
+-- On cpu a collective is two device events: the c10d op on the calling thread, and the backend's span. Both count as
+-- time, here as everywhere; count, bytes and bandwidth are of the span, which does the transfer.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -30,6 +31,7 @@
 --   message_bytes           BIGINT   bytes of their messages
 --   algorithm_bytes_per_s   DOUBLE   message_bytes / their durations, bytes/s
 --   bus_bytes_per_s         DOUBLE   the same, weighted for the wires, bytes/s; NULL if a group's size is unknown
+--   kernel_count            BIGINT   device events: call_count, and on cpu the calls of the spans
 --   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
@@ -57,6 +59,7 @@ summed AS (
         group_size,
         any_value(bus_factor) AS bus_factor,
         count(*) FILTER (is_transfer AND piece = 0) AS call_count,
+        count(*) FILTER (piece = 0) AS kernel_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(kind_wall_ns)::BIGINT AS comm_ns,
         sum(wall_ns)::BIGINT AS wall_ns,
@@ -92,6 +95,7 @@ SELECT
     s.message_bytes,
     1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
     s.bus_factor * (1e9 * s.message_bytes / s.sized_ns) AS bus_bytes_per_s,
+    s.kernel_count,
     s.reason
 FROM summed AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device

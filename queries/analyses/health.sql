@@ -42,6 +42,7 @@ device_fact AS (
         trace_id,
         count(*) AS event_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS busy_ns,
         sum(dur_ns) FILTER (is_linked)::BIGINT AS linked_ns,
         count(*) FILTER (NOT is_linked) AS unlinked_count,
         coalesce(sum(dur_ns) FILTER (NOT is_linked), 0)::BIGINT AS unlinked_ns,
@@ -55,14 +56,17 @@ device_fact AS (
 
 idle_fact AS (
     SELECT
-        trace_id,
-        sum(idle_ns)::BIGINT AS idle_ns,
-        coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
-        count(*) FILTER (busy_at_ns IS NULL AND idle_ns > 100000) AS late_start_count,
-        coalesce(sum(idle_ns) FILTER (busy_at_ns IS NULL AND idle_ns > 100000), 0)::BIGINT
-            AS late_start_ns
-    FROM idle_gap
-    GROUP BY trace_id
+        g.trace_id,
+        sum(g.idle_ns)::BIGINT AS idle_ns,
+        coalesce(sum(g.idle_ns) FILTER (g.cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
+        count(*) FILTER (g.cause = 'unknown' AND c.link <> 'missing_launch') AS late_start_count,
+        coalesce(
+            sum(g.idle_ns) FILTER (g.cause = 'unknown' AND c.link <> 'missing_launch'), 0
+        )::BIGINT AS late_start_ns
+    FROM idle_gap AS g
+    INNER JOIN device_context AS c
+        ON g.trace_id = c.trace_id AND g.next_event_id = c.event_id AND g.next_piece = c.piece
+    GROUP BY g.trace_id
 ),
 
 context_fact AS (
@@ -286,11 +290,12 @@ metric AS (
                 position: 23, metric: 'inferred_device_time',
                 value: 100.0 * coalesce(inferred_ns, 0) / nullif(kernel_ns, 0), unit: 'pct',
                 severity: CASE
+                    WHEN coalesce(inferred_ns, 0) > 0.25 * coalesce(kernel_ns, 0) THEN 'warn'
                     WHEN coalesce(inferred_ns, 0) > 0.01 * coalesce(kernel_ns, 0) THEN 'note'
                     ELSE 'ok'
                 END,
                 meaning: 'device time whose phase or place does not come from its launch, but from '
-                || 'its neighbours, its name or the next step'
+                || 'its neighbours, its name or what it repeats; a warning from 25 % on'
             },
             {
                 position: 24, metric: 'launched_before_window',
@@ -331,14 +336,19 @@ metric AS (
             {
                 position: 41, metric: 'unexplained_late_starts',
                 value: coalesce(late_start_count, 0)::DOUBLE, unit: 'count',
-                severity: CASE WHEN late_start_count > 0 THEN 'note' ELSE 'ok' END,
+                severity: CASE
+                    WHEN late_start_ns > 0.01 * (busy_ns + idle_ns) THEN 'warn'
+                    WHEN late_start_count > 0 THEN 'note'
+                    ELSE 'ok'
+                END,
                 meaning: CASE
                     WHEN late_start_count > 0
                         THEN
-                            round(late_start_ns / 1e6, 1) || ' ms in gaps of more than 0.1 ms '
-                            || 'before work that was launched in time, without a reason in the '
-                            || 'file; events may be missing'
-                    ELSE 'work that was launched in time, but started more than 0.1 ms late'
+                            'gaps before work that was launched in time, longer than launches take '
+                            || 'and without a reason in the file, '
+                            || round(late_start_ns / 1e6, 1) || ' ms; events may be missing (a '
+                            || 'warning from 1 % of the window on)'
+                    ELSE 'gaps before work that was launched in time and started late'
                 END
             }
         ]) AS fact

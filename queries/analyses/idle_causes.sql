@@ -2,7 +2,8 @@
 -- Every gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound: the CPU
 -- launched too late. host_sync, allocator, data_loading: it was late because of a call that waits for the device, of
 -- getting memory, of the data loader. launch_latency: launched in time, started late. dependency, comm_wait: the
--- work waited for another stream or for other ranks. graph_gap: between the kernels of one graph.
+-- work waited for another stream or for other ranks. graph_gap: inside of one replay of a graph. unknown: launched in
+-- time and started later than launches take, without a reason in the file; or its launch is not in the file.
 --
 -- Kind:     analysis
 -- Scope:    trace

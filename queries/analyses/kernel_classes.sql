@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows, collectives
+-- Requires: classified_events, device_windows
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -18,15 +18,13 @@
 SELECT
     w.rank,
     w.device,
-    coalesce(c.class, e.class) AS class,
+    e.class,
     e.kind,
     count(*) FILTER (e.piece = 0) AS kernel_count,
     sum(e.dur_ns)::BIGINT AS kernel_ns,
     sum(e.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(e.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
-FROM device_events AS e
+FROM classified_events AS e
 INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
-LEFT JOIN collectives AS c
-    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-GROUP BY w.trace_id, w.rank, w.device, w.window_ns, coalesce(c.class, e.class), e.kind
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, class, e.kind
+GROUP BY w.trace_id, w.rank, w.device, w.window_ns, e.class, e.kind
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, e.class, e.kind

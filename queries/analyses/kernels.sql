@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows
+-- Requires: classified_events, device_windows
 -- Params:
 --   limit  BIGINT = 20    rows per device; 0 for all
 --   class  VARCHAR = NULL  only kernels of this class
@@ -10,7 +10,7 @@
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
 --   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  its class, as in table kernel_class
+--   class         VARCHAR  its class, as in kernel_classes
 --   kernel_count  BIGINT   how often it ran
 --   kernel_ns     BIGINT   sum of its durations, ns; of a CPU op its own pieces
 --   mean_ns       DOUBLE   mean duration, ns
@@ -31,7 +31,7 @@ WITH ran AS (
         event_id,
         sum(dur_ns)::BIGINT AS dur_ns,
         sum(wall_ns)::BIGINT AS wall_ns
-    FROM device_events
+    FROM classified_events
     WHERE $class IS NULL OR class = $class
     GROUP BY trace_id, device, name, class, event_id
 )

@@ -3,10 +3,11 @@
 -- what of it is Bmm0, Softmax and Bmm1 cannot be told. Communication inside a module is part of the row for
 -- non-overlapping communication: its wall_ns is the time when there is only communication. Work of graph replays,
 -- whose launch tells no module, has a role by what runs before and after it on its stream, and is counted as inferred.
+-- So is work whose launch is not in the trace: it has the role of what it repeats, else it is (unattributed).
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, context, module_roles, launch
+-- Requires: device_events, device_context, device_windows, context, placed_context, inferred_context, module_roles
 -- Params:
 --   phase  VARCHAR = NULL  only this phase
 -- Columns:
@@ -23,7 +24,17 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 
-WITH work AS (
+WITH repeated AS (
+    SELECT
+        i.trace_id,
+        i.event_id,
+        p.launch_id,
+        p.op_id
+    FROM inferred_context AS i
+    INNER JOIN placed_context AS p ON i.trace_id = p.trace_id AND i.like_event_id = p.event_id
+),
+
+work AS (
     SELECT
         d.trace_id,
         d.event_id,
@@ -40,6 +51,7 @@ WITH work AS (
         c.module_id,
         c.row_name,
         c.is_inferred,
+        c.launch_id IS NOT NULL AS is_launched,
         d.ts_ns - max(d.end_ns) OVER (
             PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -48,12 +60,16 @@ WITH work AS (
         coalesce(m.is_in_attention, FALSE) AS is_in_attention,
         m.rule_id AS module_rule_id,
         m.role AS module_role,
-        CASE WHEN c.phase = 'backward' THEN coalesce(x.forward_op_id, c.op_id) ELSE c.op_id END
-            AS role_op_id
+        CASE
+            WHEN c.phase = 'backward' THEN coalesce(x.forward_op_id, c.op_id, r.op_id)
+            ELSE coalesce(c.op_id, r.op_id)
+        END AS role_op_id
     FROM device_events AS d
     INNER JOIN device_context AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
+    LEFT JOIN repeated AS r ON d.trace_id = r.trace_id AND d.event_id = r.event_id
+    LEFT JOIN context AS x
+        ON c.trace_id = x.trace_id AND coalesce(c.launch_id, r.launch_id) = x.event_id
     LEFT JOIN module_roles('module') AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
 ),
 
@@ -180,7 +196,7 @@ placed AS (
     SELECT
         *,
         CASE
-            WHEN coalesce(row_name, '') <> '(unattributed)' THEN NULL
+            WHEN coalesce(row_name, '') <> '(unattributed)' OR NOT is_launched THEN NULL
             WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed') THEN NULL
             WHEN landmark = 'norm' THEN 'RMSNorm'
             WHEN landmark = 'rope' THEN 'RoPE'

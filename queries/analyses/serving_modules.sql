@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, context, module_roles, collectives, serving_steps,
---           serving_step_work, triton_kernel
+-- Requires: classified_events, device_context, device_windows, context, module_roles, serving_steps, serving_step_work,
+--           triton_kernel
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -45,8 +45,8 @@ WITH work AS (
         END AS part,
         CASE
             WHEN d.kind = 'memcpy' THEN 'memory copy'
-            WHEN coalesce(k.class, d.class) = 'comm_allreduce' THEN 'all-reduce'
-            WHEN coalesce(k.class, d.class) = 'comm_allgather' THEN 'all-gather'
+            WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
+            WHEN d.class = 'comm_allgather' THEN 'all-gather'
             WHEN d.kind = 'comm' THEN 'other'
             WHEN d.class = 'rope' OR x.part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
             WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
@@ -56,13 +56,11 @@ WITH work AS (
             WHEN d.class = 'elementwise' THEN 'element-wise'
             ELSE 'other'
         END AS task
-    FROM device_events AS d
+    FROM classified_events AS d
     INNER JOIN device_context AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
     LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
     LEFT JOIN module_roles('module') AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
-    LEFT JOIN collectives AS k
-        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
 ),
 
 spent AS (

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows, device_context, launch, idle_gap
+-- Requires: classified_events, device_windows, device_context, launch, idle_gap
 -- Params:
 --   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
 --   limit          BIGINT = 20     rows per device; 0 for all
@@ -41,7 +41,7 @@ WITH work AS (
         row_number() OVER (
             PARTITION BY c.trace_id, c.launch_id, e.device ORDER BY e.ts_ns, e.event_id
         ) = 1 AS is_first
-    FROM device_events AS e
+    FROM classified_events AS e
     INNER JOIN device_context AS c
         ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
     LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id

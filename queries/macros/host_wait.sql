@@ -1,6 +1,6 @@
 -- What does a call or range on the CPU wait for, by its name?
--- host_call_wait is of runtime and driver calls: sync blocks until the device is done, copy may block (from or to
--- pageable memory), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
+-- host_call_wait is of runtime and driver calls: sync blocks until the device is done, copy may block (if it is from or
+-- to pageable memory: table host_waits looks at what was copied), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
 -- data_loading, comm_wait for other ranks, sync for ops that read a value from the device. NULL for anything else.
 --
 -- Kind: macro

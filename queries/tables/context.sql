@@ -41,6 +41,7 @@ placed AS (
         w.op_id,
         w.node_id,
         w.is_recompute,
+        w.is_in_grad_mode,
         w.phase,
         w.row_name,
         w.is_weak_row,
@@ -162,6 +163,7 @@ resolved AS (
         p.node_id,
         f.forward_op_id,
         p.is_recompute,
+        p.is_in_grad_mode,
         CASE
             WHEN p.phase = 'optimizer' THEN p.phase
             WHEN p.is_recompute THEN 'recompute'
@@ -191,7 +193,7 @@ SELECT
     r.forward_op_id,
     r.is_recompute,
     CASE
-        WHEN r.phase IS NULL AND o.event_id IS NOT NULL AND t.trace_id IS NOT NULL THEN 'forward'
+        WHEN r.phase IS NULL AND r.is_in_grad_mode AND t.trace_id IS NOT NULL THEN 'forward'
         ELSE r.phase
     END AS phase,
     r.row_name,
@@ -199,7 +201,6 @@ SELECT
     r.range_id::INTEGER AS range_id,
     k.label AS part
 FROM resolved AS r
-LEFT JOIN numbered AS o ON r.trace_id = o.trace_id AND r.op_id = o.event_id
 LEFT JOIN training AS t ON r.trace_id = t.trace_id
 LEFT JOIN range_marker AS k ON r.part_id = k.marker_id
 ORDER BY r.trace_id, r.event_id

@@ -17,7 +17,7 @@
 --   next_piece         BIGINT   its piece, as in table device_events
 --   is_other_stream    BOOLEAN  the two ran on different streams
 --   is_stream_idle     BOOLEAN  the stream of the next work was idle before the device was
---   is_same_launch     BOOLEAN  one call launched both
+--   is_inside_launch   BOOLEAN  the call that launched the next work had put other work there before the gap
 -- Invariant: end_ns > start_ns
 
 WITH work AS MATERIALIZED (
@@ -39,6 +39,18 @@ WITH work AS MATERIALIZED (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS stream_end_ns
     FROM device_events
+),
+
+-- Calls that put more than one piece of work there, such as those that replay a graph.
+launched AS (
+    SELECT
+        part,
+        correlation,
+        min(start_ns) AS first_ns
+    FROM work
+    WHERE correlation > 0
+    GROUP BY part, correlation
+    HAVING count(*) > 1
 )
 
 SELECT
@@ -56,9 +68,10 @@ SELECT
     next_work.piece AS next_piece,
     coalesce(last_work.stream <> next_work.stream, FALSE) AS is_other_stream,
     coalesce(next_work.stream_end_ns < found.start_ns, TRUE) AS is_stream_idle,
-    coalesce(last_work.correlation = next_work.correlation AND next_work.correlation > 0, FALSE)
-        AS is_same_launch
+    coalesce(launched.first_ns < found.start_ns, FALSE) AS is_inside_launch
 FROM interval_gaps('work') AS found
 INNER JOIN work AS next_work ON found.next_id = next_work.id
 INNER JOIN work AS last_work ON found.previous_id = last_work.id
+LEFT JOIN launched
+    ON next_work.part = launched.part AND next_work.correlation = launched.correlation
 ORDER BY next_work.trace_id, gap_id

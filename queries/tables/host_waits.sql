@@ -1,8 +1,12 @@
 -- When did a thread of the CPU wait, and for what?
--- By the names of runtime and driver calls, ops, ranges and Python functions; see macro host_wait.
+-- By the names of runtime and driver calls, ops, ranges and Python functions; see macro host_wait. An asynchronous copy
+-- waits for nobody if it stays on the device or its memory is pinned. It does from or to pageable memory; where the
+-- file does not tell the kind of memory, if the call still ran when the copy began. A synchronous copy on the device
+-- waits only if the call still ran when the copy ended. What waits for a copy later is a call of its own.
+-- (CUDA Runtime API, "API synchronization behavior".)
 --
 -- Kind:     table
--- Requires: event_category, host_wait
+-- Requires: event_category, host_wait, device_events
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   event_id  BIGINT   the call, op or range, as in table event
@@ -10,25 +14,63 @@
 --   tid       BIGINT   thread id
 --   ts_ns     BIGINT   start, ns
 --   dur_ns    BIGINT   duration, ns
---   kind      VARCHAR  data_loading, allocator, comm_wait, sync (until the device is done) or copy (may wait)
+--   kind      VARCHAR  data_loading, allocator, comm_wait, sync (until the device is done) or copy (until it has begun)
 -- Invariant: dur_ns > 0
 
+WITH named AS (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        name,
+        correlation,
+        ts_ns,
+        dur_ns,
+        CASE
+            WHEN is_launch_call(category) THEN host_call_wait(name)
+            ELSE host_range_wait(category, name)
+        END AS kind
+    FROM event
+    WHERE
+        dur_ns > 0
+        AND CASE
+            WHEN is_launch_call(category) THEN host_call_wait(name)
+            ELSE host_range_wait(category, name)
+        END IS NOT NULL
+),
+
+copied AS (
+    SELECT
+        trace_id,
+        correlation,
+        min(ts_ns) AS ts_ns,
+        max(end_ns) AS end_ns,
+        bool_and(class = 'memcpy_d2d') AS is_on_device,
+        bool_and(name ILIKE '%pinned%') AS is_pinned,
+        bool_or(name ILIKE '%pageable%') AS is_pageable
+    FROM device_events
+    WHERE kind = 'memcpy' AND correlation > 0
+    GROUP BY trace_id, correlation
+)
+
 SELECT
-    trace_id,
-    event_id,
-    pid,
-    tid,
-    ts_ns,
-    dur_ns,
-    CASE
-        WHEN is_launch_call(category) THEN host_call_wait(name)
-        ELSE host_range_wait(category, name)
-    END AS kind
-FROM event
+    n.trace_id,
+    n.event_id,
+    n.pid,
+    n.tid,
+    n.ts_ns,
+    n.dur_ns,
+    n.kind
+FROM named AS n
+LEFT JOIN copied AS c ON n.trace_id = c.trace_id AND n.correlation = c.correlation
 WHERE
-    dur_ns > 0
-    AND CASE
-        WHEN is_launch_call(category) THEN host_call_wait(name)
-        ELSE host_range_wait(category, name)
-    END IS NOT NULL
-ORDER BY trace_id, ts_ns, event_id
+    CASE
+        WHEN n.kind = 'copy'
+            THEN
+                NOT coalesce(c.is_on_device OR c.is_pinned, n.name LIKE '%DtoD%')
+                AND coalesce(c.is_pageable OR n.ts_ns + n.dur_ns >= c.ts_ns, TRUE)
+        WHEN n.kind = 'sync' AND c.is_on_device THEN n.ts_ns + n.dur_ns >= c.end_ns
+        ELSE TRUE
+    END
+ORDER BY n.trace_id, n.ts_ns, n.event_id

@@ -1,19 +1,22 @@
 -- When did each device have nothing to do, and why?
 -- A row is a gap of table device_gaps. The cause is what the CPU did between the end of the previous work and the
 -- launch of the next:
---   graph_gap       between the kernels of one graph replay
+--   graph_gap       inside of one graph replay: the next work is part of it, and another part ran before
 --   unknown         the launch of the next work is not in the trace, so nothing can be said
 -- The launch was in time (its call returned before the gap, or in the first half of it):
 --   comm_wait       behind communication of another stream, 0.1 ms at the most: what ended long ago holds nobody
 --   dependency      a stream was told to wait, or the work lay ready on a stream that was idle longer than the device
 --                   (0.1 ms at the most, likewise)
---   launch_latency  nothing was in between
+--   unknown         nothing was in between, but the gap is longer than five times what work takes from its launch to
+--                   its start on this device (median of what was launched while the device was idle, if ten events
+--                   were), or than 0.1 ms
+--   launch_latency  nothing was in between, and the gap is no longer than that
 -- The launch was late, because for more than half of the host's part of the gap (from its start until the launch call
 -- returned) the launching thread was
 --   data_loading    in a data loader
 --   allocator       getting or returning memory of the device
 --   comm_wait       waiting for other ranks
---   host_sync       in a call that waits for the device, or in a blocking copy. A wait that was running when the gap
+--   host_sync       in a call that waits for the device, or in a copy that does (table host_waits). A wait that was running when the gap
 --                   began counts from its own beginning: so much earlier the launch would have come without it
 -- or, with nothing of these,
 --   launch_latency  in the launch call itself, which began before the gap and was short
@@ -57,7 +60,7 @@ WITH gap AS (
         launch.pid,
         launch.tid,
         coalesce(launch.name LIKE '%Graph%', FALSE) AS is_graph,
-        coalesce(launch.name LIKE '%Memcpy%', FALSE) AS is_copy,
+        launch_wait.event_id IS NOT NULL AS is_waiting_call,
         CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
         CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.end_ns END AS returned_ns
     FROM device_gaps AS found
@@ -68,6 +71,11 @@ WITH gap AS (
             AND found.next_piece = context.piece
     LEFT JOIN launch
         ON context.trace_id = launch.trace_id AND context.launch_id = launch.launch_id
+    LEFT JOIN host_waits AS launch_wait
+        ON
+            context.trace_id = launch_wait.trace_id
+            AND context.launch_id = launch_wait.event_id
+            AND launch_wait.kind IN ('sync', 'copy')
 ),
 
 timed AS MATERIALIZED (
@@ -85,6 +93,18 @@ timed AS MATERIALIZED (
     FROM gap
     LEFT JOIN thread
         ON gap.trace_id = thread.trace_id AND gap.pid = thread.pid AND gap.tid = thread.tid
+),
+
+-- How long work may start late without a reason.
+patience AS (
+    SELECT
+        trace_id,
+        device,
+        least((5 * median(end_ns - call_ns))::BIGINT, 100000) AS limit_ns
+    FROM timed
+    WHERE call_ns >= start_ns
+    GROUP BY trace_id, device
+    HAVING count(*) >= 10
 ),
 
 late AS (
@@ -232,20 +252,23 @@ judged AS (
         ) * 2 > timed.host_ns AS is_sync,
         ordered.launch_id IS NOT NULL AS is_ordered,
         -- What ended long ago holds nobody: a long gap behind it has another cause.
-        timed.end_ns - timed.start_ns <= 100000 AS is_short
+        timed.end_ns - timed.start_ns <= 100000 AS is_short,
+        timed.end_ns - timed.start_ns <= coalesce(patience.limit_ns, 100000) AS is_latency
     FROM timed
     LEFT JOIN waited ON timed.id = waited.id
     LEFT JOIN draining ON timed.id = draining.id
     LEFT JOIN ordered
         ON timed.trace_id = ordered.trace_id AND timed.launch_id = ordered.launch_id
     LEFT JOIN busy_op ON timed.id = busy_op.id
+    LEFT JOIN patience
+        ON timed.trace_id = patience.trace_id AND timed.device = patience.device
 ),
 
 explained AS (
     SELECT
         *,
         CASE
-            WHEN is_same_launch AND (is_graph OR launch_id IS NULL) THEN 'graph_gap'
+            WHEN is_inside_launch AND (is_graph OR launch_id IS NULL) THEN 'graph_gap'
             WHEN link IS NULL OR link = 'missing_launch' THEN 'unknown'
             WHEN NOT is_late
                 THEN CASE
@@ -257,12 +280,13 @@ explained AS (
                         AND is_short
                         AND coalesce(returned_ns < start_ns, TRUE)
                         THEN 'dependency'
-                    ELSE 'launch_latency'
+                    WHEN is_latency THEN 'launch_latency'
+                    ELSE 'unknown'
                 END
             WHEN is_data_loading THEN 'data_loading'
             WHEN is_allocator THEN 'allocator'
             WHEN is_comm_wait THEN 'comm_wait'
-            WHEN is_sync OR (is_copy AND call_ns <= start_ns) THEN 'host_sync'
+            WHEN is_sync OR (is_waiting_call AND call_ns <= start_ns) THEN 'host_sync'
             WHEN host_ns < 5000 AND call_ns <= start_ns THEN 'launch_latency'
             ELSE 'host_bound'
         END AS cause

@@ -1,15 +1,19 @@
 -- Where do device events belong whose launch is not in the trace?
--- By repetition: a device event is what the one a step later on its stream is, if the names agree for nine tenths of
--- such events of the stream. Else by its name, where that name ran in one phase only.
+-- A loop does the same again. So a stretch of a stream without launches is laid beside a linked one with the same
+-- kernels in the same order, and each event is what its counterpart is. What has too few different neighbours for that,
+-- as on a stream of communication alone, is what the event a step later is, if the names agree for nine tenths of such
+-- events of the stream. Else its name tells, where that name ran in one phase only. What fits nowhere stays
+-- (unattributed).
 --
 -- Kind:     table
--- Requires: device_events, placed_context
+-- Requires: device_events, placed_context, stretch_alignment
 -- Columns:
---   trace_id   INTEGER  the trace
---   event_id   BIGINT   the device event
---   phase      VARCHAR  its phase; NULL where neither tells
---   module_id  INTEGER  its module, by repetition
---   row_name   VARCHAR  its row of modules where it has no module
+--   trace_id       INTEGER  the trace
+--   event_id       BIGINT   the device event
+--   like_event_id  BIGINT   the linked device event that it repeats; NULL where it fits none
+--   phase          VARCHAR  its phase; NULL where nothing tells
+--   module_id      INTEGER  its module, by repetition
+--   row_name       VARCHAR  its row of modules where it has no module
 
 WITH numbered AS (
     SELECT
@@ -20,7 +24,6 @@ WITH numbered AS (
         d.name,
         p.launch_id,
         p.phase,
-        p.module_id,
         p.row_name,
         p.step_ts_ns,
         row_number() OVER (
@@ -32,7 +35,13 @@ WITH numbered AS (
     WHERE d.trace_id IN (SELECT trace_id FROM placed_context WHERE launch_id IS NULL)
 ),
 
-unlinked AS (SELECT * FROM numbered WHERE launch_id IS NULL),
+-- What its row of names does not place.
+unlinked AS (
+    SELECT n.*
+    FROM numbered AS n
+    ANTI JOIN scratch.aligned AS a ON n.trace_id = a.trace_id AND n.event_id = a.event_id
+    WHERE n.launch_id IS NULL
+),
 
 step_start AS (
     SELECT
@@ -93,9 +102,7 @@ repeated AS (
         a.event_id,
         a.device,
         a.stream,
-        k.phase,
-        k.module_id,
-        k.row_name
+        k.event_id AS like_event_id
     FROM awaited AS a
     INNER JOIN numbered AS k
         ON
@@ -120,7 +127,10 @@ trusted AS (
 ),
 
 accepted AS (
-    SELECT r.*
+    SELECT
+        r.trace_id,
+        r.event_id,
+        r.like_event_id
     FROM repeated AS r
     INNER JOIN trusted AS t
         ON
@@ -141,15 +151,32 @@ by_name AS (
     WHERE phase IS NOT NULL AND launch_id IS NOT NULL
     GROUP BY trace_id, name
     HAVING min(phase) = max(phase)
+),
+
+alike AS (
+    SELECT
+        trace_id,
+        event_id,
+        like_event_id
+    FROM scratch.aligned
+    UNION ALL
+    SELECT
+        trace_id,
+        event_id,
+        like_event_id
+    FROM accepted
 )
 
 SELECT
     u.trace_id,
     u.event_id,
-    coalesce(r.phase, n.phase) AS phase,
-    r.module_id,
-    coalesce(r.row_name, CASE WHEN r.module_id IS NULL THEN n.row_name END) AS row_name
-FROM unlinked AS u
-LEFT JOIN accepted AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+    a.like_event_id,
+    CASE WHEN a.like_event_id IS NULL THEN n.phase ELSE k.phase END AS phase,
+    k.module_id,
+    CASE WHEN a.like_event_id IS NULL THEN n.row_name ELSE k.row_name END AS row_name
+FROM numbered AS u
+LEFT JOIN alike AS a ON u.trace_id = a.trace_id AND u.event_id = a.event_id
+LEFT JOIN placed_context AS k ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id
 LEFT JOIN by_name AS n ON u.trace_id = n.trace_id AND u.name = n.name
+WHERE u.launch_id IS NULL
 ORDER BY u.trace_id, u.event_id

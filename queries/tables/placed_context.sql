@@ -2,11 +2,14 @@
 -- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
 -- one number, by the last that began before the device event, else by the nearest. View device_context adds what is
 -- inferred for those without a launch.
--- A phase that the launch's own context does not tell comes from the launches around it in a trace of training:
--- between forward and backward is the loss, and so on; this is marked is_inferred.
+-- What is copied to the device outside of modules, autograd and the other phases is input: phase data.
+-- A phase that the launch's own context does not tell comes from the launches around it in a trace of training, and is
+-- marked is_inferred: between forward and backward is the loss, between zero_grad (or the optimizer's step) and
+-- backward is forward, and so on. Behind a backward pass or an optimizer's step is the optimizer, unless a kernel of
+-- that block is of a class that no optimizer runs: then nothing is said of the block.
 --
 -- Kind:     table
--- Requires: event_category, device_events, launch, context, module, steps, accelerator
+-- Requires: event_category, range_marker, device_events, launch, context, module, steps, accelerator
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   event_id         BIGINT   the device event
@@ -123,6 +126,13 @@ seen AS (
         f.is_training,
         f.has_modules,
         f.has_phases,
+        -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
+        d.class = 'memcpy_h2d'
+        AND d.launch_id IS NOT NULL
+        AND c.module_id IS NULL
+        AND c.node_id IS NULL
+        AND coalesce(c.phase, 'forward') = 'forward'
+        AND c.row_name IS NULL AS is_input,
         CASE
             WHEN d.device = 'cpu' THEN 'cpu'
             WHEN d.launch_id IS NOT NULL THEN 'launch'
@@ -137,27 +147,57 @@ seen AS (
     ASOF LEFT JOIN steps AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
 ),
 
+-- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch
+-- nothing.
 labelled AS (
     SELECT
         trace_id,
-        launch_ts_ns,
-        phase
+        launch_ts_ns AS at_ns,
+        CASE WHEN row_name = '(zero_grad)' THEN 'zero_grad' ELSE phase END AS label
     FROM seen
     WHERE is_training AND phase IS NOT NULL
+    UNION ALL
+    SELECT
+        e.trace_id,
+        e.ts_ns AS at_ns,
+        'zero_grad' AS label
+    FROM event AS e
+    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    WHERE m.row_name = '(zero_grad)'
 ),
 
--- The phases of the nearest launches that have one, before and after.
+-- Threads that run autograd's nodes.
+node_thread AS (
+    SELECT DISTINCT
+        l.trace_id,
+        l.pid,
+        l.tid
+    FROM context AS c
+    INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+    WHERE c.node_id IS NOT NULL
+),
+
+-- Launches that tell no phase, with the labels before and after. What lies between the same two is one block.
 bare AS (
     SELECT
         s.*,
-        b.phase AS phase_before,
-        a.phase AS phase_after
+        b.label AS label_before,
+        a.label AS label_after,
+        n.tid IS NOT NULL AS is_node_thread,
+        -- What no step of an optimizer runs, nor the loading of data.
+        bool_or(
+            s.class IN (
+                'gemm', 'attention', 'conv', 'softmax', 'norm', 'rope', 'embedding', 'moe_routing'
+            )
+        ) OVER (PARTITION BY s.trace_id, b.at_ns, a.at_ns) AS is_model
     FROM seen AS s
+    INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
+    LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
     ASOF LEFT JOIN labelled AS b
-        ON s.trace_id = b.trace_id AND s.launch_ts_ns > b.launch_ts_ns
+        ON s.trace_id = b.trace_id AND s.launch_ts_ns > b.at_ns
     ASOF LEFT JOIN labelled AS a
-        ON s.trace_id = a.trace_id AND s.launch_ts_ns < a.launch_ts_ns
-    WHERE s.is_training AND s.phase IS NULL
+        ON s.trace_id = a.trace_id AND s.launch_ts_ns < a.at_ns
+    WHERE s.is_training AND s.phase IS NULL AND s.launch_id IS NOT NULL
 ),
 
 around AS (
@@ -166,10 +206,12 @@ around AS (
     UNION ALL
     SELECT
         *,
-        NULL AS phase_before,
-        NULL AS phase_after
+        NULL AS label_before,
+        NULL AS label_after,
+        FALSE AS is_node_thread,
+        FALSE AS is_model
     FROM seen
-    WHERE NOT is_training OR phase IS NOT NULL
+    WHERE NOT is_training OR phase IS NOT NULL OR launch_id IS NULL
 ),
 
 phased AS (
@@ -177,6 +219,7 @@ phased AS (
         * EXCLUDE (phase),
         phase AS own_phase,
         CASE
+            WHEN is_input THEN 'data'
             WHEN phase IS NOT NULL THEN phase
             WHEN launch_id IS NULL THEN NULL
             WHEN
@@ -187,22 +230,29 @@ phased AS (
                 AND kind = 'compute'
                 THEN 'forward'
             WHEN NOT is_training THEN NULL
+            -- Between zero_grad, or the step of the optimizer, and the backward pass is a forward pass.
             WHEN
-                class = 'memcpy_h2d'
-                AND coalesce(phase_before, 'optimizer') IN ('optimizer', 'data')
-                THEN 'data'
-            WHEN phase_before = 'forward' AND phase_after IN ('forward', 'backward') THEN 'forward'
-            WHEN phase_before = 'backward' AND phase_after = 'backward' THEN 'backward'
+                label_after IN ('backward', 'recompute')
+                AND coalesce(label_before, 'zero_grad') NOT IN ('backward', 'recompute')
+                THEN 'forward'
+            WHEN label_before = 'zero_grad'
+                THEN CASE
+                    WHEN coalesce(label_after, 'forward') IN ('forward', 'data') THEN 'forward'
+                END
+            WHEN label_before = 'forward' THEN 'forward'
             WHEN
-                phase_before = 'backward'
-                AND coalesce(phase_after, 'forward') IN ('optimizer', 'forward')
-                THEN 'optimizer'
-            WHEN 'data' IN (phase_before, phase_after) AND phase_before IN ('optimizer', 'data')
-                THEN 'data'
-            WHEN phase_before IS NULL AND phase_after = 'forward' THEN 'forward'
-            WHEN phase_before = 'optimizer' THEN 'optimizer'
-            WHEN phase_before = 'recompute' THEN 'backward'
-            ELSE coalesce(phase_before, phase_after)
+                label_before IN ('backward', 'recompute')
+                AND label_after IN ('backward', 'recompute')
+                -- A model that runs beside autograd's threads, between two passes of these, is none.
+                AND (is_node_thread OR NOT is_model)
+                THEN 'backward'
+            WHEN label_before = 'recompute' THEN 'backward'
+            WHEN label_before IS NULL AND label_after = 'forward' THEN 'forward'
+            WHEN label_before = 'data' AND label_after = 'forward' AND is_model THEN 'forward'
+            WHEN is_model OR (label_before IS NULL AND label_after = 'zero_grad') THEN NULL
+            WHEN label_before = 'backward' THEN 'optimizer'
+            WHEN 'data' IN (label_before, label_after) THEN 'data'
+            ELSE coalesce(label_before, label_after)
         END AS phase
     FROM around
 ),
@@ -223,10 +273,11 @@ rowed AS (
             WHEN row_name IS NOT NULL THEN row_name
             WHEN launch_id IS NULL THEN NULL
             WHEN kind = 'comm' THEN '(communication)'
+            WHEN is_input THEN '(data loading)'
             WHEN
                 has_modules AND is_training AND (node_id IS NOT NULL OR phase = 'forward')
                 THEN '(loss)'
-            WHEN class = 'memcpy_h2d' THEN '(data loading)'
+            WHEN class = 'memcpy_h2d' AND NOT is_training THEN '(data loading)'
             WHEN phase = 'optimizer' THEN '(optimizer)'
         END AS row_name
     FROM phased
@@ -235,7 +286,7 @@ rowed AS (
 linked AS (
     SELECT
         *,
-        coalesce(phase IS DISTINCT FROM own_phase, FALSE) AS is_inferred
+        NOT is_input AND coalesce(phase IS DISTINCT FROM own_phase, FALSE) AS is_inferred
     FROM rowed
 )
 

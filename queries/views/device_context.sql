@@ -1,6 +1,6 @@
 -- To which launch, op, module, phase and step does each device event belong?
 -- One row for each row of device_events: what its launch tells (table placed_context), and for device events whose
--- launch was before the window, what repetition and names tell (table inferred_context).
+-- launch is not in the trace, what repetition and names tell (table inferred_context).
 --
 -- Kind:     view
 -- Requires: placed_context, inferred_context
@@ -16,6 +16,7 @@
 --   phase            VARCHAR  phase; other where unknown
 --   row_name         VARCHAR  row of modules where there is no module; NULL where there is one
 --   step             BIGINT   number of the step whose range on the CPU holds the launch
+--   like_event_id    BIGINT   the linked device event that one without a launch repeats; NULL where it fits none
 --   is_inferred      BOOLEAN  phase, module or row do not come from the launch's own context
 --   link             VARCHAR  launch, before_window, missing_launch or cpu
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
@@ -36,7 +37,8 @@ SELECT
             THEN coalesce(p.row_name, i.row_name, '(unattributed)')
     END AS row_name,
     p.step,
-    p.is_inferred OR i.phase IS NOT NULL AS is_inferred,
+    i.like_event_id,
+    p.is_inferred OR i.phase IS NOT NULL OR i.like_event_id IS NOT NULL AS is_inferred,
     p.link
 FROM placed_context AS p
 LEFT JOIN inferred_context AS i ON p.trace_id = i.trace_id AND p.event_id = i.event_id

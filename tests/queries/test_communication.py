@@ -184,7 +184,12 @@ def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., P
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         row = only(trace, "communication")
-        call = only(trace, "collectives")
+        transfer, call = trace.query("collectives").to_dicts()
+        (kernels,) = (
+            found
+            for found in trace.query("kernel_classes").to_dicts()
+            if found["class"] == "comm_reducescatter"
+        )
     assert (row["class"], row["collective"]) == (
         "comm_reducescatter",
         "c10d::_reduce_scatter_base_",
@@ -192,7 +197,17 @@ def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., P
     assert (row["call_count"], row["kernel_ns"], row["group_size"]) == (1, 12_000, 2)
     assert row["message_bytes"] == 4000
     assert row["algorithm_bytes_per_s"] == pytest.approx(4000 / 10e-6)
-    assert (call["name"], call["dur_ns"]) == ("gloo:all_reduce", 10_000)
+    assert row["kernel_count"] == kernels["kernel_count"] == 2
+    assert row["kernel_ns"] == kernels["kernel_ns"] == transfer["dur_ns"] + call["dur_ns"]
+    told = ("part", "name", "dur_ns", "message_bytes", "algorithm_bytes_per_s")
+    assert [transfer[column] for column in told] == [
+        *("transfer", "gloo:all_reduce", 10_000, 4000),
+        pytest.approx(4000 / 10e-6),
+    ]
+    assert [call[column] for column in told] == [
+        *("call", "c10d::_reduce_scatter_base_", 2_000, None),
+        None,
+    ]
 
 
 def test_a_trace_without_communication_has_no_rows(tiny_trace: Callable[..., Path]) -> None:

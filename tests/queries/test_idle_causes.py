@@ -172,8 +172,14 @@ def test_health_says_what_the_file_cannot_explain(
     with tracekit.open(tiny_trace(late, name="late.json"), cache=False) as trace:
         health = {row["metric"]: row for row in trace.health().to_dicts()}
     assert health["unexplained_late_starts"]["value"] == 1
-    assert health["unexplained_late_starts"]["severity"] == "note"
+    assert health["unexplained_late_starts"]["severity"] == "warn"
     assert "0.2 ms" in health["unexplained_late_starts"]["meaning"]
+    assert health["idle_explained"]["value"] == pytest.approx(100 / 3)
+
+    late += [call(7, 8, 4), kernel("d", 340, 40_000, 4)]
+    with tracekit.open(tiny_trace(late, name="long.json"), cache=False) as trace:
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert health["unexplained_late_starts"]["severity"] == "note"
 
 
 def test_the_screen_shows_causes_with_their_place(step: Path, cli: Callable[..., Any]) -> None:
@@ -194,6 +200,12 @@ def _traces(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json.gz")) + sorted((folder / "param_dlrm_8ranks").glob("*.gz"))
 
 
+STARTS_LATE = (
+    *("hta_a100_cudagraph", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
+    "tl_mi300_resnet_ddp_recompute",
+)
+
+
 def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
     for path in _traces(public_traces):
         trace = opened(path)
@@ -211,8 +223,15 @@ def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
         assert sums == idle_ns, path.name
         assert gap_ns == sum(idle_ns.values()), path.name
         unknown_ns = sum(row["idle_ns"] for row in causes if row["cause"] == "unknown")
-        # All of these have events of the CPU.
-        assert unknown_ns <= 0.1 * gap_ns, path.name
+        # All of these have events of the CPU. In some, work starts late without a reason: health
+        # says so.
+        late = [
+            row["severity"]
+            for row in trace.health().to_dicts()
+            if row["metric"] == "unexplained_late_starts"
+        ]
+        assert unknown_ns <= 0.1 * gap_ns or late != ["ok"], path.name
+        assert ("warn" in late) == (path.name.split(".")[0] in STARTS_LATE), path.name
 
 
 @pytest.mark.parametrize(
@@ -221,7 +240,7 @@ def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
         ("hta_alexnet_cudasync", "allocator", 0.93),
         ("hta_ddp_nccl_metadata", "host_bound", 0.99),
         ("hta_resnet_v100_ns", "launch_latency", 0.71),
-        ("hta_a100_cudagraph", "launch_latency", 0.7),
+        ("hta_a100_cudagraph", "unknown", 0.62),
         ("tl_b200_vllm_eager", "host_bound", 0.98),
         ("tl_h100_owlv2_large", "data_loading", 0.963),
         ("tl_mi300_sglang_decode_graph", "dependency", 0.99),

@@ -95,6 +95,64 @@ CASES: dict[str, tuple[str, list[Event]]] = {
             kernel("Memcpy HtoD (Pageable -> Device)", 130, 140, 11),
         ],
     ),
+    "a copy on the device waits for nobody": (
+        "host_bound",
+        [
+            call("cudaMemcpyAsync", 90, 112, 10),
+            kernel("Memcpy DtoD (Device -> Device)", 100, 110, 10),
+            *LATE,
+        ],
+    ),
+    "nor does one that ends the gap": (
+        "host_bound",
+        [
+            *FIRST,
+            call("cudaMemcpyAsync", 105, 129, 11),
+            kernel("Memcpy DtoD (Device -> Device)", 130, 140, 11),
+        ],
+    ),
+    "nor does one from pinned memory": (
+        "host_bound",
+        [
+            *FIRST,
+            call("cudaMemcpyAsync", 105, 129, 11),
+            kernel("Memcpy HtoD (Pinned -> Device)", 130, 140, 11),
+        ],
+    ),
+    "what follows the copy to pinned memory waits for it": (
+        "host_sync",
+        [
+            call("cudaMemcpyAsync", 90, 95, 10),
+            kernel("Memcpy DtoH (Device -> Pinned)", 100, 110, 10),
+            call("cudaStreamSynchronize", 96, 112),
+            *LATE,
+        ],
+    ),
+    "a synchronous copy on the device returns at once": (
+        "host_bound",
+        [
+            call("cudaMemcpy", 90, 95, 10),
+            kernel("Memcpy DtoD (Device -> Device)", 100, 110, 10),
+            call("cudaMemcpy", 111, 129, 11),
+            kernel("Memcpy DtoD (Device -> Device)", 130, 140, 11),
+        ],
+    ),
+    "memory of a kind that is not told, and the call had returned": (
+        "host_bound",
+        [
+            *FIRST,
+            call("hipMemcpyAsync", 105, 129, 11),
+            kernel("Memcpy HtoD (Host -> Device)", 130, 140, 11),
+        ],
+    ),
+    "memory of a kind that is not told, and the call still ran": (
+        "host_sync",
+        [
+            *FIRST,
+            call("hipMemcpyAsync", 105, 131, 11),
+            kernel("Memcpy HtoD (Host -> Device)", 130, 140, 11),
+        ],
+    ),
     "memory was taken": ("allocator", [*FIRST, call("cudaMalloc", 111, 119), *LATE]),
     "memory was returned": ("allocator", [*FIRST, call("hipFree", 111, 119), *LATE]),
     "memory was taken for less than half": (
@@ -170,6 +228,37 @@ CASES: dict[str, tuple[str, list[Event]]] = {
         "graph_gap",
         [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 130, 140, 10)],
     ),
+    "inside of a graph, behind work of another stream": (
+        "graph_gap",
+        [
+            call("cudaGraphLaunch", 80, 85, 11),
+            kernel("of the graph", 90, 95, 11),
+            call("cudaLaunchKernel", 86, 88, 10),
+            kernel("other", 92, 110, 10, stream=20),
+            SECOND,
+        ],
+    ),
+    "long, and in time": (
+        "unknown",
+        [*FIRST, EARLY[0], kernel("second", 210.002, 220, 11)],
+    ),
+    "not so long, and in time": (
+        "launch_latency",
+        [*FIRST, EARLY[0], kernel("second", 209.999, 220, 11)],
+    ),
+    "long, inside of a graph": (
+        "graph_gap",
+        [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 5130, 5140, 10)],
+    ),
+    "long, and in time before the window": (
+        "unknown",
+        [
+            call("cudaLaunchKernel", 350, 351, 12),
+            FIRST[1],
+            kernel("second", 330, 340, 11),
+            kernel("third", 340, 360, 12),
+        ],
+    ),
     "a graph that was launched in time": (
         "launch_latency",
         [*FIRST, call("hipGraphLaunch", 96, 99, 11), SECOND],
@@ -210,6 +299,30 @@ def test_cause(tiny_trace: Callable[..., Path]) -> None:
         )
     found = dict(zip(CASES, gaps.column(gaps.column_names[1]), strict=True))
     assert found == {name: [cause] for name, (cause, _) in CASES.items()}
+
+
+def test_a_start_is_late_by_what_launches_take_on_this_device(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    """Ten launches into idle time start 4 µs after their calls began, so 20 µs are five times that.
+
+    Behind them two are launched in time; one starts 20 µs after the work before it, one 21 µs.
+    """
+    events = [kernel("before", 0, 1, 99)]
+    for number in range(10):
+        at = 10 + 10 * number
+        events += [call("cudaLaunchKernel", at, at + 3, number + 1)]
+        events += [kernel("k", at + 4, at + 5, number + 1)]
+    events += [
+        call("cudaLaunchKernel", 103.2 + step / 2, 103.4 + step / 2, 20 + step) for step in (0, 1)
+    ]
+    events += [kernel("in time", 125, 130, 20), kernel("late", 151, 160, 21)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        gaps = trace.sql("SELECT cause, idle_ns FROM idle_gap ORDER BY gap_id DESC LIMIT 2").rows
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert gaps == [("unknown", 21_000), ("launch_latency", 20_000)]
+    assert health["unexplained_late_starts"]["value"] == 1
+    assert health["unexplained_late_starts"]["severity"] == "warn"
 
 
 def test_a_gap_is_only_where_no_stream_works(tiny_trace: Callable[..., Path]) -> None:

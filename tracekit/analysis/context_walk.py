@@ -62,6 +62,10 @@ _FORWARD, _BACKWARD_PHASE, _RECOMPUTE_PHASE, _OPTIMIZER = 1, 2, 3, 4
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE = 1, 2, 4
 _BITS = 3
 
+# Bits of how something runs: again, for the backward pass; inside of an op with a sequence number,
+# which is recorded where grad mode is on: so in forward, outside of autograd's nodes.
+_AGAIN, _IN_GRAD_MODE = 1, 2
+
 # A module by the number of its class (`LlamaDecoderLayer_3`), and one by its qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
 _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
@@ -116,9 +120,9 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
 
-# What encloses a moment of a thread: op, module, node, is_recompute, phase, row, range, hint, part.
-# A plain tuple, because one is made for every op. Modules, ranges and hints are numbers of the
-# trace's walk.
+# What encloses a moment of a thread: op, module, node, how, phase, row, range, hint, part. How is
+# made of the two bits below. A plain tuple, because one is made for every op. Modules, ranges and
+# hints are numbers of the trace's walk.
 _Context = tuple[
     int | None,
     int | None,
@@ -309,12 +313,14 @@ class _Walk:
             marker = markers[bits >> _BITS]
             kind = marker.kind
             if kind == _OP and not bits & _IS_NODE:
-                _, module, node, is_recompute, phase, row, span, hint, part = context
-                # Grad mode is off in backward: only recomputation has numbers there.
-                # What hooks do when a gradient is there, with grad mode on, is none of it.
-                if bits & _HAS_SEQUENCE and node is not None and row <= 0:
-                    is_recompute = 1
-                context = (event_id, module, node, is_recompute, phase, row, span, hint, part)
+                _, module, node, how, phase, row, span, hint, part = context
+                if bits & _HAS_SEQUENCE:
+                    how |= _IN_GRAD_MODE
+                    # Grad mode is off in backward: only recomputation has numbers there.
+                    # What hooks do when a gradient is there, with grad mode on, is none of it.
+                    if node is not None and row <= 0:
+                        how |= _AGAIN
+                context = (event_id, module, node, how, phase, row, span, hint, part)
             else:
                 context = _inside(context, marker, event_id, bits, trace)
             if bits & (_HAS_SEQUENCE | _IS_WANTED):
@@ -339,7 +345,7 @@ def _inside(
     around: _Context, marker: _Marker, event_id: int, bits: int, trace: _TraceModules
 ) -> _Context:
     """Return the context inside of a span that means something."""
-    op, module, node, is_recompute, phase, row, span, hint, part = around
+    op, module, node, how, phase, row, span, hint, part = around
     kind = marker.kind
     if bits & _IS_NODE or kind == _NODE:
         # The outermost node of a nest counts, unless an inner one has a number of its own.
@@ -357,7 +363,7 @@ def _inside(
     elif kind == _MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
             if node is not None or marker.phase == _RECOMPUTE_PHASE:
-                is_recompute = 1
+                how |= _AGAIN
             module = trace.number(
                 module,
                 marker.label,
@@ -383,19 +389,21 @@ def _inside(
     elif kind == _PART:
         part = bits >> _BITS
     elif kind == _RECOMPUTE:
-        is_recompute = 1
+        how |= _AGAIN
     else:
         if kind == _RANGE:
             span = trace.number(span, marker.label, marker, source="range")
         elif marker.is_op or bits & _IS_WANTED:
             op = event_id
+            if bits & _HAS_SEQUENCE:
+                how |= _IN_GRAD_MODE
         if marker.phase and (kind == _RANGE or marker.phase != _BACKWARD_PHASE or not phase):
             phase = marker.phase
         if marker.row > 0:
             row, module = marker.row, None
         elif marker.row < 0 and not row:
             row = marker.row
-    return (op, module, node, is_recompute, phase, row, span, hint, part)
+    return (op, module, node, how, phase, row, span, hint, part)
 
 
 def _finished(trace: _TraceModules) -> list[tuple[Any, ...]]:
@@ -567,14 +575,15 @@ def _load(
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
         "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
-        "j[6] = 1 AS is_recompute, "
+        f"j[6] & {_AGAIN} > 0 AS is_recompute, j[6] & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
         f"({phases})[j[7]] AS phase, ({names})[abs(j[8])] AS row_name, j[8] < 0 AS is_weak_row, "
         "j[9] AS range_number, j[10] AS hint_number, j[11] AS part_id "
         f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'BIGINT[]'})"
         if contexts.stat().st_size
         else "CREATE OR REPLACE TABLE scratch.walked (trace_id INTEGER, event_id BIGINT, "
-        "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, phase VARCHAR, "
+        "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, "
+        "is_in_grad_mode BOOLEAN, phase VARCHAR, "
         "row_name VARCHAR, is_weak_row BOOLEAN, range_number BIGINT, hint_number BIGINT, "
         "part_id BIGINT)"
     )

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import context_walk
+from tracekit.analysis import context_walk, stretch_alignment
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.kernel_rules import APPLIED_IN, create_rules, load_rules, with_rules
@@ -127,6 +127,7 @@ def derive(
     for cursor in cursors:
         cursor.close()
     context_walk.drop_walk(connection)
+    stretch_alignment.drop_alignment(connection)
     return results
 
 
@@ -152,6 +153,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 
 _IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
+    stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
     DEVICE_PEAK: create_device_peaks,
 }
 """The steps that are no SQL file."""
@@ -167,5 +169,7 @@ def _steps(
         name: [other for other in spec.requires if other in steps] for name, spec in specs.items()
     }
     graph |= {name: [] for name in in_python}
-    graph[context_walk.WALK] = [name for name in context_walk.REQUIRES if name in specs]
+    for step in (context_walk, stretch_alignment):
+        name = context_walk.WALK if step is context_walk else stretch_alignment.ALIGNMENT
+        graph[name] = [other for other in step.REQUIRES if other in specs]
     return specs, graph

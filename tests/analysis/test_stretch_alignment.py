@@ -1,0 +1,186 @@
+"""Work without a launch is what it repeats: stretches of a stream laid beside each other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis import stretch_alignment
+
+Event = dict[str, Any]
+Write = Callable[..., Path]
+Opened = Callable[[Path], tracekit.Trace]
+
+# A decoder of so many layers; the names of kernels do not tell one product from another.
+LAYERS = 6
+LAYER = (
+    "norm",
+    "gemm",
+    "gemm",
+    "gemm",
+    "rope",
+    "attn",
+    "gemm",
+    "norm",
+    "gemm",
+    "gemm",
+    "silu",
+    "gemm",
+)
+ITERATION = ("embed", *LAYER * LAYERS, "norm")
+
+
+def stream(
+    names: Sequence[str], unlinked: set[int], grids: Sequence[int | None] | None = None
+) -> list[Event]:
+    """Kernels one behind the other, with a launch each but for those in `unlinked`."""
+    events: list[Event] = []
+    for place, name in enumerate(names):
+        at = 100 + 10 * place
+        args = {"device": 0, "stream": 7, "correlation": place + 1}
+        if grids is not None and grids[place] is not None:
+            args["grid"] = [grids[place], 1, 1]
+        events.append(
+            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at, "dur": 5}
+            | {"args": args}
+        )
+        if place not in unlinked:
+            events.append(
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
+                | {"ts": at - 5, "dur": 1, "args": {"correlation": place + 1}}
+            )
+    return events
+
+
+def alike(path: Path) -> dict[int, int]:
+    """Return the place of each event without a launch, and that of its counterpart."""
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.sql(
+            "SELECT u.correlation - 1, k.correlation - 1 FROM device_context AS c"
+            " JOIN event AS u USING (trace_id, event_id)"
+            " JOIN event AS k ON c.trace_id = k.trace_id AND c.like_event_id = k.event_id"
+        ).rows
+    return dict(rows)
+
+
+@pytest.mark.parametrize("tail", [1 + 2 * len(LAYER), 5 * len(LAYER) + 7, len(ITERATION)])
+def test_the_end_of_an_iteration_is_the_end_of_the_next(tiny_trace: Write, tail: int) -> None:
+    """A whole number of layers fits everywhere between layers; what follows decides."""
+    names = [*ITERATION[-tail:], *ITERATION]
+    found = alike(tiny_trace(stream(names, set(range(tail)))))
+    assert found == {place: place + len(ITERATION) for place in range(tail)}
+
+
+def test_an_iteration_in_the_middle_and_kernels_that_were_missed(tiny_trace: Write) -> None:
+    names = [*ITERATION * 3]
+    count = len(ITERATION)
+    missed = {3, 4, count + 20, *range(count + 30, count + 50), 3 * count - 1}
+    found = alike(tiny_trace(stream(names, missed)))
+    assert set(found) == missed
+    assert all((there - here) % count == 0 for here, there in found.items())
+    assert not set(found.values()) & missed
+
+
+def test_grids_decide_between_equal_places(tiny_trace: Write) -> None:
+    """Two kinds of iterations with the same kernels: the grids tell which one is repeated."""
+    count = len(ITERATION)
+    names = [*ITERATION * 3]
+    grids: list[int | None] = [*[8] * count, *[512] * count, *[8] * count]
+    found = alike(tiny_trace(stream(names, set(range(count)), grids)))
+    assert found == {place: place + 2 * count for place in range(count)}
+
+
+def test_grids_may_be_missing_where_the_launch_is(tiny_trace: Write) -> None:
+    count = len(ITERATION)
+    grids: list[int | None] = [*[None] * count, *[512] * count]
+    found = alike(tiny_trace(stream([*ITERATION * 2], set(range(count)), grids)))
+    assert found == {place: place + count for place in range(count)}
+
+
+def test_what_fits_nowhere_stays_unknown(tiny_trace: Write) -> None:
+    other = [f"other_{number}" for number in range(40)]
+    names = [*other, *ITERATION[-20:], *ITERATION]
+    found = alike(tiny_trace(stream(names, set(range(60)))))
+    assert set(found) == set(range(40, 60))
+    with tracekit.open(tiny_trace(stream(names, set(range(60)))), cache=False) as trace:
+        rows = trace.sql(
+            "SELECT row_name, is_inferred, count(*) FROM device_context AS c"
+            " JOIN device_events AS d USING (trace_id, event_id, piece)"
+            " WHERE d.name LIKE 'other%' GROUP BY ALL"
+        ).rows
+    assert rows == [("(unattributed)", False, 40)]
+
+
+def test_one_kernel_over_and_over_tells_no_place(tiny_trace: Write) -> None:
+    assert alike(tiny_trace(stream(["fill"] * 200, set(range(50))))) == {}
+
+
+def test_a_kernel_too_many_ends_no_alignment(tiny_trace: Write) -> None:
+    """The stretch had one kernel more than the iteration it repeats; both sides of it fit."""
+    tail = [*ITERATION[-40:-20], "surplus", *ITERATION[-20:]]
+    found = alike(tiny_trace(stream([*tail, *ITERATION], set(range(41)))))
+    start = 41 + len(ITERATION) - 40
+    assert found == {place: start + place - (place > 20) for place in range(41) if place != 20}
+
+
+def test_the_work_is_bounded_by_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that repeat without end, in which every place fits every other one nearly."""
+    compared = []
+    agreement = stretch_alignment._agreement
+    monkeypatch.setattr(
+        stretch_alignment,
+        "_agreement",
+        lambda *args: (compared.append(found := agreement(*args)), found)[1],
+    )
+    counts = []
+    for count in (2_000, 8_000):
+        compared.clear()
+        chance = random.Random(1)
+        of = stretch_alignment._Stream((0, "0", 7))
+        for place in range(count):
+            name = place % 4 if chance.random() > 0.01 else chance.randrange(4)
+            of.add(place, name, None, place >= count // 2)
+        of.aligned()
+        counts.append(sum(compared) + len(compared))
+    assert counts[0] > 2_000
+    assert counts[1] < 6 * counts[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "roles_ns"),
+    [
+        ("tl_h100_qwen", {"QKV": 944_508, "Output": 315_710, "MLP": 2_674_993}),
+        ("tl_mi300_qwen", {"QKV": 1_240_259, "Output": 448_780, "MLP": 3_552_972}),
+    ],
+)
+def test_roles_of_the_products_of_real_stretches(
+    opened: Opened, public_traces: Path, name: str, roles_ns: dict[str, int]
+) -> None:
+    """By the order q, k, v, o, gate, up, down of the layers, worked out beside the product."""
+    trace = opened(public_traces / f"{name}.json.gz")
+    found: dict[str, int] = {}
+    rows = trace.sql(
+        "SELECT m.rollup_path, d.dur_ns FROM device_context AS c"
+        " JOIN device_events AS d USING (trace_id, event_id, piece)"
+        " JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id"
+        " WHERE c.link = 'before_window' AND d.class = 'gemm'"
+    ).rows
+    for path, dur_ns in rows:
+        role = "MLP" if "MLP" in path else "Output" if path.endswith("[3]") else "QKV"
+        found[role] = found.get(role, 0) + dur_ns
+    assert found == roles_ns
+    unplaced = trace.sql(
+        "SELECT count(*) FROM device_context WHERE link = 'before_window' AND module_id IS NULL"
+    ).rows
+    assert unplaced == [(0,)]
+    if name == "tl_mi300_qwen":
+        roles = {row["role"]: row["inferred_ns"] for row in trace.query("roles").to_dicts()}
+        assert {role: roles[role] for role in ("QKV", "Output")} == {
+            role: roles_ns[role] for role in ("QKV", "Output")
+        }
+        assert roles_ns["MLP"] <= roles["MLP"] < 0.4 * sum(roles.values())

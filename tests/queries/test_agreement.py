@@ -1,0 +1,235 @@
+"""Tables agree: what any two analyses say of the same device events is the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+
+Opened = Callable[[Path], tracekit.Trace]
+Row = dict[str, Any]
+Sums = dict[tuple[Any, ...], int]
+
+REPO = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
+PATHS = [
+    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
+    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
+    *sorted(FOLDER.rglob("*.json.gz")),
+]
+EVERYTHING = 2**62
+
+
+@dataclass(frozen=True)
+class Said:
+    """What an analysis says: a sum for each value of its columns `by`, of the rows that `where`."""
+
+    analysis: str
+    by: str
+    of: str
+    where: Callable[[Row], Any] = bool
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def sums(self, rows: list[Row]) -> Sums:
+        found: Sums = defaultdict(int)
+        for row in rows:
+            if self.where(row):
+                found[row["rank"], row["device"], row[self.by]] += row[self.of]
+        return {key: ns for key, ns in found.items() if ns}
+
+
+def is_comm(row: Row) -> bool:
+    return str(row.get("class", row.get("comm_class"))).startswith("comm_")
+
+
+def is_copied_or_set(row: Row) -> bool:
+    return str(row.get("class", row.get("direction"))).startswith(("memcpy_", "memset"))
+
+
+ALL = {"limit": 0}
+SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
+
+# For each question, all that answer it. Of these, any two must say the same.
+SAYINGS: dict[str, list[Said]] = {
+    "kernel time by class": [
+        Said("kernel_classes", "class", "kernel_ns"),
+        Said("kernels", "class", "kernel_ns", params=ALL),
+        Said("short_kernels", "class", "kernel_ns", lambda row: row["class"], SHORT),
+    ],
+    "wall time by class": [
+        Said("kernel_classes", "class", "wall_ns"),
+        Said("kernels", "class", "wall_ns", params=ALL),
+        Said("short_kernels", "class", "wall_ns", lambda row: row["class"], SHORT),
+    ],
+    "kernel time of communication by class": [
+        Said("kernel_classes", "class", "kernel_ns", is_comm),
+        Said("kernels", "class", "kernel_ns", is_comm, ALL),
+        Said("short_kernels", "class", "kernel_ns", is_comm, SHORT),
+        Said("communication", "class", "kernel_ns"),
+        Said("collectives", "class", "dur_ns", params=ALL),
+    ],
+    "exposed communication by class": [
+        Said("kernel_classes", "class", "wall_ns", is_comm),
+        Said("communication", "class", "wall_ns"),
+        Said("collectives", "class", "wall_ns", params=ALL),
+        Said(
+            *("overlap", "comm_class", "overlap_ns"),
+            lambda row: row["compute_name"] == "(exposed)",
+        ),
+    ],
+    "number of device events of communication by class": [
+        Said("kernel_classes", "class", "kernel_count", is_comm),
+        Said("communication", "class", "kernel_count"),
+    ],
+    "union of communication": [
+        Said("timeline", "device", "comm_ns"),
+        Said("communication", "device", "comm_ns"),
+        Said("overlap", "device", "overlap_ns", params=ALL),
+    ],
+    "copies and sets by class": [
+        Said("kernel_classes", "class", "kernel_ns", is_copied_or_set),
+        Said("memcpy", "direction", "kernel_ns", is_copied_or_set),
+    ],
+    "kernel time by phase": [
+        Said("phases", "phase", "kernel_ns"),
+        Said("modules", "phase", "self_kernel_ns"),
+        Said("roles", "phase", "kernel_ns"),
+        Said("gemm_share", "phase", "kernel_ns", lambda row: row["phase"] != "(all)"),
+    ],
+    "wall time by phase": [
+        Said("phases", "phase", "wall_ns"),
+        Said("modules", "phase", "self_wall_ns"),
+        Said("roles", "phase", "wall_ns"),
+        Said("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
+    ],
+    "time of compute by phase": [
+        Said("phases", "phase", "compute_kernel_ns"),
+        Said("compute_memory", "phase", "kernel_ns"),
+        Said("gemm_share", "phase", "compute_kernel_ns", lambda row: row["phase"] != "(all)"),
+    ],
+    "exposed communication by phase": [
+        Said("phases", "phase", "exposed_comm_ns"),
+        Said("collectives", "phase", "wall_ns", params=ALL),
+        Said(
+            *("roles", "phase", "wall_ns"),
+            lambda row: row["role"] == "non-overlapping communication",
+        ),
+    ],
+    "time of GEMMs": [
+        Said("kernel_classes", "device", "kernel_ns", lambda row: row["class"] == "gemm"),
+        Said("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
+    ],
+    "loading of data, by phase": [
+        Said(
+            *("modules", "phase", "self_kernel_ns"),
+            lambda row: row["module_path"] == "(data loading)",
+        ),
+        Said("roles", "phase", "kernel_ns", lambda row: row["role"] == "(data loading)"),
+    ],
+    "idle time": [
+        Said("timeline", "device", "idle_ns"),
+        Said("phases", "device", "idle_ns"),
+        Said("idle_causes", "device", "idle_ns"),
+        Said("idle_gaps", "device", "idle_ns", params=ALL),
+        Said("rank_summary", "device", "idle_ns"),
+    ],
+    "idle time by cause": [
+        Said("idle_causes", "cause", "idle_ns"),
+        Said("idle_gaps", "cause", "idle_ns", params=ALL),
+    ],
+    "busy time": [
+        Said("timeline", "device", "busy_ns"),
+        Said("kernel_classes", "device", "wall_ns"),
+        Said("phases", "device", "wall_ns"),
+        Said("rank_summary", "device", "busy_ns"),
+    ],
+}
+
+# Analyses with classes or phases that are no sum over the device events, or not of all of them.
+APART = {
+    "serving_modules": "phases of serving alone; what is none of them is in row other",
+    "serving_steps": "a phase is that of the step, whatever ran in it",
+    "serving_timeline": "phases of serving alone",
+    "gemms": "single products, by op",
+    "collective_skew": "collectives of several ranks, matched",
+    "mfu": "operations, by step",
+}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_any_two_say_the_same(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    asked: dict[tuple[str, str], list[Row]] = {}
+
+    def rows_of(said: Said) -> list[Row]:
+        key = (said.analysis, str(said.params))
+        if key not in asked:
+            asked[key] = trace.query(said.analysis, **said.params).to_dicts()
+        return asked[key]
+
+    for question, sayings in SAYINGS.items():
+        found = [(said.analysis, said.sums(rows_of(said))) for said in sayings]
+        for (one, ours), (other, theirs) in itertools.combinations(found, 2):
+            assert ours == theirs, f"{question}: {one} and {other}"
+
+
+def _with_classes_or_phases() -> Iterator[str]:
+    for spec in load_catalog().analyses.values():
+        names = {column.name for column in spec.columns}
+        if {"rank", "device"} <= names and {"class", "phase", "direction"} & names:
+            yield spec.name
+
+
+def test_no_analysis_is_left_out() -> None:
+    asked = {said.analysis for sayings in SAYINGS.values() for said in sayings}
+    assert set(_with_classes_or_phases()) - asked - set(APART) - {"memcpy_steps"} == set()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_copies_of_input_have_one_place(opened: Opened, path: Path) -> None:
+    """What the modules call loading of data is phase data, but in the steps of serving."""
+    rows = (
+        opened(path)
+        .sql(
+            "SELECT c.phase, c.row_name, count(*) FROM device_context AS c"
+            " JOIN device_events AS d USING (trace_id, event_id, piece)"
+            " WHERE d.class = 'memcpy_h2d' AND module_id IS NULL GROUP BY ALL"
+        )
+        .rows
+    )
+    serving = {"prefill", "decode", "mixed"}
+    for phase, row_name, _ in rows:
+        if phase == "data" or row_name == "(data loading)":
+            assert (phase in {"data", *serving}, row_name) == (True, "(data loading)")
+
+
+def test_a_collective_is_what_its_record_tells_in_every_table(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    """NCCL runs an all-to-all as SendRecv."""
+    record = {"Collective name": "all_to_allv", "In msg nelems": 4, "dtype": "Float"}
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 1, "tid": 1}
+        | {"ts": 0, "dur": 10, "args": record},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
+        | {"ts": 2, "dur": 1, "args": {"correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv(ncclDevKernelArgs)"}
+        | {"pid": 0, "tid": 7, "ts": 20, "dur": 10}
+        | {"args": {"device": 0, "stream": 7, "correlation": 1}},
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        for name in ("kernels", "kernel_classes", "communication", "collectives"):
+            assert [row["class"] for row in trace.query(name).to_dicts()] == ["comm_alltoall"], name
+        (row,) = trace.query("overlap").to_dicts()
+        assert row["comm_class"] == "comm_alltoall"
+        classes = {row["class"] for row in trace.query("short_kernels", **SHORT).to_dicts()}
+        assert classes == {None, "comm_alltoall"}
