@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 BREAKDOWN = (
     "trace",
+    "unrecorded",
     "timeline",
     "phases",
     "modules",

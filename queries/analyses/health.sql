@@ -99,6 +99,9 @@ fact AS (
     SELECT
         t.*,
         a.accelerator,
+        a.is_recorded,
+        a.reason AS unrecorded_reason,
+        a.unknown AS unknown_devices,
         d.* EXCLUDE (trace_id, event_count),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
@@ -166,15 +169,25 @@ metric AS (
                 END
             },
             {
-                position: 7, metric: 'device_events', value: device_event_count::DOUBLE,
+                position: 7, metric: 'device_events',
+                value: CASE WHEN is_recorded THEN device_event_count END::DOUBLE,
                 unit: 'count',
                 severity: CASE WHEN device_event_count = 0 THEN 'warn' ELSE 'ok' END,
                 meaning: CASE
+                    WHEN NOT is_recorded THEN unrecorded_reason
                     WHEN device_event_count = 0 THEN 'no work of a device is in the trace'
                     WHEN accelerator = 'cpu'
                         THEN 'no accelerator was recorded: the ops of the CPU are the device work'
                     ELSE 'kernels, copies and memsets'
                 END
+            },
+            {
+                position: 17, metric: 'unknown_devices',
+                value: (unknown_devices IS NOT NULL)::INTEGER::DOUBLE, unit: 'count',
+                severity: CASE WHEN unknown_devices IS NOT NULL THEN 'warn' ELSE 'ok' END,
+                meaning: coalesce(
+                    unknown_devices, 'no process looks like a device that is not known'
+                )
             },
             {
                 position: 8, metric: 'device_time_linked',
@@ -184,7 +197,10 @@ metric AS (
                 END,
                 unit: 'pct',
                 severity: CASE
-                    WHEN accelerator = 'cpu' OR coalesce(linked_ns, 0) >= 0.99 * kernel_ns
+                    WHEN
+                        accelerator = 'cpu'
+                        OR kernel_ns IS NULL
+                        OR coalesce(linked_ns, 0) >= 0.99 * kernel_ns
                         THEN 'ok'
                     WHEN coalesce(linked_ns, 0) >= 0.9 * kernel_ns THEN 'note'
                     ELSE 'warn'
@@ -336,7 +352,9 @@ metric AS (
             },
             {
                 position: 41, metric: 'unexplained_late_starts',
-                value: coalesce(late_start_count, 0)::DOUBLE, unit: 'count',
+                value: CASE WHEN kernel_ns IS NOT NULL THEN coalesce(late_start_count, 0) END
+                ::DOUBLE,
+                unit: 'count',
                 severity: CASE WHEN late_start_count > 0 THEN 'note' ELSE 'ok' END,
                 meaning: CASE
                     WHEN late_start_count > 0
