@@ -46,8 +46,8 @@ def test_two_ranks(tiny_trace: Write) -> None:
         result = trace.query("trace")
         assert result.column_names == (
             "rank", "rank_source", "file", "world_size", "accelerator", "is_recorded", "devices",
-            "file_bytes", "text_bytes", "event_count", "complete_count", "device_event_count", "rejected_count",
-            "repaired_count", "is_truncated", "window_ns",
+            "file_bytes", "text_bytes", "event_count", "complete_count", "device_event_count",
+            "rejected_count", "repaired_count", "is_truncated", "window_ns",
         )  # fmt: skip
         assert result.rows == [
             (
@@ -81,7 +81,7 @@ def test_two_ranks(tiny_trace: Write) -> None:
         ([span("hpu_op", "k", 0, 1)], "hpu"),
         ([span("Kernel", "k", 0, 1)], "cuda"),
         ([span("cpu_op", "aten::mm", 0, 1)], "cpu"),
-        # A launch without any work of a device: its work was not recorded, and the CPU is no device.
+        # A launch without any work of a device: that was not recorded, and the CPU is no device.
         ([span("cuda_runtime", "cudaLaunchKernel", 0, 1)], "cuda"),
     ],
 )

@@ -23,13 +23,22 @@ DEVICE_MARK = "device_mark"
 ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
 """What an event of a device may be."""
 
+_IS_SPECIAL = "contains(name, 'mps') OR starts_with(name, 'npu::') OR starts_with(name, 'hpu::')"
+"""What an op that only a device has must hold: a quick look before the rules are tried."""
+
 _TABLES = f"""
 CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCHAR, role VARCHAR,
     class VARCHAR, device VARCHAR, stream BIGINT);
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
     event_count BIGINT, is_unknown BOOLEAN);
+CREATE TABLE event_kind AS
+    SELECT trace_id, category, bool_or(starts_with(name, 'hip')) AS has_hip,
+        bool_or({_IS_SPECIAL}) AS has_special
+    FROM event
+    GROUP BY trace_id, category;
 """
-"""What the rules found, event by event; and the processes that look like a device, or are one."""
+"""What the rules found, event by event; the processes that look like a device, or are one; and the
+categories of each trace, which tell nearly always that there is nothing to look for."""
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
@@ -154,22 +163,39 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables ``device_mark`` and ``device_process``.
+    """Create the tables ``device_mark``, ``device_process`` and ``event_kind``.
 
-    A row of ``device_process`` is a process that the rules or its name take for a device, with the
-    count of its events; ``is_unknown`` where its events match no rule.
+    A row of ``device_process`` is a process that is named or labelled like a device, with the count
+    of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.
 
     Args:
         connection: the store that is being built; its ingested tables are filled.
     """
     connection.execute(_TABLES)
-    (needs_a_look,) = connection.execute(
-        "SELECT count(*) FROM (SELECT trace_id FROM event GROUP BY trace_id HAVING "
-        "NOT bool_or(is_device_work(category)) OR bool_or(category IS NULL) "
-        "OR NOT bool_and(is_known_category(category)))"
-    ).fetchone() or (0,)
-    if not needs_a_look:
-        return
+    is_odd, is_bare = connection.execute(
+        "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
+        "bool_or(trace_id NOT IN (SELECT trace_id FROM event_kind WHERE is_device_work(category))) "
+        "FROM event_kind"
+    ).fetchone() or (None, None)
+    if is_odd:
+        _try_rules(connection)
+    elif is_bare or is_bare is None:
+        connection.execute(_LABELLED)
+
+
+_LABELLED = """
+INSERT INTO device_process
+SELECT trace_id, pid, NULL, any_value(args ->> '$.labels') AS label, 0, FALSE
+FROM metadata
+WHERE name = 'process_labels'
+GROUP BY trace_id, pid
+HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
+ORDER BY trace_id, pid
+"""
+"""The processes that Kineto labels as devices, where no event needs a rule."""
+
+
+def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
     rules = load_device_rules()
     numbers = range(len(rules))
     candidates = ", ".join(f"CASE WHEN {rules[i].lane_sql()} THEN {i} END" for i in numbers)
@@ -288,18 +314,23 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         f"""
         INSERT INTO device_process
+        WITH marked AS (
+            SELECT DISTINCT e.trace_id, e.pid
+            FROM {DEVICE_MARK} AS m
+            INNER JOIN event AS e ON m.trace_id = e.trace_id AND m.event_id = e.event_id
+        )
         SELECT
-            trace_id, pid, any_value(process), any_value(label), sum(event_count)::BIGINT,
-            NOT bool_or(len(rules) > 0) AND sum(event_count) > 0
-        FROM device_lane
-        WHERE len(rules) > 0
-            OR regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
+            lane.trace_id, lane.pid, any_value(process), any_value(label),
+            sum(event_count)::BIGINT, bool_and(marked.pid IS NULL) AND sum(event_count) > 0
+        FROM device_lane AS lane
+        LEFT JOIN marked ON lane.trace_id = marked.trace_id AND lane.pid = marked.pid
+        WHERE regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
             OR (
                 regexp_matches(process, {quote(unknown["process"])})
                 AND NOT regexp_matches(process, {quote(unknown["but_not"])})
             )
-        GROUP BY trace_id, pid
-        ORDER BY trace_id, pid
+        GROUP BY lane.trace_id, lane.pid
+        ORDER BY lane.trace_id, lane.pid
         """
     )
     connection.execute("DROP TABLE device_lane")
