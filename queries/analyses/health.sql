@@ -102,6 +102,7 @@ fact AS (
         a.is_recorded,
         a.reason AS unrecorded_reason,
         a.unknown AS unknown_devices,
+        t.trace_id IN (SELECT trace_id FROM launch) AS has_launches,
         d.* EXCLUDE (trace_id, event_count),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
@@ -192,11 +193,12 @@ metric AS (
             {
                 position: 8, metric: 'device_time_linked',
                 value: CASE
-                    WHEN accelerator <> 'cpu'
+                    WHEN accelerator <> 'cpu' AND has_launches
                         THEN 100.0 * coalesce(linked_ns, 0) / nullif(kernel_ns, 0)
                 END,
                 unit: 'pct',
                 severity: CASE
+                    WHEN kernel_ns > 0 AND accelerator <> 'cpu' AND NOT has_launches THEN 'warn'
                     WHEN
                         accelerator = 'cpu'
                         OR kernel_ns IS NULL
@@ -207,6 +209,10 @@ metric AS (
                 END,
                 meaning: CASE
                     WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    WHEN kernel_ns > 0 AND NOT has_launches
+                        THEN
+                            'the file holds no call that launches work: nothing tells which op, '
+                            || 'module or phase the work of the device belongs to'
                     ELSE 'device time whose launch is in the trace'
                 END
             },
@@ -328,11 +334,17 @@ metric AS (
             },
             {
                 position: 25, metric: 'launch_missing',
-                value: CASE WHEN accelerator <> 'cpu' THEN missing_launch_count END::DOUBLE,
+                value: CASE
+                    WHEN accelerator <> 'cpu' AND has_launches THEN missing_launch_count
+                END::DOUBLE,
                 unit: 'count',
-                severity: CASE WHEN missing_launch_count > 0 THEN 'warn' ELSE 'ok' END,
+                severity: CASE
+                    WHEN has_launches AND missing_launch_count > 0 THEN 'warn' ELSE 'ok'
+                END,
                 meaning: CASE
                     WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    WHEN NOT has_launches
+                        THEN 'the file holds no call that launches work: none is missing'
                     ELSE
                         'device events whose launch should be in the trace and is not, '
                         || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
