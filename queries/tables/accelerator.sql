@@ -50,6 +50,17 @@ unknown AS (
         WHERE is_unknown
     ) AS placed
     GROUP BY trace_id
+),
+
+told AS (
+    SELECT
+        trace_id,
+        CASE WHEN process_count > 1 THEN 'processes ' ELSE 'process ' END || names
+        || ' with ' || event_count || ' events look'
+        || CASE WHEN process_count > 1 THEN '' ELSE 's' END || ' like a device; '
+        || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
+            AS said
+    FROM unknown
 )
 
 SELECT
@@ -71,20 +82,12 @@ SELECT
     CASE
         WHEN x.trace_id IS NOT NULL THEN x.reason
         WHEN u.trace_id IS NOT NULL AND NOT coalesce(w.has_work, FALSE) AND m.trace_id IS NULL
-            THEN 'the work of the device is not known: see `unknown_devices` in health'
+            THEN 'what is work of a device is not known: ' || u.said
     END AS reason,
-    CASE
-        WHEN u.trace_id IS NOT NULL
-            THEN
-                CASE WHEN u.process_count > 1 THEN 'processes ' ELSE 'process ' END || u.names
-                || ' with ' || u.event_count || ' events look'
-                || CASE WHEN u.process_count > 1 THEN '' ELSE 's' END || ' like a device; '
-                || 'tracekit does not know '
-                || CASE WHEN u.process_count > 1 THEN 'them' ELSE 'it' END
-    END AS unknown
+    u.said AS unknown
 FROM trace AS t
 LEFT JOIN work AS w ON t.trace_id = w.trace_id
 LEFT JOIN marked AS m ON t.trace_id = m.trace_id
 LEFT JOIN unrecorded_run AS x ON t.trace_id = x.trace_id
-LEFT JOIN unknown AS u ON t.trace_id = u.trace_id
+LEFT JOIN told AS u ON t.trace_id = u.trace_id
 ORDER BY t.trace_id
