@@ -89,10 +89,13 @@ static const struct {
     [KIND] = {"kind", 'k'},
 };
 
-enum kind { KIND_EVENT, KIND_FLOW, KIND_INSTANT, KIND_COUNTER, KIND_MEMORY, KIND_METADATA, KINDS };
+enum kind {
+    KIND_EVENT, KIND_FLOW, KIND_INSTANT, KIND_COUNTER, KIND_MEMORY, KIND_METADATA, KIND_SPAN_END,
+    KINDS
+};
 
-static const char *const KIND_NAMES[KINDS] = {"event", "flow", "instant",
-                                              "counter", "memory", "metadata"};
+static const char *const KIND_NAMES[KINDS] = {"event",  "flow",     "instant", "counter",
+                                              "memory", "metadata", "span_end"};
 
 /* The rows so far of one column. Integers and kinds lie in data; texts too, end to end. */
 typedef struct {

@@ -297,7 +297,8 @@ static int kind_of(const Event *event)
     if (phase->type != STRING || phase->end - phase->start != 1)
         return KINDS;
     switch (*phase->start) {
-    case 'X': return KIND_EVENT;
+    case 'X': case 'B': case 'b': return KIND_EVENT;
+    case 'E': case 'e': return KIND_SPAN_END;
     case 's': case 't': case 'f': return KIND_FLOW;
     case 'i': case 'I': case 'R': case 'n':
         /* In another spelling it would be a memory event too, which is then not told here. */
@@ -319,7 +320,9 @@ static Outcome set_columns(Batch *batch, Event *event, int64_t event_id)
         return ODD;
     int64_t ts_ns = 0, dur_ns = 0;
     bool has_ts = members[M_TS].type != ABSENT, has_dur = members[M_DUR].type != ABSENT;
-    if ((!has_ts && kind != KIND_METADATA) || (!has_dur && kind == KIND_EVENT))
+    /* A begin gets its duration from its end, so one of its own is not right. */
+    bool is_complete = *members[M_PH].start == 'X';
+    if ((!has_ts && kind != KIND_METADATA) || (kind == KIND_EVENT && has_dur != is_complete))
         return ODD;
     if (has_ts && (to_ns(&members[M_TS], &ts_ns) != FINE || ts_ns < MIN_TIME_US * NS_PER_US ||
                    ts_ns > MAX_TIME_US * NS_PER_US))

@@ -96,7 +96,7 @@ _MEMORY = (
 )
 """Columns of table memory with their arguments in the file."""
 
-KINDS = ("event", "flow", "instant", "counter", "memory", "metadata")
+KINDS = ("event", "flow", "instant", "counter", "memory", "metadata", "span_end")
 """The kinds of record; each is a view of its name."""
 
 KIND_TYPE = f"ENUM({', '.join(map(repr, KINDS))})"
@@ -272,6 +272,7 @@ TABLES: tuple[Table, ...] = (
         ("text_bytes", "BIGINT", "size of the JSON text, bytes"),
         ("event_count", "BIGINT", "events of every kind that were read"),
         ("complete_count", "BIGINT", "rows of table event"),
+        ("span_end_count", "BIGINT", "rows of table span_end"),
         ("flow_count", "BIGINT", "rows of table flow"),
         ("instant_count", "BIGINT", "rows of table instant"),
         ("counter_count", "BIGINT", "rows of table counter"),
@@ -279,6 +280,7 @@ TABLES: tuple[Table, ...] = (
         ("metadata_count", "BIGINT", "rows of table metadata"),
         ("rejected_count", "BIGINT", "rows of table rejected"),
         ("repaired_count", "BIGINT", "rows of table repaired"),
+        ("unpaired_count", "BIGINT", "rows of table unpaired"),
         ("is_truncated", "BOOLEAN", "the file ends before the trace does"),
         ("truncation_reason", "VARCHAR", "how that was seen"),
         ("first_ts_ns", "BIGINT", "earliest start of a complete event, ns"),
@@ -320,18 +322,18 @@ TABLES: tuple[Table, ...] = (
     ),
     _table(
         "record",
-        "one readable event of any kind; the tables event to metadata are its views",
+        "one readable event of any kind; the tables event to span_end are its views",
         _TRACE_ID,
         _EVENT_ID,
-        ("kind", KIND_TYPE, "event, flow, instant, counter, memory or metadata"),
+        ("kind", KIND_TYPE, "event, flow, instant, counter, memory, metadata or span_end"),
         ("phase", "VARCHAR", "phase (ph), as in the file"),
         *_THREAD,
         ("category", "VARCHAR", "category (cat), as in the file"),
-        ("name", "VARCHAR", "name; of a complete event without one the empty text"),
+        ("name", "VARCHAR", "name; of a span without one the empty text"),
         _TS,
         ("dur_ns", "BIGINT", "duration, ns"),
         *_LINKS,
-        ("id", "VARCHAR", "id of a flow or counter, as in the file"),
+        ("id", "VARCHAR", "id of a flow, a counter or asynchronous work, as in the file"),
         ("scope", "VARCHAR", "scope of an instant (s), as in the file"),
         ("binding", "VARCHAR", "binding point of a flow (bp), as in the file"),
         _ARGS,
@@ -339,9 +341,10 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "event",
-        "one complete event (a span; phase X)",
+        "one span: a complete event (phase X), or a begin (B, b) that lasts until its end",
         _TRACE_ID,
         _EVENT_ID,
+        ("phase", "VARCHAR", "X complete; B begin on a thread; b begin of asynchronous work"),
         *_THREAD,
         ("category", "VARCHAR", "category, as in the file"),
         ("name", "VARCHAR", "name"),
@@ -425,6 +428,20 @@ TABLES: tuple[Table, ...] = (
         _ARGS,
         _EXTRA,
     ),
+    _view(
+        "span_end",
+        "one end of a span (phases E, e); the span, from its begin on, is in table event",
+        _TRACE_ID,
+        _EVENT_ID,
+        ("phase", "VARCHAR", "E on a thread; e of asynchronous work"),
+        *_THREAD,
+        ("category", "VARCHAR", "category"),
+        ("name", "VARCHAR", "name, which an end need not have"),
+        ("id", "VARCHAR", "of asynchronous work: id of what ends"),
+        _TS,
+        _ARGS,
+        _EXTRA,
+    ),
     _table(
         "rejected",
         "one piece of a file that could not be read",
@@ -442,6 +459,14 @@ TABLES: tuple[Table, ...] = (
         _EVENT_ID,
         ("byte_offset", "BIGINT", "where it begins in the JSON text, bytes"),
         ("reason", "VARCHAR", "what was mended"),
+    ),
+    _table(
+        "unpaired",
+        "one begin or end of a span without the other; a begin lasts until the trace's end",
+        _TRACE_ID,
+        ("event_id", "BIGINT", "the begin, in table event, or the end, in table span_end"),
+        ("is_begin", "BOOLEAN", "it is a begin"),
+        ("reason", "VARCHAR", "what is missing, and what became of it"),
     ),
     *RUN_TABLES,
 )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 BREAKDOWN = (
     "trace",
+    "unrecorded",
     "timeline",
     "phases",
     "modules",

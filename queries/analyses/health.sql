@@ -103,6 +103,10 @@ fact AS (
     SELECT
         t.*,
         a.accelerator,
+        a.is_recorded,
+        a.reason AS unrecorded_reason,
+        a.unknown AS unknown_devices,
+        t.trace_id IN (SELECT trace_id FROM launch) AS has_launches,
         d.* EXCLUDE (trace_id, event_count),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
@@ -170,10 +174,12 @@ metric AS (
                 END
             },
             {
-                position: 7, metric: 'device_events', value: device_event_count::DOUBLE,
+                position: 7, metric: 'device_events',
+                value: CASE WHEN is_recorded THEN device_event_count END::DOUBLE,
                 unit: 'count',
                 severity: CASE WHEN device_event_count = 0 THEN 'warn' ELSE 'ok' END,
                 meaning: CASE
+                    WHEN NOT is_recorded THEN unrecorded_reason
                     WHEN device_event_count = 0 THEN 'no work of a device is in the trace'
                     WHEN accelerator = 'cpu'
                         THEN 'no accelerator was recorded: the ops of the CPU are the device work'
@@ -181,20 +187,36 @@ metric AS (
                 END
             },
             {
+                position: 17, metric: 'unknown_devices',
+                value: (unknown_devices IS NOT NULL)::INTEGER::DOUBLE, unit: 'count',
+                severity: CASE WHEN unknown_devices IS NOT NULL THEN 'warn' ELSE 'ok' END,
+                meaning: coalesce(
+                    unknown_devices, 'no process looks like a device that is not known'
+                )
+            },
+            {
                 position: 8, metric: 'device_time_linked',
                 value: CASE
-                    WHEN accelerator <> 'cpu'
+                    WHEN accelerator <> 'cpu' AND has_launches
                         THEN 100.0 * coalesce(linked_ns, 0) / nullif(kernel_ns, 0)
                 END,
                 unit: 'pct',
                 severity: CASE
-                    WHEN accelerator = 'cpu' OR coalesce(linked_ns, 0) >= 0.99 * kernel_ns
+                    WHEN kernel_ns > 0 AND accelerator <> 'cpu' AND NOT has_launches THEN 'warn'
+                    WHEN
+                        accelerator = 'cpu'
+                        OR kernel_ns IS NULL
+                        OR coalesce(linked_ns, 0) >= 0.99 * kernel_ns
                         THEN 'ok'
                     WHEN coalesce(linked_ns, 0) >= 0.9 * kernel_ns THEN 'note'
                     ELSE 'warn'
                 END,
                 meaning: CASE
                     WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    WHEN kernel_ns > 0 AND NOT has_launches
+                        THEN
+                            'the file holds no call that launches work: nothing tells which op, '
+                            || 'module or phase the work of the device belongs to'
                     ELSE 'device time whose launch is in the trace'
                 END
             },
@@ -243,7 +265,13 @@ metric AS (
                 position: 14, metric: 'unfinished_ops',
                 value: unfinished_count::DOUBLE, unit: 'count',
                 severity: CASE WHEN unfinished_count > 0 THEN 'note' ELSE 'ok' END,
-                meaning: 'events that still ran when the profiler stopped; cut at its end'
+                meaning: 'events that still ran when the profiler stopped, and begins without an '
+                || 'end; cut at its end'
+            },
+            {
+                position: 16, metric: 'stray_ends', value: stray_end_count::DOUBLE, unit: 'count',
+                severity: CASE WHEN stray_end_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: 'ends of spans whose begin is not in the file; see table unpaired'
             },
             {
                 position: 15, metric: 'profiler_overhead', value: overhead_ns::DOUBLE,
@@ -311,11 +339,17 @@ metric AS (
             },
             {
                 position: 25, metric: 'launch_missing',
-                value: CASE WHEN accelerator <> 'cpu' THEN missing_launch_count END::DOUBLE,
+                value: CASE
+                    WHEN accelerator <> 'cpu' AND has_launches THEN missing_launch_count
+                END::DOUBLE,
                 unit: 'count',
-                severity: CASE WHEN missing_launch_count > 0 THEN 'warn' ELSE 'ok' END,
+                severity: CASE
+                    WHEN has_launches AND missing_launch_count > 0 THEN 'warn' ELSE 'ok'
+                END,
                 meaning: CASE
                     WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                    WHEN NOT has_launches
+                        THEN 'the file holds no call that launches work: none is missing'
                     ELSE
                         'device events whose launch should be in the trace and is not, '
                         || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
@@ -335,7 +369,9 @@ metric AS (
             },
             {
                 position: 41, metric: 'unexplained_late_starts',
-                value: coalesce(late_start_count, 0)::DOUBLE, unit: 'count',
+                value: CASE WHEN kernel_ns IS NOT NULL THEN coalesce(late_start_count, 0) END
+                ::DOUBLE,
+                unit: 'count',
                 severity: CASE
                     WHEN late_start_ns > 0.01 * (busy_ns + idle_ns) THEN 'warn'
                     WHEN late_start_count > 0 THEN 'note'

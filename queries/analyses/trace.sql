@@ -8,13 +8,14 @@
 --   rank_source     VARCHAR    distributedInfo, tracekit_rank, file name or unknown
 --   file            VARCHAR    the file
 --   world_size      INTEGER    ranks of the job, where the file tells
---   accelerator     VARCHAR    cuda, hip, xpu, mtia, hpu or cpu
+--   accelerator     VARCHAR    cuda, hip, xpu, mtia, hpu, npu, …, or cpu, as in table accelerator
+--   is_recorded     BOOLEAN    the work of the accelerator is in the file; analysis unrecorded tells why not
 --   devices         VARCHAR[]  devices with work, and the product name where the file tells
 --   file_bytes      BIGINT     size on disk, bytes
 --   text_bytes      BIGINT     size of the JSON text, bytes
 --   event_count     BIGINT     events of every kind that were read
 --   complete_count  BIGINT     complete events (spans)
---   device_event_count  BIGINT  device events
+--   device_event_count  BIGINT  device events; NULL where they were not recorded
 --   rejected_count  BIGINT     pieces of the file that could not be read
 --   repaired_count  BIGINT     events that were read after mending their text
 --   is_truncated    BOOLEAN    the file ends before the trace does
@@ -45,12 +46,13 @@ SELECT
     t.path AS file,
     t.world_size,
     a.accelerator,
+    a.is_recorded,
     coalesce(n.devices, []) AS devices,
     t.file_bytes,
     t.text_bytes,
     t.event_count,
     t.complete_count,
-    coalesce(n.device_event_count, 0) AS device_event_count,
+    CASE WHEN a.is_recorded THEN coalesce(n.device_event_count, 0) END AS device_event_count,
     t.rejected_count,
     t.repaired_count,
     t.is_truncated,

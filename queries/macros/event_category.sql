@@ -1,18 +1,19 @@
 -- Which kind of event is meant by a category name, of today and of older profilers?
--- Category names as Kineto's ActivityType.cpp lists them; capitalised ones are those of 2021 and before.
+-- Category names as Kineto's ActivityType.h lists them; capitalised ones are those of 2021 and before. Work on devices
+-- that other profilers mark is found by the rules of queries/rules/device_events.toml, in table device_mark: they are
+-- tried on events of a category that is not known here, and of those that hold several things (mtia_ccp_events, hpu_op).
 --
 -- Kind: macro
 
 CREATE OR REPLACE MACRO is_device_work(category) AS (
     category IN (
-        'kernel', 'gpu_memcpy', 'gpu_memset', 'mtia_ccp_events', 'hpu_op',
-        'Kernel', 'Memcpy', 'Memset'
+        'kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset'
     )
 );
 
 CREATE OR REPLACE MACRO is_launch_call(category) AS (
     category IN (
-        'cuda_runtime', 'cuda_driver', 'xpu_runtime', 'mtia_runtime',
+        'cuda_runtime', 'cuda_driver', 'xpu_runtime', 'xpu_driver', 'mtia_runtime',
         'privateuse1_runtime', 'privateuse1_driver', 'Runtime'
     )
 );
@@ -22,3 +23,15 @@ CREATE OR REPLACE MACRO is_op(category) AS category IN ('cpu_op', 'Operator');
 CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';
 
 CREATE OR REPLACE MACRO is_python_call(category) AS category = 'python_function';
+
+-- Any other category that is known: it is no work on a device.
+CREATE OR REPLACE MACRO is_known_category(category) AS (
+    is_device_work(category)
+    OR is_launch_call(category)
+    OR category IN (
+        'cpu_op', 'user_annotation', 'python_function', 'gpu_user_annotation', 'cuda_sync',
+        'cuda_event', 'xpu_sync', 'overhead', 'Trace', 'external_correlation', 'collective_comm',
+        'cpu_instant_event', 'cuda_profiler_range', 'glow_runtime', 'mtia_insight', 'mtia_counters',
+        'xpu_scope_profiler', 'hardware_counters', 'Operator', 'Python'
+    )
+);

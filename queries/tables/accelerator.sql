@@ -1,23 +1,93 @@
--- Which kind of accelerator did each trace record?
--- cpu where the trace has no work of an accelerator: then the CPU's own ops are the device work.
+-- Which kind of accelerator did each trace record, or which one was used and not recorded?
+-- cpu where nothing tells of an accelerator: then the CPU's own ops are the device work. A trace that has no work of a
+-- device, but launch calls, descriptions of devices, or processes that are named after one, is of a run on a device
+-- whose kernels were not recorded: its CPU is no device.
 --
 -- Kind:     table
--- Requires: event_category
+-- Requires: event_category, device_mark, unrecorded_run
 -- Columns:
---   trace_id     INTEGER  the trace
---   accelerator  VARCHAR  cuda, hip, xpu, mtia, hpu or cpu
+--   trace_id      INTEGER  the trace
+--   accelerator   VARCHAR  cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (of unknown make), unknown, cpu
+--   is_recorded   BOOLEAN  the file holds work of it; TRUE for cpu
+--   launch_count  BIGINT   calls that put work on a device, where its work is not recorded; else NULL
+--   reason        VARCHAR  what tells of work that was not recorded, and why it may be missing; NULL where it was
+--   unknown       VARCHAR  processes with events that look like a device and are not known; NULL where there are none
+-- Invariant: is_recorded = (reason IS NULL)
+
+WITH work AS (
+    SELECT
+        trace_id,
+        coalesce(bool_or(is_device_work(category)), FALSE) AS has_work,
+        coalesce(bool_or(is_launch_call(category) AND has_hip), FALSE) AS has_hip,
+        coalesce(bool_or(category LIKE 'xpu%'), FALSE) AS has_xpu,
+        coalesce(bool_or(category LIKE 'privateuse1%'), FALSE) AS has_privateuse1,
+        coalesce(bool_or(category = 'mtia_runtime'), FALSE) AS has_mtia
+    FROM event_kind
+    GROUP BY trace_id
+),
+
+marked AS (
+    SELECT
+        trace_id,
+        mode(accelerator) AS accelerator
+    FROM device_mark
+    WHERE role IN ('work', 'copy', 'comm')
+    GROUP BY trace_id
+),
+
+unknown AS (
+    SELECT
+        trace_id,
+        sum(event_count)::BIGINT AS event_count,
+        string_agg('`' || left(name, 40) || '`', ', ' ORDER BY pid) FILTER (place <= 3)
+        || CASE WHEN count(*) > 3 THEN ' and ' || (count(*) - 3) || ' more' ELSE '' END AS names,
+        count(*) AS process_count
+    FROM (
+        SELECT
+            *,
+            row_number() OVER (PARTITION BY trace_id ORDER BY pid) AS place
+        FROM device_process
+        WHERE is_unknown
+    ) AS placed
+    GROUP BY trace_id
+),
+
+told AS (
+    SELECT
+        trace_id,
+        CASE WHEN process_count > 1 THEN 'processes ' ELSE 'process ' END || names
+        || ' with ' || event_count || ' events look'
+        || CASE WHEN process_count > 1 THEN '' ELSE 's' END || ' like a device; '
+        || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
+            AS said
+    FROM unknown
+)
 
 SELECT
-    trace.trace_id,
+    t.trace_id,
     CASE
-        WHEN NOT coalesce(bool_or(is_device_work(event.category)), FALSE) THEN 'cpu'
-        WHEN bool_or(is_launch_call(event.category) AND event.name LIKE 'hip%') THEN 'hip'
-        WHEN bool_or(event.category LIKE 'xpu%') THEN 'xpu'
-        WHEN bool_or(event.category LIKE 'mtia%') THEN 'mtia'
-        WHEN bool_or(event.category = 'hpu_op') THEN 'hpu'
-        ELSE 'cuda'
-    END AS accelerator
-FROM trace
-LEFT JOIN event ON trace.trace_id = event.trace_id
-GROUP BY trace.trace_id
-ORDER BY trace.trace_id
+        WHEN m.accelerator IS NOT NULL AND NOT coalesce(w.has_work, FALSE) THEN m.accelerator
+        WHEN w.has_work AND w.has_hip THEN 'hip'
+        WHEN w.has_work AND w.has_xpu THEN 'xpu'
+        WHEN w.has_work AND w.has_mtia THEN 'mtia'
+        WHEN w.has_work AND w.has_privateuse1 THEN 'privateuse1'
+        WHEN w.has_work THEN 'cuda'
+        WHEN x.accelerator IS NOT NULL THEN x.accelerator
+        WHEN u.trace_id IS NOT NULL THEN 'unknown'
+        ELSE 'cpu'
+    END AS accelerator,
+    x.trace_id IS NULL AND (u.trace_id IS NULL OR w.has_work OR m.trace_id IS NOT NULL)
+        AS is_recorded,
+    CASE WHEN x.trace_id IS NOT NULL THEN x.launch_count END AS launch_count,
+    CASE
+        WHEN x.trace_id IS NOT NULL THEN x.reason
+        WHEN u.trace_id IS NOT NULL AND NOT coalesce(w.has_work, FALSE) AND m.trace_id IS NULL
+            THEN 'what is work of a device is not known: ' || u.said
+    END AS reason,
+    u.said AS unknown
+FROM trace AS t
+LEFT JOIN work AS w ON t.trace_id = w.trace_id
+LEFT JOIN marked AS m ON t.trace_id = m.trace_id
+LEFT JOIN unrecorded_run AS x ON t.trace_id = x.trace_id
+LEFT JOIN told AS u ON t.trace_id = u.trace_id
+ORDER BY t.trace_id

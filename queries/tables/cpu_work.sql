@@ -1,10 +1,12 @@
--- In a trace without an accelerator: what did each thread of the CPU work on, moment by moment?
+-- In a trace without work of an accelerator: what did each thread of the CPU work on, moment by moment?
 -- Every moment of a thread belongs to the innermost op that is open, so an op has as many pieces as the ops inside it
 -- leave of it. A collective is one piece, whatever runs inside (what outlasts it has its rest): c10d ops on the calling
 -- thread, and the spans of gloo and its like on the threads of the backend. Autograd's nodes and the ranges of Python
 -- functions are no work: time that is theirs alone is the host's, and so idle.
 -- Opening and closing an op are +1 and -1 to the depth of its thread; a moment's owner is the op that last brought
 -- the thread to the depth it has. So ops that do not nest cleanly lose nothing.
+-- In a trace of the CPU alone, this is the work of its device. Where the work of an accelerator was not recorded it is
+-- not, and runtime calls are work of the host too.
 --
 -- Kind:     table
 -- Requires: event_category, accelerator
@@ -32,13 +34,18 @@ WITH span AS (
             AND name NOT LIKE 'autograd::%'
             AND name NOT LIKE 'torch::autograd::%'
         )
-        OR is_annotation(category) AS is_work
+        OR is_annotation(category)
+        OR is_launch_call(category) AS is_work
     FROM event
     WHERE
-        trace_id IN (SELECT trace_id FROM accelerator WHERE accelerator = 'cpu')
+        trace_id IN (SELECT trace_id FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded)
         AND dur_ns > 0
         AND (
             is_op(category)
+            OR (
+                is_launch_call(category)
+                AND trace_id IN (SELECT trace_id FROM accelerator WHERE NOT is_recorded)
+            )
             OR (is_annotation(category) AND regexp_matches(name, '^(gloo|mpi|ucc|ccl|xccl):'))
         )
 ),

@@ -13,7 +13,7 @@
 --   stream        BIGINT   stream of the device; the thread id on cpu
 --   category      VARCHAR  category, as in the file
 --   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  class, as in table kernel_class
+--   class         VARCHAR  class, as in table kernel_class, or as the mark of the event tells
 --   kind          VARCHAR  compute, comm or memcpy
 --   ts_ns         BIGINT   start, ns
 --   dur_ns        BIGINT   duration, ns
@@ -26,9 +26,18 @@
 
 WITH work AS (
     SELECT
-        device_work.*,
-        kernel_class.class,
-        kernel_class.kind,
+        device_work.* EXCLUDE (mark_class),
+        CASE
+            WHEN device_work.mark_class = 'comm_other' AND kernel_class.kind = 'comm'
+                THEN kernel_class.class
+            ELSE coalesce(device_work.mark_class, kernel_class.class)
+        END AS class,
+        CASE
+            WHEN device_work.mark_class IS NULL THEN kernel_class.kind
+            WHEN starts_with(device_work.mark_class, 'memcpy') THEN 'memcpy'
+            WHEN starts_with(device_work.mark_class, 'comm') THEN 'comm'
+            ELSE 'compute'
+        END AS kind,
         device_work.ts_ns + device_work.dur_ns AS end_ns,
         device_work.trace_id || '/' || device_work.device AS part,
         row_number() OVER () AS id

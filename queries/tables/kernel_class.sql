@@ -15,7 +15,7 @@ WITH named AS MATERIALIZED (
     SELECT
         category,
         name,
-        CASE WHEN is_device_work(category) THEN 'device' ELSE 'cpu' END AS applies_to
+        CASE WHEN bool_or(device <> 'cpu') THEN 'device' ELSE 'cpu' END AS applies_to
     FROM device_work
     GROUP BY category, name
 ),

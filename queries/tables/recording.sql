@@ -5,7 +5,8 @@
 --   trace_id          INTEGER  the trace
 --   overhead_count    BIGINT   events of the profiler's own work (category overhead)
 --   overhead_ns       BIGINT   how long they took, added up, ns
---   unfinished_count  BIGINT   events that still ran when the profiler stopped
+--   unfinished_count  BIGINT   events that still ran when the profiler stopped; begins without an end are among them
+--   stray_end_count   BIGINT   ends of spans whose begin is not in the file
 
 WITH overhead AS (
     SELECT
@@ -25,14 +26,25 @@ unfinished AS (
     -- Nearly no event has the word in its arguments: JSON is read in these only.
     WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
     GROUP BY trace_id
+),
+
+alone AS (
+    SELECT
+        trace_id,
+        count(*) FILTER (is_begin) AS begin_count,
+        count(*) FILTER (NOT is_begin) AS end_count
+    FROM unpaired
+    GROUP BY trace_id
 )
 
 SELECT
     trace.trace_id,
     coalesce(overhead.overhead_count, 0) AS overhead_count,
     coalesce(overhead.overhead_ns, 0) AS overhead_ns,
-    coalesce(unfinished.unfinished_count, 0) AS unfinished_count
+    coalesce(unfinished.unfinished_count, 0) + coalesce(alone.begin_count, 0) AS unfinished_count,
+    coalesce(alone.end_count, 0) AS stray_end_count
 FROM trace
 LEFT JOIN overhead ON trace.trace_id = overhead.trace_id
 LEFT JOIN unfinished ON trace.trace_id = unfinished.trace_id
+LEFT JOIN alone ON trace.trace_id = alone.trace_id
 ORDER BY trace.trace_id

@@ -1,9 +1,9 @@
 -- Which events are work on a device?
--- Kernels, copies and memsets of accelerators. In a trace without any, the CPU is the device, and the pieces of table
--- cpu_work are its work.
+-- Kernels, copies and memsets of accelerators, by Kineto's categories or by the marks of queries/rules/device_events.toml.
+-- In a trace of the CPU alone, that is the device, and the pieces of table cpu_work are its work.
 --
 -- Kind:     view
--- Requires: event_category, cpu_work
+-- Requires: event_category, accelerator, cpu_work, device_mark
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   event_id     BIGINT   the event
@@ -16,6 +16,7 @@
 --   dur_ns       BIGINT   duration, ns
 --   correlation  BIGINT   links the launch
 --   bytes        BIGINT   bytes copied or set, where the file tells
+--   mark_class   VARCHAR  class that the mark of the event tells; comm_other for any communication; NULL where its name decides
 
 SELECT
     trace_id,
@@ -30,9 +31,35 @@ SELECT
     correlation,
     CASE
         WHEN category NOT IN ('kernel', 'Kernel') THEN try_cast(args ->> '$.bytes' AS BIGINT)
-    END AS bytes
+    END AS bytes,
+    NULL::VARCHAR AS mark_class
 FROM event
 WHERE is_device_work(category)
+UNION ALL
+SELECT
+    event.trace_id,
+    event.event_id,
+    0::BIGINT AS piece,
+    coalesce(device_mark.device, 'unknown') AS device,
+    device_mark.stream,
+    event.category,
+    event.name,
+    event.ts_ns,
+    event.dur_ns,
+    event.correlation,
+    CASE
+        WHEN device_mark.role = 'copy'
+            THEN
+                coalesce(
+                    try_cast(event.args ->> '$.bytes' AS BIGINT),
+                    try_cast(event.args ->> '$.size' AS BIGINT)
+                )
+    END AS bytes,
+    coalesce(device_mark.class, CASE WHEN device_mark.role = 'comm' THEN 'comm_other' END)
+        AS mark_class
+FROM device_mark
+INNER JOIN event ON device_mark.trace_id = event.trace_id AND device_mark.event_id = event.event_id
+WHERE device_mark.role IN ('work', 'copy', 'comm')
 UNION ALL
 SELECT
     cpu_work.trace_id,
@@ -45,6 +72,8 @@ SELECT
     cpu_work.ts_ns,
     cpu_work.dur_ns,
     NULL::BIGINT AS correlation,
-    NULL::BIGINT AS bytes
+    NULL::BIGINT AS bytes,
+    NULL::VARCHAR AS mark_class
 FROM cpu_work
 INNER JOIN event ON cpu_work.trace_id = event.trace_id AND cpu_work.event_id = event.event_id
+WHERE cpu_work.trace_id IN (SELECT trace_id FROM accelerator WHERE accelerator = 'cpu')

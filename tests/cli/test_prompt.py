@@ -46,7 +46,7 @@ def test_a_session_from_the_first_key_to_the_last(
         "1500000",
         "name   meaning",
     ]
-    assert "event  one complete event" in captured.out
+    assert "event  one span" in captured.out
     assert 'error: Binder Error: Referenced column "nonsense" not found' in captured.err
     assert "error: unknown command .nothing" in captured.err
     history = state_home / "tracekit" / "sql_history"

@@ -20,7 +20,7 @@ from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
 from tracekit.ingest.threads import fill_threads
 from tracekit.schema import RUN_TABLES, TABLES
 
-EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata")
+EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata", "span_end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,13 @@ def test_an_event(members: str, columns: dict[str, Any]) -> None:
         ('{"ph":"s","ts":1,"id":"a7"}', None),
         ('{"ph":"i","ts":1,"name":"[memory\\u005d"}', None),
         ('{"ph":"i"}', None),
-        ('{"ph":"B","ts":1}', None),
+        ('{"ph":"B","ts":1}', "event"),
+        ('{"ph":"b","ts":1,"id":"0x7"}', "event"),
+        ('{"ph":"E","ts":1}', "span_end"),
+        ('{"ph":"e","ts":1,"id":7}', "span_end"),
+        ('{"ph":"B","ts":1,"dur":1}', None),
+        ('{"ph":"X","ts":1}', None),
+        ('{"ph":"S","ts":1}', None),
         ('{"ph":5,"ts":1}', None),
         ('{"ph":"","ts":1}', None),
         ('{"ts":1}', None),
@@ -397,7 +403,7 @@ def test_texts_that_are_no_array_of_events(text: bytes) -> None:
 
 
 def test_an_odd_event_leaves_the_whole_text() -> None:
-    assert parse('[{"ph":"M"},{"ph":"M"},{"ph":"B"},{"ph":"M"}]') is None
+    assert parse('[{"ph":"M"},{"ph":"M"},{"ph":"P"},{"ph":"M"}]') is None
 
 
 SHORT = (

@@ -45,9 +45,9 @@ def test_two_ranks(tiny_trace: Write) -> None:
     with tracekit.open(first.parent) as trace:
         result = trace.query("trace")
         assert result.column_names == (
-            "rank", "rank_source", "file", "world_size", "accelerator", "devices", "file_bytes",
-            "text_bytes", "event_count", "complete_count", "device_event_count", "rejected_count",
-            "repaired_count", "is_truncated", "window_ns",
+            "rank", "rank_source", "file", "world_size", "accelerator", "is_recorded", "devices",
+            "file_bytes", "text_bytes", "event_count", "complete_count", "device_event_count",
+            "rejected_count", "repaired_count", "is_truncated", "window_ns",
         )  # fmt: skip
         assert result.rows == [
             (
@@ -56,6 +56,7 @@ def test_two_ranks(tiny_trace: Write) -> None:
                 str(first),
                 None,
                 "cpu",
+                True,
                 ["cpu"],
                 *read[0],
                 1,
@@ -66,7 +67,7 @@ def test_two_ranks(tiny_trace: Write) -> None:
                 True,
                 3_000,
             ),
-            (1, told, str(second), 2, "cuda", devices, *read[1], 5, 4, 3, 0, 0, False, 8_000),
+            (1, told, str(second), 2, "cuda", True, devices, *read[1], 5, 4, 3, 0, 0, False, 8_000),
         ]
 
 
@@ -80,8 +81,8 @@ def test_two_ranks(tiny_trace: Write) -> None:
         ([span("hpu_op", "k", 0, 1)], "hpu"),
         ([span("Kernel", "k", 0, 1)], "cuda"),
         ([span("cpu_op", "aten::mm", 0, 1)], "cpu"),
-        # A launch without any work of a device: what is left is the CPU.
-        ([span("cuda_runtime", "cudaLaunchKernel", 0, 1)], "cpu"),
+        # A launch without any work of a device: that was not recorded, and the CPU is no device.
+        ([span("cuda_runtime", "cudaLaunchKernel", 0, 1)], "cuda"),
     ],
 )
 def test_accelerators(tiny_trace: Write, events: list[dict[str, Any]], accelerator: str) -> None:

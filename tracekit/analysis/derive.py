@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING
 from tracekit.analysis import context_walk, stretch_alignment
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
+from tracekit.analysis.device_rules import (
+    DEVICE_MARK,
+    create_device_marks,
+    create_unrecorded_marks,
+)
 from tracekit.analysis.kernel_rules import APPLIED_IN, create_rules, load_rules, with_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import create_range_rules, load_range_rules
@@ -49,6 +54,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
     create_rules(connection, load_rules(rules))
     create_range_rules(connection, load_range_rules(rules))
     create_role_rules(connection, load_role_rules(rules))
+    create_unrecorded_marks(connection)
     for spec in macros_of_stores_in_order():
         connection.execute(spec.sql)
 
@@ -155,6 +161,7 @@ _IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
     stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
     DEVICE_PEAK: create_device_peaks,
+    DEVICE_MARK: create_device_marks,
 }
 """The steps that are no SQL file."""
 

@@ -27,7 +27,7 @@ class DevicePeak:
 
     Attributes:
         product: its name.
-        pattern: found in the names that traces give it.
+        pattern: what is, as a whole, a name that traces give it.
         memory_bytes_per_s: bandwidth of its memory, bytes/s.
         flop_per_s: dense FLOP/s (integer types: operations/s) by type, as ``bf16``.
         source: where the vendor says so.
@@ -63,7 +63,7 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
 def peak_of(device_name: str) -> DevicePeak | None:
     """Return the peak rates of the device with this name in a trace, or None if it is unknown."""
     for peak in load_device_peaks():
-        if re.search(peak.pattern, device_name, re.IGNORECASE):
+        if re.fullmatch(peak.pattern, device_name.strip(), re.IGNORECASE):
             return peak
     return None
 

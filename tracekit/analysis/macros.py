@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 ONLY_IF = {
     "collectives": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1",
+    # Work of a device, or nothing that tells of one: nothing is missing.
+    "unrecorded_run": "SELECT 1 FROM event_kind GROUP BY trace_id "
+    "HAVING NOT coalesce(bool_or(is_device_work(category)), FALSE) "
+    "AND (bool_or(is_launch_call(category) OR has_special) "
+    "OR trace_id IN (SELECT trace_id FROM device) "
+    "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
+    "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
     "inferred_context": "SELECT 1 FROM placed_context WHERE launch_id IS NULL LIMIT 1",
 }
 """Tables whose statement is long to plan, and what must return a row for them to have one."""

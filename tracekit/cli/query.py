@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Param, Spec
 from tracekit.cli._options import format_option, no_cache_option, rules_option, trace_argument
 from tracekit.errors import QueryError, UsageError
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
 
 _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
     "BIGINT": click.INT,
@@ -113,7 +116,10 @@ def _analysis_command(spec: Spec) -> click.Command:
         given = {name: value for name, value in params.items() if value is not None}
         is_traced = spec.scope != "runs"
         with open_traces(traces, is_traced=is_traced, no_cache=no_cache, rules=rules) as trace:
-            emit(trace.query(spec.name, **given), format_name)
+            result = trace.query(spec.name, **given)
+            emit(result, format_name)
+            if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
+                _say_what_is_missing(trace)
 
     shared = (no_cache_option, rules_option, format_option, trace_argument)
     for decorate in shared:
@@ -130,6 +136,15 @@ def _analysis_command(spec: Spec) -> click.Command:
         help=help_text,
         short_help=spec.question,
     )
+
+
+def _say_what_is_missing(trace: Trace) -> None:
+    """Say on stderr why an analysis has no row, where the device's work was not recorded."""
+    from tracekit.render._text import printable
+
+    missing = trace.sql("SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded").rows
+    for (reason,) in missing:
+        click.echo(f"note: {printable(reason)}", err=True)
 
 
 def _option(param: Param) -> click.Option:

@@ -29,6 +29,7 @@ from tracekit.ingest.chrome_json import (
 from tracekit.ingest.column_loader import ColumnLoader
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
+from tracekit.ingest.span_pairs import pair_spans
 from tracekit.schema import KINDS
 from tracekit.sql_text import literal, rows
 
@@ -44,9 +45,21 @@ _INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.'
 _PEEKED_BYTES = 64 << 10
 
 
+_OF_TRACES = (
+    "record",
+    "trace",
+    "device",
+    "process_group",
+    "thread",
+    "rejected",
+    "repaired",
+    "unpaired",
+)
+
+
 def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
     """Remove what a reading of the trace that did not get to its end left in the tables."""
-    for table in ("record", "trace", "device", "process_group", "thread", "rejected", "repaired"):
+    for table in _OF_TRACES:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
 
@@ -70,11 +83,16 @@ def load_trace(
     metadata = text.metadata()
     rejected = sorted(text.rejected + reading.rejected, key=lambda row: row.byte_offset)
     repaired = sorted(text.repaired + reading.repaired, key=lambda row: row.byte_offset)
-    counts = dict.fromkeys(KINDS, 0) | dict(
-        connection.execute(
-            f"SELECT kind, count(*) FROM record WHERE trace_id = {trace_id} GROUP BY kind"
-        ).fetchall()
-    )
+    counted = connection.execute(
+        "SELECT kind, count(*), count(dur_ns) FROM record "
+        f"WHERE trace_id = {trace_id} GROUP BY kind"
+    ).fetchall()
+    counts = dict.fromkeys(KINDS, 0) | {kind: count for kind, count, _ in counted}
+    if (
+        any(kind == "event" and count > timed for kind, count, timed in counted)
+        or (counts["span_end"])
+    ):
+        pair_spans(connection, trace_id)
     if not any(counts.values()):
         text.rejected[:] = rejected
         raise unreadable(path, stream, text)
@@ -195,6 +213,9 @@ def _insert_trace(
     span = connection.execute(
         f"SELECT min(ts_ns), max(ts_ns + dur_ns) FROM event WHERE trace_id = {trace_id}"
     ).fetchone() or (None, None)
+    (unpaired_count,) = connection.execute(
+        f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
+    ).fetchone() or (0,)
     row: dict[str, object] = {
         "trace_id": trace_id,
         "path": _unicode(str(path.resolve())),
@@ -216,6 +237,7 @@ def _insert_trace(
         "text_bytes": stream.text_bytes,
         "event_count": readable,
         "complete_count": counts["event"],
+        "span_end_count": counts["span_end"],
         "flow_count": counts["flow"],
         "instant_count": counts["instant"],
         "counter_count": counts["counter"],
@@ -223,6 +245,7 @@ def _insert_trace(
         "metadata_count": counts["metadata"],
         "rejected_count": rejected_count,
         "repaired_count": repaired_count,
+        "unpaired_count": unpaired_count,
         "is_truncated": text.truncation is not None,
         "truncation_reason": text.truncation,
         "first_ts_ns": span[0],

@@ -46,6 +46,9 @@ LINKS = {
 """Column of table event, and the argument of Kineto's that it holds."""
 
 
+_IS_BEGIN = "coalesce(ph IN ('B', 'b'), FALSE)"
+
+
 def _ns(text: str, number: str) -> str:
     """Return SQL for integer ns from decimal microseconds; NULL where a double is not enough."""
     return f"""CASE
@@ -103,7 +106,8 @@ def events_sql(paths: Sequence[str], first_event_id: int, text_bytes: int) -> st
             row_number() OVER () - 1 + {first_event_id} AS event_id,
             *,
             TRY_CAST(ts AS DOUBLE) AS ts_us,
-            TRY_CAST(dur AS DOUBLE) AS dur_us,
+            -- A begin has no duration of its own: it lasts until its end.
+            CASE WHEN {_IS_BEGIN} THEN NULL ELSE TRY_CAST(dur AS DOUBLE) END AS dur_us,
             TRY_CAST(pid AS BIGINT) AS pid_number,
             TRY_CAST(tid AS BIGINT) AS tid_number,
             from_json(args, {quote(structure)}) AS link
@@ -119,7 +123,8 @@ def events_sql(paths: Sequence[str], first_event_id: int, text_bytes: int) -> st
             {_ns("ts", "ts_us")} AS ts_ns,
             {_ns("dur", "dur_us")} AS dur_ns,
             CAST(CASE
-                WHEN ph = 'X' THEN 'event'
+                WHEN ph = 'X' OR {_IS_BEGIN} THEN 'event'
+                WHEN ph IN ('E', 'e') THEN 'span_end'
                 WHEN ph IN ('s', 't', 'f') THEN 'flow'
                 WHEN ph IN ('i', 'I', 'R', 'n') AND name = '[memory]' THEN 'memory'
                 WHEN ph IN ('i', 'I', 'R', 'n') THEN 'instant'
@@ -142,7 +147,7 @@ def events_sql(paths: Sequence[str], first_event_id: int, text_bytes: int) -> st
                 WHEN (pid IS NOT NULL AND pid_number IS NULL)
                     OR (tid IS NOT NULL AND tid_number IS NULL)
                     THEN {_with_extra("pid", "tid")}
-                WHEN ph = 'X' AND coalesce(id, s, bp) IS NOT NULL
+                WHEN (ph = 'X' OR {_IS_BEGIN}) AND coalesce(id, s, bp) IS NOT NULL
                     THEN {_with_extra("id", "s", "bp")}
                 WHEN ph IN ('s', 't', 'f') AND id IS NOT NULL AND TRY_CAST(id AS BIGINT) IS NULL
                     THEN {_with_extra("id")}
@@ -159,7 +164,7 @@ def events_sql(paths: Sequence[str], first_event_id: int, text_bytes: int) -> st
                 WHEN ph IS NULL THEN 'no phase (ph)'
                 WHEN form IS NULL THEN 'phase ' || ph || ' is not read'
                 WHEN ts_fault IS NOT NULL THEN ts_fault
-                WHEN form = 'event' THEN dur_fault
+                WHEN ph = 'X' THEN dur_fault
             END AS fault,
             (ts_ns IS NULL AND ts_fault IS NULL) OR (dur_ns IS NULL AND dur_fault IS NULL)
                 AS is_inexact
@@ -286,7 +291,8 @@ def _exact_ns(raw: msgspec.Raw | None) -> int | None:
 def exact_sql(block: str, path: str) -> str:
     """Return the statement that puts the times of :func:`exact_times`, in a file, in their rows."""
     return f"""
-        UPDATE {block} SET ts_ns = exact.ts_ns, dur_ns = exact.dur_ns
+        UPDATE {block} SET ts_ns = exact.ts_ns,
+            dur_ns = CASE WHEN phase NOT IN ('B', 'b') THEN exact.dur_ns END
         FROM read_json({quote(path)}, format = 'array',
             columns = {{event_id: 'BIGINT', ts_ns: 'BIGINT', dur_ns: 'BIGINT'}}) AS exact
         WHERE {block}.event_id = exact.event_id AND {block}.is_inexact

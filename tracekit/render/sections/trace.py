@@ -69,6 +69,13 @@ def _devices(rows: Sequence[Mapping[str, Any]]) -> str:
         for device in row["devices"] or ():
             _, _, product = device.partition(" ")
             names[printable(product or row["accelerator"] or device)] += 1
+    # Stores of an older make, and results made by hand, do not say.
+    unrecorded = {
+        printable(row["accelerator"]) for row in rows if row.get("is_recorded", True) is False
+    }
+    if unrecorded:
+        known = "device" if unrecorded == {"unknown"} else ", ".join(sorted(unrecorded))
+        names[f"{known}: kernels not recorded"] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
@@ -88,7 +95,8 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
     if truncated:
         parts.append("cut off" if len(rows) == 1 else f"{truncated:,} cut off")
     longest = max(row["window_ns"] or 0 for row in rows)
-    parts.append(f"{total('device_event_count'):,} device events")
+    if any(row["device_event_count"] is not None for row in rows):
+        parts.append(f"{total('device_event_count'):,} device events")
     parts.append(f"{format_duration(longest)} recorded")
     parts.append(format_bytes(total("file_bytes")))
     return "  ·  ".join(parts)

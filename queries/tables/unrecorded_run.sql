@@ -1,0 +1,169 @@
+-- In which traces is there no work of a device, though they are of a run on one?
+-- Traces that have launch calls, descriptions of devices, processes named after one, or ops that only a device has.
+--
+-- Kind:     table
+-- Requires: event_category, device_mark
+-- Columns:
+--   trace_id      INTEGER  the trace
+--   accelerator   VARCHAR  the kind of accelerator; unknown where the file does not tell
+--   launch_count  BIGINT   calls that put work on a device
+--   reason        VARCHAR  what tells of the work, and why it may be missing
+
+WITH bare AS (
+    SELECT
+        trace.trace_id,
+        coalesce(bool_or(kind.category LIKE 'privateuse1%'), FALSE) AS has_privateuse1
+    FROM trace
+    LEFT JOIN event_kind AS kind ON trace.trace_id = kind.trace_id
+    WHERE
+        trace.trace_id NOT IN (
+            SELECT trace_id
+            FROM device_mark
+            WHERE role IN ('work', 'copy', 'comm')
+        )
+    GROUP BY trace.trace_id
+    HAVING NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
+),
+
+-- Calls that put nothing on a device (of the profiler itself, too) tell nothing.
+call AS (
+    SELECT
+        e.trace_id,
+        e.name,
+        count(*) AS call_count
+    FROM event AS e
+    INNER JOIN bare AS b ON e.trace_id = b.trace_id
+    WHERE
+        is_launch_call(e.category)
+        AND regexp_matches(
+            e.name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit'
+        )
+    GROUP BY e.trace_id, e.name
+    UNION ALL
+    SELECT
+        m.trace_id,
+        e.name,
+        count(*) AS call_count
+    FROM device_mark AS m
+    INNER JOIN bare AS b ON m.trace_id = b.trace_id
+    INNER JOIN event AS e ON m.trace_id = e.trace_id AND m.event_id = e.event_id
+    WHERE m.role = 'launch'
+    GROUP BY m.trace_id, e.name
+),
+
+called AS (
+    SELECT
+        trace_id,
+        sum(call_count)::BIGINT AS launch_count,
+        arg_max(name, call_count) AS launch_name
+    FROM call
+    GROUP BY trace_id
+),
+
+described AS (
+    SELECT
+        trace_id,
+        count(*) AS device_count,
+        any_value(name) AS product
+    FROM device
+    WHERE trace_id IN (SELECT trace_id FROM bare)
+    GROUP BY trace_id
+),
+
+labelled AS (
+    SELECT
+        trace_id,
+        count(*) AS process_count,
+        any_value(coalesce(nullif(label, ''), name)) AS label
+    FROM device_process
+    WHERE NOT is_unknown AND trace_id IN (SELECT trace_id FROM bare)
+    GROUP BY trace_id
+),
+
+special_op AS (
+    SELECT
+        e.trace_id,
+        min(m.mark_id) AS mark_id,
+        any_value(e.name) AS name
+    FROM event AS e
+    INNER JOIN bare AS b ON e.trace_id = b.trace_id
+    INNER JOIN unrecorded_mark AS m ON regexp_matches(e.name, m.op)
+    WHERE
+        is_op(e.category)
+        AND (contains(e.name, 'mps') OR starts_with(e.name, 'npu') OR starts_with(e.name, 'hpu'))
+    GROUP BY e.trace_id
+),
+
+seen AS (
+    SELECT
+        b.trace_id,
+        b.has_privateuse1,
+        c.launch_count,
+        c.launch_name,
+        d.device_count,
+        d.product,
+        l.process_count,
+        l.label,
+        o.mark_id AS op_mark_id,
+        o.name AS op_name
+    FROM bare AS b
+    LEFT JOIN called AS c ON b.trace_id = c.trace_id
+    LEFT JOIN described AS d ON b.trace_id = d.trace_id
+    LEFT JOIN labelled AS l ON b.trace_id = l.trace_id
+    LEFT JOIN special_op AS o ON b.trace_id = o.trace_id
+    WHERE coalesce(c.launch_count, d.device_count, l.process_count, o.mark_id) IS NOT NULL
+),
+
+recognised AS (
+    SELECT
+        s.trace_id,
+        min(m.mark_id) AS mark_id
+    FROM seen AS s
+    INNER JOIN unrecorded_mark AS m
+        ON
+            coalesce(regexp_matches(s.launch_name, m.call), FALSE)
+            OR coalesce(regexp_matches(s.product, m.product), FALSE)
+            OR coalesce(regexp_matches(s.label, m.label), FALSE)
+            OR s.op_mark_id = m.mark_id
+    GROUP BY s.trace_id
+)
+
+SELECT
+    s.trace_id,
+    CASE WHEN s.has_privateuse1 THEN 'privateuse1' ELSE coalesce(m.accelerator, 'unknown') END
+        AS accelerator,
+    coalesce(s.launch_count, 0) AS launch_count,
+    'kernels were not recorded: '
+    || CASE
+        WHEN s.launch_count > 0
+            THEN
+                s.launch_count || ' calls put work on a device (most are ' || s.launch_name
+                || '), and the file holds none of it'
+        WHEN s.device_count > 0
+            THEN
+                'the file describes ' || s.device_count || ' device'
+                || CASE WHEN s.device_count > 1 THEN 's' ELSE '' END
+                || coalesce(' (' || nullif(s.product, '') || ')', '')
+                || ', and holds neither work of a device nor calls that launch it'
+        WHEN s.process_count > 0
+            THEN
+                'the file has ' || s.process_count || ' process'
+                || CASE WHEN s.process_count > 1 THEN 'es' ELSE '' END || ' named after a '
+                || 'device (' || s.label || '), and holds neither work of a device nor calls '
+                || 'that launch it'
+        ELSE
+            'the ops are those of a device (' || s.op_name || '), and the file holds none of '
+            || 'its work'
+    END
+    || CASE
+        WHEN m.reason IS NULL THEN ''
+        WHEN coalesce(s.launch_count, 0) = 0 AND s.op_mark_id IS NULL
+            THEN
+                '; only the activity of the CPU was recorded, or nothing ran on the device, or '
+                || m.reason
+        ELSE '; ' || m.reason
+    END AS reason
+FROM seen AS s
+LEFT JOIN recognised AS r ON s.trace_id = r.trace_id
+LEFT JOIN unrecorded_mark AS m ON r.mark_id = m.mark_id
+ORDER BY s.trace_id

@@ -1,0 +1,185 @@
+"""A run on a device whose kernels are not in the file is no run on the CPU."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Event = dict[str, Any]
+Write = Callable[..., Path]
+
+HOST = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 1, "ts": 0, "dur": 20},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::relu", "pid": 5, "tid": 1, "ts": 30, "dur": 5},
+]
+LAUNCH = {
+    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 1, "ts": 5,
+    "dur": 8, "args": {"correlation": 7},
+}  # fmt: skip
+LABEL = {"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 0"}}
+
+
+def found(path: Path) -> tuple[Any, ...]:
+    with tracekit.open(path) as trace:
+        (row,) = trace.sql(
+            "SELECT accelerator, is_recorded, launch_count, reason FROM accelerator"
+        ).rows
+    return row
+
+
+def test_launches_without_kernels(tiny_trace: Write) -> None:
+    path = tiny_trace([*HOST, LAUNCH])
+    name, is_recorded, launch_count, reason = found(path)
+    assert (name, is_recorded, launch_count) == ("cuda", False, 1)
+    assert "1 calls put work on a device (most are cudaLaunchKernel)" in reason
+    assert "CUPTI was not available or taken by another profiler" in reason
+    with tracekit.open(path) as trace:
+        for analysis in ("timeline", "phases", "kernels", "idle_causes", "steps", "memcpy"):
+            assert trace.query(analysis).rows == [], analysis
+        rows = trace.query("unrecorded").to_dicts()
+        assert [(row["kind"], row["name"], row["op_count"], row["host_ns"]) for row in rows] == [
+            # The launch is inside of the op, and its time is its own.
+            ("op", "aten::mm", 1, 12_000),
+            ("call", "cudaLaunchKernel", 1, 8_000),
+            ("op", "aten::relu", 1, 5_000),
+        ]
+        assert sum(row["host_pct"] for row in rows) == pytest.approx(100)
+        (about,) = trace.query("trace").to_dicts()
+        assert (about["is_recorded"], about["device_event_count"]) == (False, None)
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    events = health["device_events"]
+    assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
+    # None of the figures of the device is there, and none is 0.
+    figures = {metric: row["value"] for metric, row in health.items()}
+    assert {
+        figures[metric]
+        for metric in (
+            "device_time_linked", "unlinked_device_events", "device_time_classified",
+            "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
+            "device_time_in_op", "device_time_in_phase", "inferred_device_time",
+            "launched_before_window", "launch_missing", "idle_explained", "unexplained_late_starts",
+        )
+    } == {None}  # fmt: skip
+
+
+def test_devices_without_kernels(tiny_trace: Write) -> None:
+    path = tiny_trace(HOST, deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X"}])
+    name, is_recorded, launch_count, reason = found(path)
+    assert (name, is_recorded, launch_count) == ("hip", False, 0)
+    assert "the file describes 1 device (AMD Instinct MI300X)" in reason
+    assert "only the activity of the CPU was recorded" in reason
+
+
+def test_processes_named_after_a_device_without_kernels(tiny_trace: Write) -> None:
+    name, is_recorded, _, reason = found(tiny_trace([*HOST, LABEL]))
+    assert (name, is_recorded) == ("cuda", False)
+    assert "1 process named after a device (GPU 0)" in reason
+
+
+def test_ops_that_only_mps_has(tiny_trace: Write) -> None:
+    op = {**HOST[0], "name": "aten::_mps_convolution"}
+    name, is_recorded, _, reason = found(tiny_trace([op]))
+    assert (name, is_recorded) == ("mps", False)
+    assert "aten::_mps_convolution" in reason
+    assert "Instruments" in reason
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "kind"),
+    [
+        ("cuda_runtime", "hipLaunchKernel", "hip"),
+        ("xpu_driver", "zeCommandListAppendLaunchKernel", "xpu"),
+        ("xpu_runtime", "urEnqueueKernelLaunch", "xpu"),
+        ("mtia_runtime", "runFunction - job_prep_and_submit_for_execution", "mtia"),
+        ("Runtime", "cudaLaunchKernel", "cuda"),
+        ("privateuse1_runtime", "launchKernel", "privateuse1"),
+    ],
+)
+def test_which_accelerator_it_was(tiny_trace: Write, category: str, name: str, kind: str) -> None:
+    found_name, is_recorded, launch_count, _ = found(
+        tiny_trace([*HOST, {**LAUNCH, "cat": category, "name": name}])
+    )
+    assert (found_name, is_recorded, launch_count) == (kind, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "properties"),
+    [
+        ([], []),
+        # Kineto itself calls this, and asks for devices: nothing was put on one.
+        ([{**LAUNCH, "name": name} for name in ("cudaDeviceSynchronize", "cudaGetDevice")], []),
+        ([{**LABEL, "pid": 5, "args": {"labels": "CPU"}}], []),
+    ],
+)  # fmt: skip
+def test_a_trace_of_the_cpu_alone_stays_one(
+    tiny_trace: Write, more: list[Event], properties: list[Event]
+) -> None:
+    path = tiny_trace([*HOST, *more], deviceProperties=properties)
+    assert found(path) == ("cpu", True, None, None)
+    with tracekit.open(path) as trace:
+        (row,) = trace.query("timeline").to_dicts()
+        assert (row["device"], row["compute_ns"], row["idle_ns"]) == ("cpu", 25_000, 10_000)
+        assert trace.query("unrecorded").rows == []
+
+
+def test_one_rank_of_two(tiny_trace: Write) -> None:
+    """A run of which one rank recorded its kernels."""
+    kernel = {
+        "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 9, "dur": 4,
+        "args": {"device": 0, "stream": 7, "correlation": 7},
+    }  # fmt: skip
+    first = tiny_trace([*HOST, LAUNCH, kernel], "run/rank0.json", distributedInfo={"rank": 0})
+    tiny_trace([*HOST, LAUNCH], "run/rank1.json", distributedInfo={"rank": 1})
+    with tracekit.open(first.parent) as trace:
+        assert trace.query("trace").column("device_event_count") == [1, None]
+        assert trace.query("timeline").column("rank") == [0]
+        assert set(trace.query("unrecorded").column("rank")) == {1}
+
+
+def test_the_command_says_so(cli: Callable[..., Any], tiny_trace: Write) -> None:
+    path = tiny_trace([*HOST, LAUNCH])
+    shown = cli("breakdown", path)
+    assert shown.exit_code == 0
+    assert "cuda: kernels not recorded" in shown.stdout
+    assert "Kernels were not recorded\n  1 calls put work on a device" in shown.stdout
+    assert "CUPTI" in shown.stdout
+    assert "cudaLaunchKernel" in shown.stdout
+    assert "Health  warn  device events unknown" in shown.stdout
+    for no_figure in ("Timeline", "compute", "Idle causes", "0 device events", "device work"):
+        assert no_figure not in shown.stdout
+    said = cli("breakdown", path, "--format", "json").json()
+    assert said["trace"][0]["is_recorded"] is False
+    assert said["trace"][0]["device_event_count"] is None
+    assert said["timeline"] == []
+    assert said["unrecorded"][0]["reason"].startswith("kernels were not recorded: 1 calls")
+    for format_name in ("csv", "markdown"):
+        assert "kernels were not recorded" in cli("breakdown", path, "--format", format_name).stdout
+    empty = cli("query", "timeline", path, "--format", "json")
+    assert (empty.exit_code, empty.json()) == (0, [])
+    assert empty.stderr == f"note: {said['unrecorded'][0]['reason']}\n"
+
+
+def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path) -> None:
+    """All that a GPU run leaves but its device events: as where CUPTI was taken."""
+    content = json.loads(gzip.decompress((public_traces / "tl_h100_qwen.json.gz").read_bytes()))
+    device = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+    content["traceEvents"] = [
+        event for event in content["traceEvents"] if event.get("cat") not in device
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(content))
+    name, is_recorded, launch_count, _ = found(path)
+    assert (name, is_recorded) == ("cuda", False)
+    names = [
+        event["name"] for event in content["traceEvents"] if event.get("cat") == "cuda_runtime"
+    ]
+    assert launch_count >= sum(called.startswith("cudaLaunchKernel") for called in names) > 1000
+    with tracekit.open(path) as trace:
+        assert trace.query("timeline").rows == []

@@ -1,0 +1,336 @@
+"""The rules that find work on devices by other marks than Kineto's categories.
+
+From the data in ``queries/rules/device_events.toml``, which says how a rule is applied, to tables:
+most traces have no event to try them on, and then this costs one look at their categories.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from tracekit.sql_text import quote, select_rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+DEVICE_MARK = "device_mark"
+"""The main table, and what SQL files write under ``Requires`` when they read any of these."""
+
+ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
+"""What an event of a device may be."""
+
+_IS_SPECIAL = "contains(name, 'mps') OR starts_with(name, 'npu::') OR starts_with(name, 'hpu::')"
+"""What an op that only a device has must hold: a quick look before the rules are tried."""
+
+_TABLES = f"""
+CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCHAR, role VARCHAR,
+    class VARCHAR, device VARCHAR, stream BIGINT);
+CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
+    event_count BIGINT, is_unknown BOOLEAN);
+CREATE TABLE event_kind AS
+    SELECT trace_id, category, bool_or(starts_with(name, 'hip')) AS has_hip,
+        bool_or({_IS_SPECIAL}) AS has_special
+    FROM event
+    GROUP BY trace_id, category;
+"""
+"""What the rules found, event by event; the processes that look like a device, or are one; and the
+categories of each trace, which tell nearly always that there is nothing to look for."""
+
+_LANE_CONDITIONS = ("process", "label", "thread", "category")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """One rule; conditions that it does not have are None."""
+
+    accelerator: str
+    role: str
+    process: str | None
+    label: str | None
+    thread: str | None
+    category: str | None
+    event: str | None
+    argument: str | None
+    value: str | None
+    event_class: str | None
+    is_fallback: bool
+    is_one_device: bool
+    source: str
+
+    def lane_sql(self) -> str:
+        """Return the condition on a thread's names and the category of its events."""
+        found = [
+            f"regexp_matches({column}, {quote(pattern)})"
+            for column in _LANE_CONDITIONS
+            if (pattern := getattr(self, column)) is not None
+        ]
+        return " AND ".join(found) or "TRUE"
+
+    def event_sql(self) -> str:
+        """Return the condition on a single event; TRUE if there is none."""
+        found = []
+        if self.event is not None:
+            found.append(f"regexp_matches(name, {quote(self.event)})")
+        if self.argument is not None:
+            path = quote('$."' + self.argument + '"')
+            found.append(
+                f"coalesce(regexp_matches(args ->> {path}, {quote(self.value or '')}), FALSE)"
+            )
+        return " AND ".join(found) or "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """The marks of a run on an accelerator whose work the file does not hold."""
+
+    accelerator: str
+    reason: str
+    call: str | None
+    label: str | None
+    product: str | None
+    op: str | None
+
+
+def device_rules_text() -> str:
+    """Return the text of the rules file."""
+    return (files("tracekit.queries") / "rules" / "device_events.toml").read_text("utf-8")
+
+
+@cache
+def _content() -> dict[str, Any]:
+    return tomllib.loads(device_rules_text())
+
+
+def load_device_rules() -> tuple[DeviceRule, ...]:
+    """Read the rules in the order in which they are tried."""
+    return tuple(
+        DeviceRule(
+            rule["accelerator"],
+            rule["role"],
+            rule.get("process"),
+            rule.get("label"),
+            rule.get("thread"),
+            rule.get("category"),
+            rule.get("event"),
+            rule.get("argument"),
+            rule.get("value"),
+            rule.get("class"),
+            rule.get("is_fallback", False),
+            rule.get("is_one_device", False),
+            rule["source"],
+        )
+        for rule in _content()["rule"]
+    )
+
+
+def load_unrecorded() -> tuple[Unrecorded, ...]:
+    """Read the marks of runs without recorded work, in the order in which they are tried."""
+    return tuple(
+        Unrecorded(
+            entry["accelerator"],
+            entry["reason"],
+            entry.get("call"),
+            entry.get("label"),
+            entry.get("product"),
+            entry.get("op"),
+        )
+        for entry in _content()["unrecorded"]
+    )
+
+
+_COLUMNS = {
+    "mark_id": "INTEGER",
+    "accelerator": "VARCHAR",
+    "reason": "VARCHAR",
+    "call": "VARCHAR",
+    "label": "VARCHAR",
+    "product": "VARCHAR",
+    "op": "VARCHAR",
+}
+
+
+def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create table ``unrecorded_mark``: the marks of runs without recorded work, in order."""
+    marks = [
+        (number, mark.accelerator, mark.reason, mark.call, mark.label, mark.product, mark.op)
+        for number, mark in enumerate(load_unrecorded(), start=1)
+    ]
+    connection.execute(f"CREATE TABLE unrecorded_mark AS {select_rows(_COLUMNS, marks)}")
+
+
+def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables ``device_mark``, ``device_process`` and ``event_kind``.
+
+    A row of ``device_process`` is a process that is named or labelled like a device, with the count
+    of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.
+
+    Args:
+        connection: the store that is being built; its ingested tables are filled.
+    """
+    connection.execute(_TABLES)
+    is_odd, is_bare = connection.execute(
+        "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
+        "bool_or(trace_id NOT IN (SELECT trace_id FROM event_kind WHERE is_device_work(category))) "
+        "FROM event_kind"
+    ).fetchone() or (None, None)
+    if is_odd:
+        _try_rules(connection)
+    elif is_bare or is_bare is None:
+        connection.execute(_LABELLED)
+
+
+_LABELLED = """
+INSERT INTO device_process
+SELECT trace_id, pid, NULL, any_value(args ->> '$.labels') AS label, 0, FALSE
+FROM metadata
+WHERE name = 'process_labels'
+GROUP BY trace_id, pid
+HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
+ORDER BY trace_id, pid
+"""
+"""The processes that Kineto labels as devices, where no event needs a rule."""
+
+
+def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
+    rules = load_device_rules()
+    numbers = range(len(rules))
+    candidates = ", ".join(f"CASE WHEN {rules[i].lane_sql()} THEN {i} END" for i in numbers)
+    chosen = " ".join(
+        f"WHEN list_contains(rules, {i}) AND {rules[i].event_sql()} THEN {i}" for i in numbers
+    )
+    unconditional = [i for i in numbers if rules[i].event_sql() == "TRUE"]
+    primary = [i for i in unconditional if rules[i].role == "work" and not rules[i].is_fallback]
+
+    def of_rule(column: str) -> str:
+        values = [getattr(rules[i], column) for i in numbers]
+        return f"list_extract({values!r}, rule_id + 1)".replace("None", "NULL")
+
+    unknown = _content()["unknown"]
+    connection.execute(
+        f"""
+        CREATE OR REPLACE TEMP TABLE device_lane AS
+        WITH process AS (
+            SELECT trace_id, pid,
+                any_value(args ->> '$.name') FILTER (name = 'process_name') AS process,
+                any_value(args ->> '$.labels') FILTER (name = 'process_labels') AS label
+            FROM metadata
+            WHERE name IN ('process_name', 'process_labels')
+            GROUP BY trace_id, pid
+        ),
+        thread AS (
+            SELECT trace_id, pid, tid, any_value(args ->> '$.name') AS thread
+            FROM metadata
+            WHERE name = 'thread_name'
+            GROUP BY trace_id, pid, tid
+        ),
+        counted AS (
+            SELECT trace_id, pid, tid, category, count(*) AS event_count
+            FROM event
+            WHERE category IS NULL OR NOT is_known_category(category)
+            GROUP BY trace_id, pid, tid, category
+        ),
+        named AS (
+            SELECT
+                coalesce(process.trace_id, counted.trace_id) AS trace_id,
+                coalesce(process.pid, counted.pid) AS pid,
+                counted.tid,
+                counted.category AS given_category,
+                coalesce(counted.category, '') AS category,
+                coalesce(process.process, '') AS process,
+                coalesce(process.label, '') AS label,
+                coalesce(thread.thread, '') AS thread,
+                coalesce(counted.event_count, 0) AS event_count
+            FROM counted
+            FULL JOIN process
+                ON counted.trace_id = process.trace_id AND counted.pid = process.pid
+            LEFT JOIN thread
+                ON counted.trace_id = thread.trace_id AND counted.pid = thread.pid
+                AND counted.tid = thread.tid
+        )
+        SELECT
+            *,
+            CASE WHEN event_count > 0
+                THEN list_filter([{candidates}], lambda i: i IS NOT NULL) ELSE [] END AS rules,
+            try_cast(regexp_extract(process, '(\\d+)(?:\\s*\\(.*\\))?$', 1) AS BIGINT) AS number
+        FROM named
+        """
+    )
+    connection.execute(
+        f"""
+        INSERT INTO {DEVICE_MARK}
+        WITH main AS (
+            SELECT DISTINCT trace_id, pid FROM device_lane WHERE list_has_any(rules, {primary!r})
+        ),
+        numbered AS (
+            SELECT trace_id, number, count(DISTINCT pid) AS process_count
+            FROM device_lane
+            WHERE number IS NOT NULL AND len(rules) > 0
+            GROUP BY trace_id, number
+        ),
+        lane AS (
+            SELECT
+                l.*,
+                main.pid IS NOT NULL AS has_main,
+                CASE WHEN n.process_count = 1 THEN l.number END AS own_number
+            FROM device_lane AS l
+            LEFT JOIN main ON l.trace_id = main.trace_id AND l.pid = main.pid
+            LEFT JOIN numbered AS n ON l.trace_id = n.trace_id AND l.number = n.number
+            WHERE len(l.rules) > 0
+        ),
+        decided AS (
+            SELECT
+                e.trace_id, e.event_id, e.pid, e.tid, e.device, e.stream, lane.own_number,
+                lane.thread, lane.has_main,
+                CASE {chosen} END AS rule_id
+            FROM event AS e
+            INNER JOIN lane
+                ON e.trace_id = lane.trace_id AND e.pid IS NOT DISTINCT FROM lane.pid
+                AND e.tid IS NOT DISTINCT FROM lane.tid
+                AND e.category IS NOT DISTINCT FROM lane.given_category
+            WHERE e.category IS NULL OR NOT is_known_category(e.category)
+        )
+        SELECT
+            trace_id, event_id, {of_rule("accelerator")},
+            CASE WHEN has_main AND {of_rule("is_fallback")} THEN 'mark' ELSE {of_rule("role")} END,
+            {of_rule("event_class")},
+            CASE
+                WHEN {of_rule("is_one_device")} THEN {of_rule("accelerator")}
+                ELSE coalesce(device, own_number, pid)::VARCHAR
+            END,
+            coalesce(
+                stream,
+                try_cast(regexp_extract(thread, '^Stream #?(\\d+)', 1) AS BIGINT),
+                tid
+            )
+        FROM decided
+        WHERE rule_id IS NOT NULL
+        ORDER BY trace_id, event_id
+        """
+    )
+    connection.execute(
+        f"""
+        INSERT INTO device_process
+        WITH marked AS (
+            SELECT DISTINCT e.trace_id, e.pid
+            FROM {DEVICE_MARK} AS m
+            INNER JOIN event AS e ON m.trace_id = e.trace_id AND m.event_id = e.event_id
+        )
+        SELECT
+            lane.trace_id, lane.pid, any_value(process), any_value(label),
+            sum(event_count)::BIGINT, bool_and(marked.pid IS NULL) AND sum(event_count) > 0
+        FROM device_lane AS lane
+        LEFT JOIN marked ON lane.trace_id = marked.trace_id AND lane.pid = marked.pid
+        WHERE regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
+            OR (
+                regexp_matches(process, {quote(unknown["process"])})
+                AND NOT regexp_matches(process, {quote(unknown["but_not"])})
+            )
+        GROUP BY lane.trace_id, lane.pid
+        ORDER BY lane.trace_id, lane.pid
+        """
+    )
+    connection.execute("DROP TABLE device_lane")

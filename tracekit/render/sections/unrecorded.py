@@ -1,0 +1,89 @@
+"""That the kernels of a run were not recorded, why, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tracekit.render._grid import grid_lines
+from tracekit.render._text import printable, shorten
+from tracekit.render.sections._figures import aligned
+from tracekit.render.sections._heading import heading, more
+from tracekit.units import format_ms, format_pct, ms_decimals
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+ORDER = 12
+
+MAX_OPS = 8
+
+
+def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+    """Return a heading, the reason of each rank, and what the host did, the longest first."""
+    if not data.get("unrecorded"):
+        return []
+    rows = data["unrecorded"].to_dicts()
+    out = [Text("Kernels were not recorded", style="bold yellow")]
+    for reason, ranks in _reasons(rows).items():
+        where = "" if len(_ranks(rows)) == 1 else f"{_rank_text(ranks)}: "
+        out += [Text(f"  {line}") for line in textwrap.wrap(where + reason, max(width - 2, 20))]
+    if full:
+        return [*out, *grid_lines(data["unrecorded"], width, units=True)]
+    ops = _by_name(rows)
+    names = sorted(ops, key=lambda name: (-ops[name][0], name))
+    shown = names[:MAX_OPS]
+    if not shown:
+        return out
+    total_ns = sum(host_ns for host_ns, _, _ in ops.values())
+    decimals = ms_decimals(host_ns for host_ns, _, _ in ops.values())
+    figures = aligned(
+        [
+            [f"{format_ms(ops[name][0], decimals)} ms" for name in shown],
+            [
+                f"{format_pct(100 * ops[name][0] / total_ns if total_ns else 0.0)} %"
+                for name in shown
+            ],
+            [f"{ops[name][1]:,} ×" for name in shown],
+            [ops[name][2] for name in shown],
+        ]
+    )
+    out.append(heading("  What the host did", "on all threads, ops inside of an op apart", width))
+    for name, text in zip(shown, figures, strict=True):
+        out.append(Text(shorten(f"    {text}  {printable(name)}", width)))
+    out.extend(more(len(names) - len(shown), "op", "ops"))
+    return out
+
+
+def _ranks(rows: Sequence[Mapping[str, Any]]) -> set[int | None]:
+    return {row["rank"] for row in rows}
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:
+    """Return the ranks by what is said of them."""
+    found: dict[str, list[int | None]] = {}
+    for row in rows:
+        reason = row["reason"].removeprefix("kernels were not recorded: ")
+        ranks = found.setdefault(printable(reason), [])
+        if row["rank"] not in ranks:
+            ranks.append(row["rank"])
+    return found
+
+
+def _rank_text(ranks: Sequence[int | None]) -> str:
+    first = "rank ?" if ranks[0] is None else f"rank {ranks[0]}"
+    return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"
+
+
+def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, str]]:
+    """Return time, count and kind of each op of all ranks; none where the host has no ops."""
+    found: dict[str, tuple[int, int, str]] = {}
+    for row in rows:
+        if row["name"] is not None:
+            host_ns, count, _ = found.get(row["name"], (0, 0, ""))
+            total = (host_ns + row["host_ns"], count + row["op_count"], row["kind"])
+            found[row["name"]] = total
+    return found
