@@ -14,11 +14,11 @@ from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
-from tracekit.analysis.query_errors import query_error
+from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
-from tracekit.errors import QueryError, StoreError
+from tracekit.errors import QueryError
 from tracekit.sql_text import literal
 
 _Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
@@ -51,17 +51,11 @@ def run_analysis(
     statement = _with_values(spec, bind(spec, params))
     try:
         columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        reason = str(error).splitlines()[0]
-        if "Could not read" in reason or "checksum" in reason:
-            raise StoreError(
-                f"{spec.name}: the store is damaged or cut off",
-                hint="make it again from the trace; tracekit cache clear removes cached ones",
-            ) from error
-        raise StoreError(
-            f"{spec.name}: {reason}",
-            hint="free some memory or space in the temporary folder",
-        ) from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        blamed = store_error(spec.name, error)
+        if blamed is None:
+            raise
+        raise blamed from error
     return Result(spec.name, columns, rows)
 
 
@@ -135,8 +129,8 @@ def run_sql(
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text, max_rows))
-    except duckdb.Error as error:
-        raise query_error(connection, error) from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise sql_error(connection, error) from error
     return Result("sql", columns, rows)
 
 
