@@ -30,7 +30,7 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.result import Result
+    from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
     from tracekit.ingest.reading import Reading
@@ -174,6 +174,23 @@ class Trace:
         from tracekit.analysis.run import run_sql
 
         return self._ask(lambda: run_sql(self.connection, text))
+
+    def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
+        """Run SQL whose rows are made while they are taken, so that any number of them fits.
+
+        Nothing else may be asked until the last row has been taken.
+
+        Args:
+            text: the SQL.
+            timeout_s: how long it may take until the last row is there, seconds.
+
+        Raises:
+            QueryError: DuckDB refuses the statement, or it takes too long; also while rows are
+                taken.
+        """
+        from tracekit.analysis.run import stream_sql
+
+        return self._ask(lambda: stream_sql(self.connection, text, timeout_s=timeout_s))
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
