@@ -72,10 +72,10 @@ clean:
 	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
-$(DEMO)/.installed: pyproject.toml $(NATIVE) Makefile
+$(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit into $(DEMO)"
 	@$(call new_environment,$(DEMO))
-	@$(DEMO)/bin/python $(PIP_INSTALL) --editable .
+	@$(DEMO)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
 $(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -74,6 +74,7 @@ _log = logging.getLogger("tracekit")
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _MAX_NAMED = 10
+_MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
 
 
@@ -336,7 +337,8 @@ def open(
         StoreError: a store cannot be opened or written.
         UsageError: the rules file is not valid.
     """
-    store = _given_store(paths)
+    with _named_paths():
+        store = _given_store(paths)
     if store is not None:
         from tracekit.database import open_store
 
@@ -350,7 +352,8 @@ def open(
         with contextlib.ExitStack() as on_error:
             connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
             return Trace(connection, store, on_error.pop_all())
-    sources = find_sources(paths, traces=traces)
+    with _named_paths():
+        sources = find_sources(paths, traces=traces)
     contents = _Contents(
         bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
     )
@@ -492,15 +495,30 @@ def ingest(
         raise UsageError(
             f"{output}: a store's name ends in .duckdb", hint=f"-o {output.with_suffix('.duckdb')}"
         )
-    if output.exists() and not force:
-        raise StoreError(f"{output}: exists already", hint="--force replaces it")
-    sources = find_sources(paths)
+    with _named_paths():
+        if output.exists() and not force:
+            raise StoreError(f"{output}: exists already", hint="--force replaces it")
+        sources = find_sources(paths)
     with (
         _begin_reading(sources, progress) as reading,
         database.build_store(output, sources.files, replaces=force) as build,
     ):
         _fill(build, sources, rules, progress, reading)
     return output
+
+
+@contextlib.contextmanager
+def _named_paths() -> Iterator[None]:
+    """Turn what the disk answers to a name that it cannot look up into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceError(f"{_cut(error.filename)}: {error.strerror or error}") from error
+
+
+def _cut(name: object) -> str:
+    text = str(name)
+    return text if len(text) <= _MAX_NAME else text[:_MAX_NAME] + "…"
 
 
 def find_sources(paths: Sequence[str | Path], *, traces: bool = True) -> Sources:

@@ -258,6 +258,10 @@ def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | 
 
 
 def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError("the statement holds bytes that are no UTF-8") from error
     statements = connection.extract_statements(text)
     if not statements:
         raise QueryError(

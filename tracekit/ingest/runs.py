@@ -68,10 +68,13 @@ def load_runs(
         except TraceError as error:
             errors.append(error)
             row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
-        run_id = row["run_id"] = _unique(row["run_id"], run_ids)
+        mended = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", row["run_id"])
+        if mended != row["run_id"]:
+            row["notes"] = [*row.get("notes", ()), "run_id held half of a character, now U+FFFD"]
+        run_id = row["run_id"] = _unique(mended, run_ids)
         run_ids.append(run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
-        missing = [name for name in row.get("traces", ()) if not (folder / name).is_file()]
+        missing = [name for name in row.get("traces", ()) if not _is_file(folder / name)]
         row["missing_trace_count"] = len(missing)
         row["request_count"], row["rejected_count"], problem = _requests(
             connection, folder, run_id, work_folder, progress
@@ -83,6 +86,14 @@ def load_runs(
     if needs_one and len(errors) == len(folders):
         raise errors[0]
     return run_ids
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A name that is too long, for example.
+        return False
 
 
 def _unique(run_id: str, taken: Sequence[str]) -> str:
