@@ -3,6 +3,7 @@
 #   make collect  install torch and its kin too, train a tiny model for a few steps under the
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
 #   make test     install what developers need and run every check, the tests last
+#   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
 # The single checks, for quick turns: lint, types, imports, sql, pytest (ARGS="-k timeline").
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
@@ -13,6 +14,7 @@ DEMO := .venv
 COLLECT := .venv-collect
 DEV := .venv-dev
 ARGS ?=
+MINUTES ?= 10
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
@@ -21,7 +23,7 @@ CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 
 .NOTPARALLEL:
-.PHONY: help demo collect test check lint format types imports sql pytest clean
+.PHONY: help demo collect test check lint format types imports sql pytest fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -63,6 +65,11 @@ pytest: $(DEV)/.installed
 	@echo "== pytest"
 	@$(DEV)/bin/python -m pytest $(ARGS)
 
+# The seed is chosen anew and printed: SEED repeats a run.
+fuzz: $(DEV)/.installed
+	@echo "== fuzz"
+	@$(DEV)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 format: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet --fix-only .
 	@$(DEV)/bin/ruff format --quiet .
@@ -72,10 +79,10 @@ clean:
 	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
-$(DEMO)/.installed: pyproject.toml $(NATIVE) Makefile
+$(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit into $(DEMO)"
 	@$(call new_environment,$(DEMO))
-	@$(DEMO)/bin/python $(PIP_INSTALL) --editable .
+	@$(DEMO)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
 $(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile

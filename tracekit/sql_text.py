@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def quote(text: str) -> str:
-    """Return ``text`` as a SQL string literal."""
+    """Return ``text`` as a SQL string literal; half a character becomes U+FFFD."""
+    if not text.isascii():
+        text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tracekit import __version__
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
@@ -30,7 +31,7 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.result import Result
+    from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
     from tracekit.ingest.reading import Reading
@@ -69,8 +70,13 @@ SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
 """What an analysis of runs requires if it is about nothing but their requests."""
 
+T = TypeVar("T")
+
+_log = logging.getLogger("tracekit")
+
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _MAX_NAMED = 10
+_MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
 
 
@@ -95,7 +101,9 @@ class Trace:
         resources: contextlib.ExitStack,
         contents: _Contents | None = None,
         answers: Mapping[str, Result] | None = None,
+        renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
     ) -> None:
+        self._renew = renew
         self._connection = connection
         self._is_closed = False
         self._store_path = store_path
@@ -131,6 +139,23 @@ class Trace:
             UsageError: a parameter has the wrong type, or the analysis is about one run and here
                 are several.
         """
+        return self._ask(lambda: self._query(name, params))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """Return the answer to a question; a cached store that is damaged is made again first."""
+        from tracekit.database import DamagedStoreError
+
+        try:
+            return question()
+        except DamagedStoreError:
+            if self._renew is None or self._is_closed:
+                raise
+            renew, self._renew = self._renew, None
+            self._connection.close()
+            self._connection = renew(self._resources)
+            return question()
+
+    def _query(self, name: str, params: Mapping[str, object]) -> Result:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analysis
 
@@ -151,7 +176,24 @@ class Trace:
         """
         from tracekit.analysis.run import run_sql
 
-        return run_sql(self.connection, text)
+        return self._ask(lambda: run_sql(self.connection, text))
+
+    def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
+        """Run SQL whose rows are made while they are taken, so that any number of them fits.
+
+        Nothing else may be asked until the last row has been taken.
+
+        Args:
+            text: the SQL.
+            timeout_s: how long it may take until the last row is there, seconds.
+
+        Raises:
+            QueryError: DuckDB refuses the statement, or it takes too long; also while rows are
+                taken.
+        """
+        from tracekit.analysis.run import stream_sql
+
+        return self._ask(lambda: stream_sql(self.connection, text, timeout_s=timeout_s))
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -167,6 +209,9 @@ class Trace:
         Raises:
             UsageError: there are several runs here.
         """
+        return self._ask(self._breakdown)
+
+    def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analyses
 
@@ -207,10 +252,13 @@ class Trace:
     @property
     def _contents(self) -> _Contents:
         if self._known_contents is None:
-            (found,) = self.connection.execute(
+            from tracekit.analysis.run import run_sql
+
+            (found,) = run_sql(
+                self.connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request) "
-                "FROM run"
-            ).fetchall()
+                "FROM run",
+            )
             self._known_contents = _Contents(found[0], tuple(found[1] or ()), found[2])
         return self._known_contents
 
@@ -291,7 +339,8 @@ def open(
         StoreError: a store cannot be opened or written.
         UsageError: the rules file is not valid.
     """
-    store = _given_store(paths)
+    with _named_paths():
+        store = _given_store(paths)
     if store is not None:
         from tracekit.database import open_store
 
@@ -300,8 +349,13 @@ def open(
                 f"{store}: a store has its classes already",
                 hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
             )
-        return Trace(open_store(store, unsafe=unsafe), store, contextlib.ExitStack())
-    sources = find_sources(paths, traces=traces)
+        from tracekit.analysis.store_catalogue import check_catalogue
+
+        with contextlib.ExitStack() as on_error:
+            connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
+            return Trace(connection, store, on_error.pop_all())
+    with _named_paths():
+        sources = find_sources(paths, traces=traces)
     contents = _Contents(
         bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
     )
@@ -313,7 +367,7 @@ def open(
         check_rules(rules_path)
     wanted = BREAKDOWN if expect_breakdown else ()
     # Manifests alone are read sooner than a store of them would be written.
-    is_kept = cache and (sources.traces or contents.has_requests)
+    is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
     open_it = _open_cached if is_kept else _open_temporary
     return open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
 
@@ -353,20 +407,63 @@ def _open_cached(
     from tracekit import database
     from tracekit.analysis.recipe import queries_digest
 
-    answers: Mapping[str, Result] = {}
-    cached = database.cached_store_path(sources.files, queries_digest(rules))
-    connection = None
-    if cached.is_file():
-        # A damaged store in the cache is no reason to fail: the trace is there.
-        with contextlib.suppress(StoreError):
-            connection = database.open_store(cached, unsafe=unsafe)
-            database.touch(cached)
-    if connection is None:
-        with _begin_reading(sources, progress) as reading, database.build_store(cached) as build:
+    cached = _cached_path(sources, queries_digest(rules))
+    # A shared folder may hold what somebody else made.
+    check = None
+    if not database.is_private(cached.parent):
+        from tracekit.analysis.store_catalogue import check_catalogue
+
+        check = check_catalogue
+
+    def open_it(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        return database.open_store(cached, resources, unsafe=unsafe, check=check)
+
+    def make_it(wanted: Sequence[str] = ()) -> Mapping[str, Result]:
+        with contextlib.suppress(OSError):
+            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            _begin_reading(sources, progress) as reading,
+            database.build_store(cached, sources.files) as build,
+        ):
             answers = _fill(build, sources, rules, progress, reading, wanted)
         database.forget_older(cached)
-        connection = database.open_store(cached, unsafe=unsafe)
-    return Trace(connection, cached, contextlib.ExitStack(), contents, answers)
+        return answers
+
+    def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        _log.warning("%s: the cached store is damaged and is made again", sources.files[0])
+        database.forget(cached)
+        make_it()
+        return open_it(resources)
+
+    with contextlib.ExitStack() as resources:
+        answers: Mapping[str, Result] = {}
+        connection = None
+        if cached.is_file():
+            try:
+                connection = open_it(resources)
+                database.touch(cached)
+            except StoreError:
+                # The trace is there: no reason to fail.
+                connection = make_again(resources)
+        else:
+            answers = make_it(wanted)
+            connection = open_it(resources)
+        return Trace(connection, cached, resources.pop_all(), contents, answers, make_again)
+
+
+def _cached_path(sources: Sources, digest: str) -> Path:
+    from tracekit.database import cached_store_path
+
+    try:
+        return cached_store_path(sources.files, digest)
+    except OSError as error:
+        name = error.filename or sources.files[0]
+        raise TraceError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def _are_files(sources: Sources) -> bool:
+    """Whether every source can be read twice: a pipe cannot."""
+    return all(file.is_file() for file in sources.files)
 
 
 def ingest(
@@ -400,12 +497,30 @@ def ingest(
         raise UsageError(
             f"{output}: a store's name ends in .duckdb", hint=f"-o {output.with_suffix('.duckdb')}"
         )
-    if output.exists() and not force:
-        raise StoreError(f"{output}: exists already", hint="--force replaces it")
-    sources = find_sources(paths)
-    with _begin_reading(sources, progress) as reading, database.build_store(output) as build:
+    with _named_paths():
+        if output.exists() and not force:
+            raise StoreError(f"{output}: exists already", hint="--force replaces it")
+        sources = find_sources(paths)
+    with (
+        _begin_reading(sources, progress) as reading,
+        database.build_store(output, sources.files, replaces=force) as build,
+    ):
         _fill(build, sources, rules, progress, reading)
     return output
+
+
+@contextlib.contextmanager
+def _named_paths() -> Iterator[None]:
+    """Turn what the disk answers to a name that it cannot look up into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceError(f"{_cut(error.filename)}: {error.strerror or error}") from error
+
+
+def _cut(name: object) -> str:
+    text = str(name)
+    return text if len(text) <= _MAX_NAME else text[:_MAX_NAME] + "…"
 
 
 def find_sources(paths: Sequence[str | Path], *, traces: bool = True) -> Sources:

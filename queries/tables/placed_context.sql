@@ -30,11 +30,26 @@
 WITH numbered_launch AS (
     SELECT
         *,
-        count(*) OVER (PARTITION BY trace_id, correlation) AS same_count
+        count(*) OVER same AS same_count,
+        row_number() OVER (same ORDER BY ts_ns, launch_id) AS place
     FROM launch
     WHERE correlation IS NOT NULL
+    WINDOW same AS (PARTITION BY trace_id, correlation)
 ),
 
+shared_launch AS (
+    SELECT DISTINCT ON (trace_id, correlation, ts_ns)
+        trace_id,
+        correlation,
+        ts_ns,
+        end_ns,
+        launch_id
+    FROM numbered_launch
+    WHERE same_count > 1
+    ORDER BY trace_id, correlation, ts_ns, launch_id
+),
+
+-- With the first call of its number: never all pairs of device events and calls that share one.
 pair AS (
     SELECT
         d.trace_id,
@@ -52,18 +67,25 @@ pair AS (
         l.end_ns AS launch_end_ns,
         l.same_count
     FROM device_events AS d
-    LEFT JOIN numbered_launch AS l ON d.trace_id = l.trace_id AND d.correlation = l.correlation
+    LEFT JOIN numbered_launch AS l
+        ON d.trace_id = l.trace_id AND d.correlation = l.correlation AND l.place = 1
     WHERE d.device <> 'cpu'
 ),
 
+-- The first call of all is the nearest one where none began before the device event.
 nearest AS (
-    SELECT * EXCLUDE (same_count)
-    FROM pair
-    WHERE same_count > 1
-    QUALIFY row_number() OVER (
-        PARTITION BY trace_id, event_id
-        ORDER BY launch_ts_ns <= ts_ns DESC, abs(launch_ts_ns - ts_ns), launch_id
-    ) = 1
+    SELECT
+        p.* EXCLUDE (same_count, launch_id, launch_ts_ns, launch_end_ns),
+        coalesce(l.launch_id, p.launch_id) AS launch_id,
+        coalesce(l.ts_ns, p.launch_ts_ns) AS launch_ts_ns,
+        coalesce(l.end_ns, p.launch_end_ns) AS launch_end_ns
+    FROM pair AS p
+    ASOF LEFT JOIN shared_launch AS l
+        ON
+            p.trace_id = l.trace_id
+            AND p.correlation = l.correlation
+            AND p.ts_ns >= l.ts_ns
+    WHERE p.same_count > 1
 ),
 
 candidate AS (

@@ -12,8 +12,8 @@ import pytest
 
 import tracekit
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import run_analysis, run_sql
+from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.cli._main import main
 
 KERNELS_SQL = """\
@@ -69,6 +69,11 @@ class FakeTrace:
         if self.error:
             raise self.error
         return run_sql(self.connection, text)
+
+    def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
+        if self.error:
+            raise self.error
+        return stream_sql(self.connection, text, timeout_s=timeout_s)
 
     def health(self) -> Result:
         columns = (Column("metric", "VARCHAR"), Column("value", "DOUBLE"))

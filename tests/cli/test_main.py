@@ -165,20 +165,21 @@ def test_a_bug_keeps_its_traceback(tracekit_command: Callable[..., Any], fake_tr
 # A Python of its own whose `tracekit.open` gives a result of as many rows as asked for.
 STAND_IN = """
     import sys, tracekit
-    from tracekit.analysis.result import Column, Result
+    from tracekit.analysis.result import Column, RowStream
     from tracekit.cli._main import main
 
     class Trace:
         def __enter__(self): return self
         def __exit__(self, *e): pass
-        def sql(self, text):
+        def stream_sql(self, text, timeout_s):
             if text == "interrupt":
                 import os, signal
                 os.kill(os.getpid(), signal.SIGINT)
                 import time; time.sleep(30)
             if text == "bug":
                 raise ZeroDivisionError("a bug")
-            return Result("sql", (Column("name", "VARCHAR"),), [("grün 🚀 \\x1b[31m",)] * int(text))
+            rows = (("grün 🚀 \\x1b[31m",) for _ in range(int(text)))
+            return RowStream("sql", (Column("name", "VARCHAR"),), rows)
 
     tracekit.open = lambda *paths, **settings: Trace()
     sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from tracekit.cli import _prompt
 from tracekit.cli._prompt import answer, history_path, is_complete, run_prompt
 from tracekit.cli._prompt_completion import SqlCompleter
 
@@ -97,13 +96,12 @@ def test_enter_runs_what_is_complete(text: str, expected: bool) -> None:
 
 
 def test_many_rows_are_cut_and_it_is_said(
-    fake_trace: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    fake_trace: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_prompt, "MAX_ROWS", 3)
-    answer(fake_trace, "SELECT range AS n FROM range(1000000000);", "csv")
+    answer(fake_trace, "SELECT range AS n FROM range(1000000000);", "csv", max_rows=3)
     captured = capsys.readouterr()
     assert captured.out == "n\n0\n1\n2\n"
-    assert captured.err == "only the first 3 rows are shown\n"
+    assert captured.err == "only the first 3 rows are shown (--limit)\n"
 
 
 def test_schema_tells_type_and_meaning(fake_trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +127,7 @@ def test_an_interrupt_ends_the_statement_only(
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_prompt, "run_sql", interrupted)
+    monkeypatch.setattr(fake_trace, "stream_sql", interrupted)
     answer(fake_trace, "SELECT 1;", "table")
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -95,6 +97,27 @@ def sources(clone: Path) -> set[str]:
         for path in (clone / folder).rglob("*")
         if path.suffix in {".py", ".pyi", ".sql", ".toml", ".typed"}
     }
+
+
+def test_the_source_distribution_holds_what_the_checks_ran_with(wheel: Path) -> None:
+    (packed,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        names = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
+    assert PurePosixPath("constraints.txt") in names
+    assert PurePosixPath("native/event_parser.c") in names
+
+
+def test_core_dependencies_are_bounded_and_locked() -> None:
+    """The next major version of any of them may be another library."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = (REPO / "constraints.txt").read_text("utf-8").splitlines()
+    locked = dict(line.lower().split("==") for line in lines if "==" in line)
+    for requirement in project["dependencies"]:
+        found = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", requirement)
+        assert found, requirement
+        name, least, below = found.groups()
+        version = [int(part) for part in re.findall(r"\d+", locked[name.lower()])]
+        assert [int(part) for part in least.split(".")] <= version < [int(below)]
 
 
 def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone: Path, wheel: Path) -> None:

@@ -217,16 +217,17 @@ def test_sections_are_ordered_and_complete() -> None:
 
 
 def test_formats_are_found_by_being_there() -> None:
-    assert formats() == ("csv", "json", "markdown", "table")
+    assert formats() == ("csv", "csv_plain", "json", "markdown", "table")
     with pytest.raises(UsageError, match="unknown format 'xml'") as caught:
         renderer("xml")
-    assert caught.value.hint == "formats: csv, json, markdown, table"
+    assert caught.value.hint == "formats: csv, csv_plain, json, markdown, table"
 
 
 def test_no_rows_in_any_format(rendered: Rendered) -> None:
     result = Result("x", (Column("a_ns", "BIGINT"),), [])
     assert {name: rendered(result, name) for name in formats()} == {
         "csv": "a_ns\n",
+        "csv_plain": "a_ns\n",
         "json": "[]\n",
         "markdown": "| a ms |\n| ---: |\n",
         "table": "a ms\n────\nno rows\n",

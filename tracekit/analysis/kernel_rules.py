@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.rule_patterns import check_pattern
+from tracekit.analysis.rules_file import read_rules_file
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
 _BUILTIN = Path("kernel_class.toml")
-_TABLES = {"rule", "range", "role", "kinds"}
 APPLIED_IN = "kernel_class"
 """The table whose statement applies the rules."""
 
@@ -72,18 +72,7 @@ def load_rules(user_file: Path | None = None) -> list[KernelRule]:
     kinds: dict[str, str] = dict(builtin["kinds"])
     rules = []
     if user_file is not None:
-        try:
-            user = tomllib.loads(user_file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"{user_file}: the rules file cannot be read: {reason}") from error
-        unknown = set(user) - _TABLES
-        if unknown or not set(user) & (_TABLES - {"kinds"}):
-            raise UsageError(
-                f"{user_file}: "
-                + (f"unknown key {sorted(unknown)[0]!r}" if unknown else "there is no rule in it"),
-                hint="rules are tables of these: [[rule]], [[range]], [[role]]; and [kinds]",
-            )
+        user = read_rules_file(user_file)
         kinds |= _kinds(user_file, user.get("kinds", {}), kinds)
         rules += _rules(user_file, user, kinds)
     return rules + _rules(_BUILTIN, builtin, kinds)
@@ -93,7 +82,7 @@ def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
     if not isinstance(given, dict):
         raise UsageError(f"{path}: [kinds] must be a table of class = kind")
     for kernel_class, kind in given.items():
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise UsageError(
                 f"{path}: class {kernel_class} has the kind {kind!r}",
                 hint="a kind is one of: " + ", ".join(KINDS),
@@ -117,8 +106,11 @@ def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[K
                 f"{where} has an unknown key {sorted(unknown)[0]!r}",
                 hint="keys are: " + ", ".join(sorted(_MEMBERS)),
             )
+        for key, value in rule.items():
+            if not isinstance(value, str):
+                raise UsageError(f"{where}: {key} is no text")
         for key in ("class", "pattern"):
-            if not isinstance(rule.get(key), str) or not rule[key]:
+            if not rule.get(key):
                 raise UsageError(f"{where} has no {key}")
         applies_to = rule.get("applies_to", "device")
         if applies_to not in APPLIES_TO:

@@ -7,12 +7,17 @@ from difflib import get_close_matches
 
 import duckdb
 
-from tracekit.errors import QueryError
+from tracekit.database import DamagedStoreError
+from tracekit.errors import QueryError, StoreError
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
 _LINE = re.compile(r"^LINE (?P<line>\d+): (?P<text>.*)\n(?P<caret> *)\^", re.MULTILINE)
 _SUGGESTION = re.compile(r"^(?:Did you mean|Candidate).*", re.MULTILINE)
 _LOCKED = re.compile(r"disabled by configuration|configuration has been locked")
+
+_DAMAGE = re.compile(
+    "checksum|Corrupt|Could not read|Serializ|deserializ|Deserializ|read from file|truncated file"
+)
 
 _LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"
 
@@ -27,6 +32,40 @@ def query_error(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> Q
     message = str(error)
     first_line = message.strip().splitlines()[0] if message.strip() else type(error).__name__
     return QueryError(first_line, hint=_hint(connection, error, message))
+
+
+def sql_error(
+    connection: duckdb.DuckDBPyConnection, error: duckdb.Error | UnicodeDecodeError
+) -> QueryError | StoreError:
+    """Return the error to show for a statement of the user's: a damaged store is not its fault."""
+    blamed = store_error("sql", error)
+    if isinstance(blamed, DamagedStoreError) or isinstance(error, UnicodeDecodeError):
+        return blamed or StoreError("sql: the store holds text that is no UTF-8")
+    return query_error(connection, error)
+
+
+def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreError | None:
+    """Return the error to show where the store is to blame and not the statement, else None.
+
+    Args:
+        what: what was asked.
+        error: what was raised.
+    """
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
+        is_damage = True
+    else:
+        is_damage = _DAMAGE.search(first_line) is not None
+    if is_damage:
+        return DamagedStoreError(
+            f"{what}: the store is damaged or cut off",
+            hint="make it again from the trace; tracekit cache clear removes cached ones",
+        )
+    if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
+        return StoreError(
+            f"{what}: {first_line}", hint="free some memory or space in the temporary folder"
+        )
+    return None
 
 
 def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tracekit.errors import UsageError
@@ -171,6 +172,25 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {self.name}: {len(self.rows)} rows of {', '.join(self.column_names)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class RowStream:
+    """A table whose rows are made while they are taken, once, and not all held."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns, in order; no two are equal."""
+        return tuple(column.name for column in self.columns)
+
+    def first(self, count: int) -> tuple[Result, bool]:
+        """Return the first rows as a result, and whether there are more."""
+        rows = list(islice(self.rows, count + 1))
+        return Result(self.name, self.columns, rows[:count]), len(rows) > count
 
 
 def _refuse(library: str) -> NoReturn:

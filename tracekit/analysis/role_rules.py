@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.rule_patterns import check_pattern
+from tracekit.analysis.rules_file import read_rules_file
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -61,11 +62,7 @@ def load_role_rules(user_file: Path | None = None) -> list[RoleRule]:
     """
     rules = []
     if user_file is not None:
-        try:
-            user = tomllib.loads(user_file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UsageError(f"{user_file}: the rules file cannot be read: {error}") from error
-        rules += _rules(user_file, user)
+        rules += _rules(user_file, read_rules_file(user_file))
     return rules + _rules(_BUILTIN, tomllib.loads(builtin_role_rules_text()))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
 import duckdb
 
@@ -14,12 +16,17 @@ from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
-from tracekit.analysis.query_errors import query_error
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.query_errors import sql_error, store_error
+from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
-from tracekit.errors import QueryError, StoreError
+from tracekit.errors import QueryError
 from tracekit.sql_text import literal
+
+T = TypeVar("T")
+
+_ROWS_AT_ONCE = 1_000
+_POLL_S = 0.05
 
 _Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
 
@@ -51,17 +58,11 @@ def run_analysis(
     statement = _with_values(spec, bind(spec, params))
     try:
         columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        reason = str(error).splitlines()[0]
-        if "Could not read" in reason or "checksum" in reason:
-            raise StoreError(
-                f"{spec.name}: the store is damaged or cut off",
-                hint="make it again from the trace; tracekit cache clear removes cached ones",
-            ) from error
-        raise StoreError(
-            f"{spec.name}: {reason}",
-            hint="free some memory or space in the temporary folder",
-        ) from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        blamed = store_error(spec.name, error)
+        if blamed is None:
+            raise
+        raise blamed from error
     return Result(spec.name, columns, rows)
 
 
@@ -135,9 +136,102 @@ def run_sql(
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text, max_rows))
-    except duckdb.Error as error:
-        raise query_error(connection, error) from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        raise sql_error(connection, error) from error
     return Result("sql", columns, rows)
+
+
+def stream_sql(
+    connection: duckdb.DuckDBPyConnection, text: str, *, timeout_s: float | None = None
+) -> RowStream:
+    """Run a statement of the user's, as :func:`run_sql` does; its rows come as they are taken.
+
+    Args:
+        connection: decides what the statement may do; used by nothing else until the end.
+        text: the SQL.
+        timeout_s: how long the statement may take until its last row is there, seconds.
+
+    Raises:
+        QueryError: DuckDB refuses the statement, or it takes too long; also while rows are taken.
+    """
+    clock = _Deadline(connection, timeout_s)
+
+    def ask(work: Callable[[], T]) -> T:
+        try:
+            with clock:
+                return interruptible(connection, work)
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            if clock.is_over:
+                raise too_late() from error
+            raise sql_error(connection, error) from error
+
+    def too_late() -> QueryError:
+        return QueryError(
+            f"the statement took longer than {timeout_s:g} s", hint="--timeout allows it more"
+        )
+
+    columns, take = ask(lambda: _open_text(connection, text))
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        while part := ask(lambda: take(_ROWS_AT_ONCE)):
+            yield from part
+            if clock.is_over:
+                connection.abort()
+                raise too_late()
+
+    return RowStream("sql", columns, rows())
+
+
+class _Deadline:
+    """Stops what runs on a connection when its time is over.
+
+    Time between two statements, or while somebody reads the rows, counts too.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:
+        self._connection = connection
+        self._end_s = None if timeout_s is None else monotonic() + timeout_s
+        self._done = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        return self._end_s is not None and monotonic() >= self._end_s
+
+    def __enter__(self) -> None:
+        self._done = threading.Event()
+        if self._end_s is not None:
+            watch = threading.Thread(
+                target=self._watch, args=(self._done,), name="tracekit-timeout", daemon=True
+            )
+            watch.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def _watch(self, done: threading.Event) -> None:
+        assert self._end_s is not None
+        if done.wait(max(0.0, self._end_s - monotonic())):
+            return
+        # Again and again: an interrupt that comes between two statements is lost.
+        while not done.wait(_POLL_S):
+            self._connection.interrupt()
+
+
+def _open_text(
+    connection: duckdb.DuckDBPyConnection, text: str
+) -> tuple[tuple[Column, ...], Callable[[int], list[tuple[Any, ...]]]]:
+    """Run statements; return the columns of the last, and what takes so many of its rows."""
+    with _left_clean(connection):
+        provide_macros_in(connection, text)
+        *before, last = _statements(connection, text)
+        for statement in before:
+            connection.execute(statement)
+            connection.complete()
+        connection.execute(last)
+        columns = _columns(connection)
+        if any(_AS_TEXT.search(column.type) for column in columns):
+            connection.execute(_exact_relation(connection, last, columns).sql_query())
+        return columns, connection.fetchmany
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> _Answer:
@@ -164,6 +258,10 @@ def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | 
 
 
 def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError("the statement holds bytes that are no UTF-8") from error
     statements = connection.extract_statements(text)
     if not statements:
         raise QueryError(
@@ -185,15 +283,21 @@ def _exact_rows(
     max_rows: int | None,
 ) -> list[tuple[Any, ...]]:
     """Read the statement again with the columns that Python's types would damage as text."""
+    relation = _exact_relation(connection, statement, columns)
+    if max_rows is not None:
+        relation = relation.limit(max_rows)
+    return relation.fetchall()
+
+
+def _exact_relation(
+    connection: duckdb.DuckDBPyConnection, statement: str, columns: Sequence[Column]
+) -> duckdb.DuckDBPyRelation:
     connection.abort()
     picked = ", ".join(
         f"CAST(#{position} AS VARCHAR)" if _AS_TEXT.search(column.type) else f"#{position}"
         for position, column in enumerate(columns, start=1)
     )
-    relation = connection.sql(statement).project(picked)
-    if max_rows is not None:
-        relation = relation.limit(max_rows)
-    return relation.fetchall()
+    return connection.sql(statement).project(picked)
 
 
 def _fetch(connection: duckdb.DuckDBPyConnection, max_rows: int | None) -> list[tuple[Any, ...]]:

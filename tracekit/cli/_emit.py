@@ -4,13 +4,49 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import click
+
+from tracekit.analysis.result import RowStream
 from tracekit.errors import StoreError
 from tracekit.render import renderer
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
+
+
+MAX_ROWS = 1_000
+"""How many rows of a statement a table for people has, unless told otherwise."""
+
+STREAMED = frozenset({"csv", "csv_plain", "json"})
+"""The formats that are written row by row."""
+
+
+def emit_stream(stream: RowStream, format_name: str, limit: int | None) -> None:
+    """Render the rows of a statement to stdout, and say on stderr if they are not all.
+
+    Args:
+        stream: the rows.
+        format_name: one of `tracekit.render.formats()`.
+        limit: how many rows are written; all if None, but for tables for people :data:`MAX_ROWS`.
+
+    Raises:
+        StoreError: stdout cannot take it, for example on a full disk.
+        QueryError: the statement failed before its last row; what came before has been written.
+    """
+    if format_name not in STREAMED:
+        result, is_more = stream.first(limit or MAX_ROWS)
+        emit(result, format_name, units=False)
+    else:
+        rows = iter(stream.rows)
+        shown = rows if limit is None else islice(rows, limit)
+        part = RowStream(stream.name, stream.columns, shown)
+        emit(part, format_name, units=False)  # type: ignore[arg-type]
+        is_more = limit is not None and next(rows, None) is not None
+    if is_more:
+        click.echo(f"only the first {limit or MAX_ROWS:,} rows are shown (--limit)", err=True)
 
 
 def emit(

@@ -104,6 +104,9 @@ def main(args: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return 0
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            _say(f"{str(error.filename)[:100]}…: {error.strerror}", None)
+            return UsageError.exit_code
         if error.errno != errno.ENOSPC:
             raise
         _discard_stdout()

@@ -16,9 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import PostgresLexer
 
-from tracekit.analysis.result import Result
-from tracekit.analysis.run import run_sql
-from tracekit.cli._emit import emit
+from tracekit.cli._emit import MAX_ROWS, emit, emit_stream
 from tracekit.cli._prompt_commands import COMMANDS, columns_of_store, schema, tables
 from tracekit.cli._prompt_completion import SqlCompleter
 from tracekit.errors import TracekitError
@@ -27,15 +25,17 @@ from tracekit.render._text import printable
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-MAX_ROWS = 1_000
 
-
-def run_prompt(trace: Trace, format_name: str) -> None:
+def run_prompt(
+    trace: Trace, format_name: str, *, max_rows: int = MAX_ROWS, timeout_s: float | None = None
+) -> None:
     """Read and run statements until `.quit` or Ctrl-D.
 
     Args:
         trace: where the statements run.
         format_name: the output format.
+        max_rows: how many rows of a statement are shown.
+        timeout_s: how long a statement may take, seconds.
     """
     session: PromptSession[str] = PromptSession(
         message="tracekit> ",
@@ -61,23 +61,35 @@ def run_prompt(trace: Trace, format_name: str) -> None:
         if text.rstrip(";").strip() in (".quit", ".exit"):
             return
         if text:
-            answer(trace, text, format_name)
+            answer(trace, text, format_name, max_rows=max_rows, timeout_s=timeout_s)
 
 
-def answer(trace: Trace, text: str, format_name: str) -> None:
+def answer(
+    trace: Trace,
+    text: str,
+    format_name: str,
+    *,
+    max_rows: int = MAX_ROWS,
+    timeout_s: float | None = None,
+) -> None:
     """Run one statement or dot command and show what comes out, an error included.
 
     Args:
         trace: where it runs.
         text: what was typed.
         format_name: the output format.
+        max_rows: how many rows are shown.
+        timeout_s: how long the statement may take, seconds.
     """
     try:
         if text.startswith("."):
             _dot_command(trace, text.rstrip(";").split())
         else:
-            result = run_sql(trace.connection, text, max_rows=MAX_ROWS + 1)
-            _show(result, format_name)
+            stream = trace.stream_sql(text, timeout_s=timeout_s)
+            try:
+                emit_stream(stream, format_name, max_rows)
+            finally:
+                trace.connection.abort()
     except TracekitError as error:
         click.echo(f"error: {printable(error.message)}", err=True)
         if error.hint:
@@ -97,14 +109,6 @@ def history_path() -> Path:
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
     return base / "tracekit" / "sql_history"
-
-
-def _show(result: Result, format_name: str) -> None:
-    if len(result.rows) <= MAX_ROWS:
-        emit(result, format_name, units=False)
-        return
-    emit(Result(result.name, result.columns, result.rows[:MAX_ROWS]), format_name, units=False)
-    click.echo(f"only the first {MAX_ROWS:,} rows are shown", err=True)
 
 
 def _dot_command(trace: Trace, words: list[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli._emit import MAX_ROWS
 from tracekit.cli._options import format_option, no_cache_option, rules_option
 from tracekit.errors import UsageError
 
@@ -18,6 +19,19 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 @click.argument("arguments", metavar="TRACE... [STATEMENT]", nargs=-1, required=True)
 @format_option
 @click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help=f"Show no more rows.  [default: {MAX_ROWS:,} in tables for people, else all]",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop the statement if it takes longer.",
+)
+@click.option(
     "--unsafe",
     is_flag=True,
     help="Let the SQL read and write files and use the network; for SQL that you trust.",
@@ -27,6 +41,8 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 def command(
     arguments: tuple[str, ...],
     format_name: str,
+    limit: int | None,
+    timeout_s: float | None,
     unsafe: bool,
     rules: Path | None,
     no_cache: bool,
@@ -47,11 +63,11 @@ def command(
         if statement is None:
             from tracekit.cli._prompt import run_prompt
 
-            run_prompt(trace, format_name)
+            run_prompt(trace, format_name, max_rows=limit or MAX_ROWS, timeout_s=timeout_s)
         else:
-            from tracekit.cli._emit import emit
+            from tracekit.cli._emit import emit_stream
 
-            emit(trace.sql(statement), format_name, units=False)
+            emit_stream(trace.stream_sql(statement, timeout_s=timeout_s), format_name, limit)
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

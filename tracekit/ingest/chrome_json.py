@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -26,6 +27,7 @@ import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.nesting import Nesting
 from tracekit.ingest.repair import is_object, repair_object
 
 if TYPE_CHECKING:
@@ -47,6 +49,17 @@ DAMAGE_WINDOW_BYTES = 4 << 10
 """How much text is read at once behind a damaged event: damage seldom comes alone."""
 
 _HEAD_BYTES = 64 << 10
+
+_SMALL_WINDOW_BYTES = 4 << 10
+"""Text that is looked at once behind an array of events that was short: more such may follow."""
+
+_FREE_EFFORT_BYTES = 4 << 20
+_EFFORT_PER_BYTE = 16
+"""How much text may be decoded in search of whole events amid damage, per byte of the trace."""
+
+_ATTEMPT_BYTES = 64
+"""What an attempt to decode costs besides, in bytes."""
+
 REJECTED_TEXT_BYTES = 2048
 EXTRA_KEY = "tracekit.extra"
 """Member under which members of an event that have no column travel to the loader."""
@@ -76,12 +89,15 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 EVENT_MEMBERS = _Event.__struct_fields__
 
 _typed_events = msgspec.json.Decoder(list[_Event])
+_raw = msgspec.json.Decoder(Raw)
 _raw_events = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 _strict_json = json.JSONDecoder()
 
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_COMMA = re.compile(rb"\s*,[\s,]*")
+_OBJECT_ARRAY_END = re.compile(rb"\}\s*(\])")
 _OBJECT_END = re.compile(rb"(\})\s*,")
 _BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
 # Where an event may begin: behind a comma; where its first member is the phase, behind anything.
@@ -89,9 +105,9 @@ _EVENT_START = re.compile(
     rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
     re.ASCII,
 )
+_EVENT_HEAD = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:', re.ASCII)
 _PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*["\\]?|[{}\[\],]', re.DOTALL)
 _LEADING_SEPARATORS = re.compile(rb"[\s,]*")
 
@@ -212,7 +228,16 @@ class TraceText:
         # The text without the arrays of events: its pieces, and where each began.
         self._outside: list[bytes] = []
         self._outside_offsets: list[int] = []
-        self._exhausted = False
+        self._nesting = Nesting()
+        self._before_end = self._nesting
+        # Of the text outside that is in the buffer: how far it was followed, and whether an event
+        # in it was found to be no stray one.
+        self._followed = 0
+        self._is_stray_settled = False
+        self._ahead: deque[memoryview] = deque()
+        self._is_stream_ended = False
+        self._window_bytes = block_bytes
+        self._effort_bytes = 0
         self.rejected: list[Rejected] = []
         self.repaired: list[Repaired] = []
         self.event_count = 0
@@ -228,7 +253,7 @@ class TraceText:
             TraceError: the file cannot be read.
         """
         try:
-            yield from self._blocks()
+            yield from _gathered(self._blocks(), self._block_bytes, self._parse_events)
         finally:
             self._chunks.close()
 
@@ -241,48 +266,52 @@ class TraceText:
         while True:
             self._fill(buffer, wanted)
             if not inside:
-                start = self._array_start(buffer, base)
-                stray = self._stray_event(buffer, start) if self.found_array else None
-                if stray is not None:
-                    # The bracket was no end: it goes to what could not be read.
-                    self._reject(base - 1, "stray closing bracket", b"]" + buffer[:stray])
-                    self._outside.pop()
-                    self._outside_offsets.pop()
-                    base, buffer = base + stray - 1, bytearray(b"[") + buffer[stray:]
-                    inside = True
-                    wanted = self._block_bytes
-                    continue
+                start, is_stray = self._events_start(buffer, base)
                 if start is None:
                     if self._exhausted or len(buffer) > MAX_EVENT_BYTES:
                         self._set_outside(base, bytes(buffer))
                         break
                     wanted = 2 * len(buffer)
                     continue
-                self._set_outside(base, bytes(buffer[:start]))
-                base, buffer = base + start - 1, buffer[start - 1 :]
+                if is_stray:
+                    # The bracket was no end: it goes to what could not be read.
+                    self._reject(base - 1, "stray closing bracket", b"]" + buffer[:start])
+                    self._outside.pop()
+                    self._outside_offsets.pop()
+                    self._nesting = self._before_end
+                else:
+                    self._nesting.feed(buffer[self._followed : start])
+                    self._set_outside(base, bytes(buffer[:start]))
+                self._put_back(buffer, start)
+                base, buffer = base + start - 1, bytearray(b"[")
                 inside = self.found_array = True
-                wanted = self._block_bytes
+                wanted = self._window_bytes
                 continue
             block, consumed, array_ended = self._take(buffer, base)
             if block is not None and block.event_count:
                 self.event_count += block.event_count
                 yield block
-            wanted = self._block_bytes
             if array_ended:
-                base, buffer = base + consumed, buffer[consumed:]
+                self._put_back(buffer, consumed)
+                base, buffer = base + consumed, bytearray()
                 inside = False
                 self._set_outside(base - 1, b"]")
-                wanted = _HEAD_BYTES
+                self._before_end = self._nesting.copy()
+                self._nesting.feed(b"]")
+                self._followed, self._is_stray_settled = 0, False
+                self._window_bytes = min(self._block_bytes, max(_SMALL_WINDOW_BYTES, 4 * consumed))
+                wanted = min(_HEAD_BYTES, self._window_bytes)
             elif self._exhausted:
                 self.truncation = self.truncation or "the file ends inside the array of events"
                 self._set_outside(base + len(buffer), b"]")
                 break
             elif consumed <= 1:
-                wanted = max(self._block_bytes, 2 * len(buffer))
+                wanted = max(self._window_bytes, 2 * len(buffer))
             else:
                 rest = bytearray(b"[")
                 rest += memoryview(buffer)[consumed:]
                 base, buffer = base + consumed - 1, rest
+                wanted = self._window_bytes = min(self._block_bytes, 8 * self._window_bytes)
         if self._stream.problem:
             # Said first: a cut-off gzip stream is why the text ends early.
             if self._stream.is_truncated:
@@ -290,39 +319,76 @@ class TraceText:
             else:
                 self.rejected.append(Rejected(base + len(buffer), self._stream.problem, ""))
 
+    @property
+    def _exhausted(self) -> bool:
+        """Whether the buffer holds the end of the file."""
+        return self._is_stream_ended and not self._ahead
+
     def _fill(self, buffer: bytearray, wanted: int) -> None:
         while len(buffer) < wanted and not self._exhausted:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                self._exhausted = True
-            else:
-                buffer += chunk
+            if not self._ahead:
+                chunk = next(self._chunks, None)
+                if chunk is None:
+                    self._is_stream_ended = True
+                    break
+                self._ahead.append(memoryview(chunk))
+            piece = self._ahead.popleft()
+            room = wanted - len(buffer)
+            if len(piece) > room:
+                self._ahead.appendleft(piece[room:])
+                piece = piece[:room]
+            buffer += piece
+
+    def _put_back(self, buffer: bytearray, start: int) -> None:
+        """Have what stands in the buffer from ``start`` on be read again."""
+        if start < len(buffer):
+            self._ahead.appendleft(memoryview(bytes(memoryview(buffer)[start:])))
 
     def _set_outside(self, byte_offset: int, text: bytes) -> None:
         self._outside.append(text)
         self._outside_offsets.append(byte_offset)
 
-    def _array_start(self, buffer: bytearray, base: int) -> int | None:
-        """Return the index behind the ``[`` that opens the next array of events."""
-        if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
-            return bare.end()
-        for match in _EVENTS_ARRAY.finditer(buffer):
-            if not _is_surely_nested(b"".join(self._outside) + buffer[: match.start()]):
-                return match.end()
-        return None
+    def _events_start(self, buffer: bytearray, base: int) -> tuple[int | None, bool]:
+        """Return where events begin outside of an array, and whether they are stray ones.
 
-    def _stray_event(self, buffer: bytearray, array_start: int | None) -> int | None:
-        """Return where events go on behind a ``]`` that did not end them, if they do.
+        That is behind the ``[`` that opens the next array of events; or, stray, where events go on
+        behind a ``]`` that did not end them. None: neither is in the buffer.
+        """
+        if base == 0 and (bare := re.match(rb"\s*\[", buffer)):
+            return bare.end(), False
+        # What is behind an array that was found not to be one of the trace is not looked at again.
+        for match in _EVENTS_ARRAY.finditer(buffer, self._followed):
+            stray = self._stray_event(buffer, match.end())
+            if stray is not None:
+                return stray, True
+            if not self._is_nested_at(buffer, match.start()):
+                return match.end(), False
+        return self._stray_event(buffer, len(buffer)), True
+
+    def _stray_event(self, buffer: bytearray, stop: int) -> int | None:
+        """Return where events go on behind a ``]`` that did not end them, if before ``stop``.
 
         Nothing that may stand behind the array has events in it, but arrays of its own.
         """
-        stop = len(buffer) if array_start is None else array_start
-        starts = [m.start(1) for m in islice(_EVENT_START.finditer(buffer, 0, stop), 9)]
-        for start, following in pairwise([*starts, stop]):
+        if not self.found_array or self._is_stray_settled:
+            return None
+        starts = _EVENT_START.finditer(buffer, self._followed, stop)
+        places = [match.start(1) for match in islice(starts, 9)]
+        for start, following in pairwise([*places, stop]):
             if _PHASE_MEMBER.search(buffer, start, following):
-                head = b"".join(self._outside) + buffer[:start]
-                return None if _is_surely_nested(head) else start
+                self._is_stray_settled = self._is_nested_at(buffer, start)
+                return None if self._is_stray_settled else start
         return None
+
+    def _is_nested_at(self, buffer: bytearray, at: int) -> bool:
+        """Tell whether a place in the text outside is in something deeper than the trace object.
+
+        Only where the brackets before it prove it: a damaged header must not hide the events.
+        Places are asked for in their order in the file.
+        """
+        self._nesting.feed(buffer[self._followed : at])
+        self._followed = at
+        return self._nesting.is_in_inner_object
 
     # -- one block ---------------------------------------------------------------------------
 
@@ -331,7 +397,10 @@ class TraceText:
 
         Returns the block, how many bytes of the buffer are used up, and whether the array ended.
         """
-        parsed = self._parse_events and self._parse_events(buffer, self.event_count)
+        # What short arrays hold stays text for now: thousands of them make one block in the end.
+        is_short = self._window_bytes < self._block_bytes
+        parse = None if is_short else self._parse_events
+        parsed = parse and parse(buffer, self.event_count)
         if parsed is not None:
             array, event_count, used, is_ended = parsed
             # At the end of a file without the bracket it takes more to say what the rest is.
@@ -430,8 +499,11 @@ class TraceText:
             at = _skip(buffer, at)
             if at >= len(buffer):
                 return _Salvage(events, at, False, False)
-            good, at, state = self._salvage_run(buffer, at, base, window)
-            events.extend(good)
+            if not self._has_effort_left():
+                at, state = self._salvage_plainly(buffer, at, base, events)
+            else:
+                good, at, state = self._salvage_run(buffer, at, base, window)
+                events.extend(good)
             if state == "ended":
                 return _Salvage(events, at, True, False)
             if state == "more":
@@ -441,7 +513,7 @@ class TraceText:
             # The text at `at` is not an event as it stands.
             if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
                 return _Salvage(events, at + 1, True, False)
-            behind = self._damaged(buffer, at, base, events)
+            behind = None if state == "open" else self._damaged(buffer, at, base, events)
             if behind is None:
                 if len(buffer) - at <= MAX_EVENT_BYTES:
                     # The rest may be an event whose end is not here yet.
@@ -449,6 +521,15 @@ class TraceText:
                 self._reject(base + at, "no end of this event found", buffer[at:])
                 return _Salvage(events, len(buffer), False, False)
             at = behind
+
+    def _has_effort_left(self) -> bool:
+        """Whether whole events may still be looked for wherever one may begin.
+
+        That is quick in what programs write, even if much of it is damaged. A text that is made to
+        take long is read in the plain way instead.
+        """
+        allowed_bytes = _FREE_EFFORT_BYTES + _EFFORT_PER_BYTE * self._stream.text_bytes
+        return self._effort_bytes < allowed_bytes
 
     def _salvage_run(
         self, buffer: bytes, at: int, base: int, window: int
@@ -468,24 +549,50 @@ class TraceText:
         try:
             return _shifted(text, base + at - 1), stop, "more"
         except RecursionError:
-            error_at = stop
+            pass
         except msgspec.DecodeError as error:
             end = _array_end(text, error)
             if end is not None and not self._more_events_follow(buffer, at + end - 1):
                 return _shifted(text[: end + 1], base + at - 1), at + end, "ended"
-            position = _ERROR_BYTE.search(str(error))
-            error_at = at + int(position.group(1)) - 2 if position else stop
-        # Everything before the event in which the parser stumbled is fine.
-        starts = [m.start(1) for m in _EVENT_START.finditer(buffer, at, min(error_at + 1, stop))]
-        for start in reversed(starts):
-            if start <= at:
+        # What comes before the event in which the parser stumbled is fine.
+        good, end = _leading_values(text[1:-1])
+        self._effort_bytes += end + _ATTEMPT_BYTES
+        return [(piece, base + at + offset) for piece, offset in good], at + end, "damaged"
+
+    def _salvage_plainly(
+        self, buffer: bytes, at: int, base: int, events: list[tuple[bytes, int]]
+    ) -> tuple[int, str]:
+        """Read what stands between two places where events begin, each place looked at once.
+
+        Returns where the next event begins, and ``more``, ``ended`` (the array), or ``open``: the
+        end of this one is not in the buffer.
+        """
+        if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
+            return at + 1, "ended"
+        starts = (match.start(1) for match in _EVENT_START.finditer(buffer, at + 1))
+        end = next(starts, len(buffer))
+        while end < len(buffer):
+            following = next(starts, len(buffer))
+            if _PHASE_MEMBER.search(buffer, end, following):
                 break
-            try:
-                good = _shifted(b"[" + buffer[at:start].rstrip(b" \t\r\n,") + b"]", base + at - 1)
-            except (msgspec.DecodeError, RecursionError):
-                continue
-            return good, start, "damaged"
-        return [], at, "damaged"
+            end = following
+        if end == len(buffer) and not self._exhausted:
+            return at, "open"
+        piece = buffer[at:end].rstrip(b" \t\r\n,")
+        state = "more"
+        if not is_object(piece):
+            for match in islice(_OBJECT_ARRAY_END.finditer(piece), 3):
+                if is_object(piece[: match.start(1)]):
+                    piece, end, state = piece[: match.start(1)], at + match.end(1), "ended"
+                    break
+        if is_object(piece):
+            events.append((piece, base + at))
+        elif (mended := repair_object(piece)) is not None:
+            self.repaired.append(Repaired(self.event_count + len(events), base + at, mended[1]))
+            events.append((mended[0], base + at))
+        else:
+            self._reject(base + at, _why(piece, is_cut=False), piece)
+        return end, state
 
     def _damaged(
         self, buffer: bytes, at: int, base: int, events: list[tuple[bytes, int]]
@@ -494,7 +601,7 @@ class TraceText:
 
         None: its end is not in the buffer.
         """
-        whole = _first_object(buffer, at)
+        whole = self._first_object(buffer, at)
         if whole is not None:
             # Well-formed after all: what stands behind it (no comma, junk) confused the parser.
             events.append((whole, base + at))
@@ -519,8 +626,7 @@ class TraceText:
         self._reject(base + at, _why(piece, is_cut=is_cut), piece)
         return first_end
 
-    @staticmethod
-    def _next_events(buffer: bytes, at: int) -> list[int]:
+    def _next_events(self, buffer: bytes, at: int) -> list[int]:
         """Return where the next one or two events behind the damaged text at ``at`` begin.
 
         An object without a phase, nested in the damaged event, is no place to go on from. A second
@@ -531,13 +637,35 @@ class TraceText:
         start = next(starts, None)
         while start is not None and len(ends) < 2 and start - at <= MAX_EVENT_BYTES:
             following = next(starts, None)
-            whole = _first_object(buffer, start)
+            whole = self._first_object(buffer, start) if self._has_effort_left() else None
             if whole is not None and "ph" in _members.decode(whole):
                 return [*ends, start]
             if _PHASE_MEMBER.search(buffer, start, following or len(buffer)):
                 ends.append(start)
             start = following
         return ends
+
+    def _first_object(self, buffer: bytes, at: int) -> bytes | None:
+        """Return the well-formed JSON object that begins at ``at``, if one does."""
+        size = DAMAGE_WINDOW_BYTES
+        while True:
+            window = buffer[at : at + size].decode("latin-1")  # One character a byte.
+            try:
+                value, end = _strict_json.raw_decode(window)
+            except json.JSONDecodeError as error:
+                self._effort_bytes += error.pos + _ATTEMPT_BYTES
+                # Only a window that ended too soon is worth a longer one.
+                is_short = error.pos >= len(window) - 16 or error.msg.startswith("Unterminated")
+                if is_short and len(window) == size < MAX_EVENT_BYTES:
+                    size *= 8
+                    continue
+                return None
+            except (ValueError, RecursionError):
+                self._effort_bytes += len(window) + _ATTEMPT_BYTES
+                return None
+            self._effort_bytes += end + _ATTEMPT_BYTES
+            found = buffer[at : at + end]
+            return found if isinstance(value, dict) and is_object(found) else None
 
     def _last_event_end(self, buffer: bytes, at: int) -> int:
         """Find the end of the last, damaged event of a file: before ``]``, or the file's end."""
@@ -636,26 +764,39 @@ def _closed(text: str) -> str:
     return text if end is None else text[:end] + "}"
 
 
-def _is_surely_nested(head: bytes) -> bool:
-    """Tell whether what follows ``head`` is a member of something deeper than the trace object.
+def _gathered(
+    blocks: Iterator[Block | EventColumns], block_bytes: int, parse: ParseEvents | None
+) -> Iterator[Block | EventColumns]:
+    """Make one block of many small ones that follow each other: each costs a statement of SQL."""
+    small: list[Block] = []
+    small_bytes = 0
+    for block in blocks:
+        is_small = isinstance(block, Block) and 8 * len(block.text) < block_bytes
+        if small and (not is_small or small_bytes >= block_bytes):
+            yield _joined(small, parse)
+            small, small_bytes = [], 0
+        if isinstance(block, Block) and is_small:
+            small.append(block)
+            small_bytes += len(block.text)
+        else:
+            yield block
+    if small:
+        yield _joined(small, parse)
 
-    Only where the brackets of ``head`` prove it: a damaged header must not hide the events.
-    """
-    closers: list[bytes] = []
-    for token in _JSON_TOKEN.findall(head):
-        if token == b"{":
-            closers.append(b"}")
-        elif token == b"[":
-            closers.append(b"]")
-        elif token in (b"}", b"]") and (not closers or closers.pop() != token):
-            return False
-    if len(closers) <= 1:
-        return False
-    try:
-        msgspec.json.decode(head + b'"x":0' + b"".join(reversed(closers)), type=Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+
+def _joined(blocks: list[Block], parse: ParseEvents | None) -> Block | EventColumns:
+    if len(blocks) == 1:
+        return blocks[0]
+    events = [event for block in blocks for event in block.events()]
+    text = b"[" + b",\n".join(text for text, _ in events) + b"]"
+    first = blocks[0]
+    parsed = parse and parse(bytearray(text), first.first_event_id)
+    if parsed is not None:
+        array, event_count, _, is_ended = parsed
+        if is_ended and event_count == len(events):
+            return EventColumns(array, first.first_event_id, event_count)
+    offsets = tuple(offset for _, offset in events)
+    return Block(text, first.first_event_id, len(events), first.byte_offset, offsets)
 
 
 def _array_end(text: bytes, error: msgspec.DecodeError) -> int | None:
@@ -742,24 +883,28 @@ def _with_extra_apart(text: bytes) -> bytes:
     return msgspec.json.encode({**known, EXTRA_KEY: extra})
 
 
-def _first_object(buffer: bytes, at: int) -> bytes | None:
-    """Return the well-formed JSON object that begins at ``at``, if one does."""
-    size = DAMAGE_WINDOW_BYTES
-    while True:
-        window = buffer[at : at + size].decode("latin-1")  # One character a byte: lengths agree.
+def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
+    """Return the well-formed JSON values, commas between, up to where one more event begins.
+
+    Each with its offset; and where that event begins, which is not well-formed, or 0.
+    """
+    found: list[tuple[bytes, int]] = []
+    shown = text.decode("latin-1")  # One character a byte: lengths agree.
+    at = count = behind = 0
+    while at < len(text):
         try:
-            value, end = _strict_json.raw_decode(window)
-        except json.JSONDecodeError as error:
-            # Only a window that ended too soon is worth a longer one.
-            is_short = error.pos >= len(window) - 16 or error.msg.startswith("Unterminated")
-            if is_short and len(window) == size < MAX_EVENT_BYTES:
-                size *= 8
-                continue
-            return None
+            _, end = _strict_json.raw_decode(shown, at)
+            _raw.decode(text[at:end])
         except (ValueError, RecursionError):
-            return None
-        found = buffer[at : at + end]
-        return found if isinstance(value, dict) and is_object(found) else None
+            break
+        comma = _COMMA.match(text, end)
+        found.append((text[at:end], at))
+        if comma is None:
+            break
+        at = comma.end()
+        if _EVENT_HEAD.match(text, at):
+            count, behind = len(found), at
+    return found[:count], behind
 
 
 def _skip(buffer: bytes, at: int) -> int:

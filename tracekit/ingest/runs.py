@@ -70,7 +70,10 @@ def load_runs(
         except TraceError as error:
             errors.append(error)
             row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
-        run_id = row["run_id"] = _unique(row["run_id"], [*ids.values()])
+        mended = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", row["run_id"])
+        if mended != row["run_id"]:
+            row["notes"] = [*row.get("notes", ()), "run_id held half of a character, now U+FFFD"]
+        run_id = row["run_id"] = _unique(mended, [*ids.values()])
         ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
         row["missing_trace_count"] = run.missing_trace_count()
@@ -107,7 +110,7 @@ class _Run:
     def missing_trace_count(self) -> int:
         """Return how many of its traces are not where its manifest says."""
         return sum(
-            not (folder / name).is_file()
+            not _is_file(folder / name)
             for folder, part in zip(self.folders, self.parts, strict=False)
             for name in part.traces
         )
@@ -132,6 +135,14 @@ def _together(folders: Sequence[Path]) -> list[_Run]:
         if found.job_id is not None:
             of_job.setdefault(found.job_id, runs[-1])
     return runs
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A name that is too long, for example.
+        return False
 
 
 def _unique(run_id: str, taken: Sequence[str]) -> str:

@@ -7,15 +7,15 @@ long table with the columns `analysis, row, column, value`, which stays one vali
 
 NULL and NaN are empty. Two things are changed for safety, in text only: control characters other
 than a newline and a tab are shown as escapes, and a text that a spreadsheet would run as a formula
-(it begins with `=`, `+`, `-`, `@` or a tab, and is no number) gets a `'` in front. JSON has the
-exact text.
+(it begins with `=`, `+`, `-`, `@` or a tab, and is no number) gets a `'` in front; format
+csv_plain leaves it. JSON has the exact text.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
@@ -35,23 +35,25 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    keeps_formulas: bool = False,
 ) -> None:
-    """Write a result or a breakdown as CSV."""
+    """Write a result or a breakdown as CSV; ``keeps_formulas`` leaves them as they are."""
     del full, units
+    text = _printable if keeps_formulas else _text
     writer = csv.writer(stream, lineterminator="\n")
     if not isinstance(data, Mapping):
-        writer.writerow([_text(name) for name in data.column_names])
+        writer.writerow([text(name) for name in data.column_names])
         for row in data.rows:
-            writer.writerow([_cell(value) for value in row])
+            writer.writerow([_cell(value, text) for value in row])
         return
     writer.writerow(["analysis", "row", "column", "value"])
     for analysis, result in data.items():
         for number, row in enumerate(result.rows):
             for name, value in zip(result.column_names, row, strict=True):
-                writer.writerow([_text(analysis), number, _text(name), _cell(value)])
+                writer.writerow([text(analysis), number, text(name), _cell(value, text)])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, text: Callable[[str], str]) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -68,11 +70,15 @@ def _cell(value: Any) -> str:
         return bytes(value).hex()
     if isinstance(value, (Mapping, list, tuple)):
         return json_text(value)
-    return _text(str(value))
+    return text(str(value))
+
+
+def _printable(text: str) -> str:
+    return printable(text, keep="\n\t")
 
 
 def _text(text: str) -> str:
-    shown = printable(text, keep="\n\t")
+    shown = _printable(text)
     return "'" + shown if shown.startswith(_FORMULA_STARTS) and not _is_number(shown) else shown
 
 

@@ -42,11 +42,13 @@ def render(
 def _rows(result: Result, stream: TextIO, ascii_only: bool) -> None:
     keys = [json_text(name, ascii_only=ascii_only) for name in result.column_names]
     stream.write("[")
+    is_empty = True
     for position, row in enumerate(result.rows):
+        is_empty = False
         members = (
             f"{key}: {json_text(value, ascii_only=ascii_only)}"
             for key, value in zip(keys, row, strict=True)
         )
         stream.write(",\n " if position else "\n ")
         stream.write("{" + ", ".join(members) + "}")
-    stream.write("\n]" if result.rows else "]")
+    stream.write("]" if is_empty else "\n]")

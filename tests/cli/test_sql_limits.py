@@ -1,0 +1,124 @@
+"""The rows of a statement are written as they come: no result is too large, none runs for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import QueryError
+
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+
+
+def test_a_table_for_people_has_a_thousand_rows(
+    cli: Callable[..., Any], sample_trace: Path
+) -> None:
+    done = cli("sql", sample_trace, "SELECT range AS n FROM range(5000)")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1_002)
+    assert done.stderr == "only the first 1,000 rows are shown (--limit)\n"
+    done = cli("sql", sample_trace, "SELECT range AS n FROM range(1000)")
+    assert (len(done.stdout.splitlines()), done.stderr) == (1_002, "")
+    done = cli("sql", "--limit", "1200", sample_trace, "SELECT range AS n FROM range(5000)")
+    assert len(done.stdout.splitlines()) == 1_202
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "csv_plain"])
+def test_a_form_for_programs_has_all_rows_or_as_many_as_asked_for(
+    cli: Callable[..., Any], sample_trace: Path, form: str
+) -> None:
+    sql = "SELECT range AS n FROM range(2500)"
+    done = cli("sql", "--format", form, sample_trace, sql)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert len(done.json() if form == "json" else done.stdout.splitlines()[1:]) == 2_500
+    done = cli("sql", "--format", form, "--limit", "7", sample_trace, sql)
+    assert len(done.json() if form == "json" else done.stdout.splitlines()[1:]) == 7
+    assert done.stderr == "only the first 7 rows are shown (--limit)\n"
+
+
+def test_no_rows_as_json(cli: Callable[..., Any], sample_trace: Path) -> None:
+    assert cli("sql", "--format", "json", sample_trace, "FROM event LIMIT 0").json() == []
+
+
+def test_memory_does_not_grow_with_the_rows(sample_trace: Path, tmp_path: Path) -> None:
+    """100 MB of text go through; nearly as much memory more than for 100 rows would be holding."""
+    script = (
+        "import resource, sys; from tracekit.cli._main import main; "
+        "main(['sql', '--format', 'csv', *sys.argv[1:]]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    peaks = []
+    for rows in (100, 100_000):
+        sql = f"SELECT range AS n, repeat('x', 1000) AS text FROM range({rows})"
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(sample_trace), sql],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PATH": "", "TRACEKIT_CACHE_DIR": str(tmp_path)},
+            check=True,
+        )
+        unit = 1 if sys.platform == "darwin" else 1 << 10
+        peaks.append(int(done.stderr) * unit)
+    assert peaks[1] - peaks[0] < 70 << 20
+
+
+def test_a_statement_that_takes_too_long(cli: Callable[..., Any], sample_trace: Path) -> None:
+    done = cli("sql", "--timeout", "0.5", sample_trace, ENDLESS)
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert done.stderr.splitlines() == [
+        "error: the statement took longer than 0.5 s",
+        "hint: --timeout allows it more",
+    ]
+
+
+def test_a_timeout_while_rows_are_taken(sample_trace: Path, tmp_path: Path) -> None:
+    """Also a statement that gives rows for ever ends; the connection can be used again."""
+    with tracekit.open(sample_trace, cache=False) as trace:
+        stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=2)
+        with pytest.raises(QueryError, match=r"took longer than 2 s"):
+            deque(stream.rows, maxlen=0)
+        assert trace.sql("SELECT 1").rows == [(1,)]
+
+
+def test_exact_types_are_streamed_too(cli: Callable[..., Any], sample_trace: Path) -> None:
+    sql = (
+        "SELECT TIMESTAMP_NS '2026-01-31 12:00:00.123456789' AS at, INTERVAL 1 MONTH AS every, "
+        "range AS n FROM range(1500)"
+    )
+    rows = cli("sql", "--format", "json", sample_trace, sql).json()
+    assert rows[1_499] == {"at": "2026-01-31 12:00:00.123456789", "every": "1 month", "n": 1_499}
+
+
+def test_an_error_behind_the_first_rows(cli: Callable[..., Any], sample_trace: Path) -> None:
+    sql = "SELECT CASE WHEN range < 200000 THEN range ELSE error('stop') END FROM range(300000)"
+    done = cli("sql", "--format", "csv", sample_trace, sql)
+    assert done.exit_code == 5
+    assert "Traceback" not in done.stderr
+    assert "stop" in done.stderr
+
+
+def test_formulas_in_csv(cli: Callable[..., Any], sample_trace: Path) -> None:
+    sql = "SELECT '=1+1' AS a, '+x' AS b, '-x' AS c, '@x' AS d, '-5' AS e, -5 AS f, 'a=b' AS g"
+    done = cli("sql", "--format", "csv", sample_trace, sql)
+    assert done.stdout.splitlines()[1] == "'=1+1,'+x,'-x,'@x,-5,-5,a=b"
+    done = cli("sql", "--format", "csv_plain", sample_trace, sql)
+    assert done.stdout.splitlines()[1] == "=1+1,+x,-x,@x,-5,-5,a=b"
+
+
+def test_bad_limits(cli: Callable[..., Any], sample_trace: Path) -> None:
+    for option, value in (("--limit", "0"), ("--limit", "x"), ("--timeout", "0")):
+        assert cli("sql", option, value, sample_trace, "SELECT 1").exit_code == 2
+
+
+def test_json_of_a_stream_is_that_of_a_result(cli: Callable[..., Any], sample_trace: Path) -> None:
+    sql = "SELECT name, dur_ns FROM event ORDER BY event_id LIMIT 50"
+    with tracekit.open(sample_trace, cache=False) as trace:
+        right = trace.sql(sql).to_dicts()
+    assert json.loads(cli("sql", "--format", "json", sample_trace, sql).stdout) == right

@@ -1,0 +1,408 @@
+"""What is fuzzed: each target makes a case from chance, and checks what comes of it.
+
+A case is bytes, which go into a file of their own if they find something. A check returns in
+silence, or raises: an AssertionError, or whatever escaped that is no error of tracekit's.
+To add a target, write such a pair of functions and put it into TARGETS.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import tracekit
+from tracekit.analysis.recipe import check_rules
+from tracekit.database import build_temporary
+from tracekit.errors import TraceError, TracekitError, UsageError
+from tracekit.ingest import reading
+from tracekit.ingest.chrome_json import TraceText
+from tracekit.ingest.load import load_trace
+from tracekit.trace import ingest
+
+REPO = Path(__file__).resolve().parents[2]
+SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
+
+EVENTS: list[dict[str, Any]] = [
+    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
+    | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 8, "ts": 11}
+    | {"dur": 1, "args": {"correlation": 4, "External id": 3}},
+    {"ph": "X", "cat": "kernel", "name": "void k<int, (A)3>(f*[2], {})", "pid": 0, "tid": 7}
+    | {"ts": 12.5, "dur": 3, "args": {"stream": 7, "device": 0, "correlation": 4}},
+    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
+    {"ph": "X", "name": 'quoted "k" \\ é\u2028\U0001f600', "ts": 3, "dur": 1, "pid": "a"},
+    {"ph": "i", "name": "[memory]", "ts": 5, "pid": 7, "tid": 8, "s": "t"}
+    | {"args": {"Addr": 5, "Bytes": -8, "Device Type": 1}},
+    {"ph": "C", "name": "c", "ts": 6, "pid": 7, "args": {"v": 1}},
+]
+PIECES = (
+    rb"""" \ { } [ ] , : NaN "} {" }] }} ], },{ "ph": ,{"ph":"X" }]} [[[[ "x":[{ /* """
+    rb""""traceEvents":["""
+).split()
+PIECES += [b"\n", b"\0", b"\xff", b" ", b"\\ud800", b"9" * 30, b"-0", b"1e999", b"null", b"true"]
+
+
+def mutated(chance: random.Random, text: bytes, pieces: list[bytes] = PIECES) -> bytes:
+    """Damage a text in some places: pieces put in, taken out, repeated, swapped; bits flipped."""
+    data = bytearray(text)
+    for _ in range(chance.choice([1, 1, 2, 5, 20])):
+        at = chance.randrange(len(data) + 1)
+        size = chance.choice([1, 2, 8, 60, 400])
+        match chance.randrange(6):
+            case 0:
+                data[at:at] = chance.choice(pieces)
+            case 1:
+                del data[at : at + size]
+            case 2:
+                data[at:at] = bytes(data[at : at + size]) * chance.choice([1, 2, 30])
+            case 3:
+                data[at : at + 1] = chance.randbytes(1)
+            case 4:
+                source = chance.randrange(len(data) + 1)
+                data[at : at + size] = data[source : source + size]
+            case _:
+                data[at:at] = chance.choice(pieces) * chance.choice([2, 50, 1500])
+    return bytes(data)
+
+
+def one_line(error: TracekitError) -> None:
+    """Check that an error is one sentence."""
+    assert "\n" not in error.message
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Give a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="tracekit-fuzz-") as name:
+        yield Path(name)
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+
+def make_trace(chance: random.Random) -> bytes:
+    """Make a trace, mostly with damage, some of them packed."""
+    events = chance.choices(EVENTS, k=chance.choice([1, 5, 30]))
+    indent = chance.choice([None, None, 1])
+    text = json.dumps(
+        {"schemaVersion": 1, "traceEvents": events, "traceName": "t"},
+        ensure_ascii=chance.random() < 0.5,
+        indent=indent,
+    ).encode()
+    if chance.random() < 0.9:
+        text = mutated(chance, text)
+    if chance.random() < 0.2:
+        text = gzip.compress(text, mtime=0)
+        if chance.random() < 0.5:
+            text = mutated(chance, text)
+    return text
+
+
+def check_trace(data: bytes) -> None:
+    """Both readers give the same rows, and what Python's json reads as a trace is all there."""
+    with folder() as place:
+        path = place / "trace.json"
+        path.write_bytes(data)
+        compiled, text = _tables(path, is_compiled=True), _tables(path, is_compiled=False)
+    assert compiled == text, "the two readers differ"
+    try:
+        value = json.loads(data)
+        events = value["traceEvents"] if isinstance(value, dict) else value
+        # What one parser takes and another does not is nobody's event.
+        known = msgspec.json.decode(data)
+    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError):
+        return
+    if not isinstance(events, list) or data.count(b'"traceEvents"') > 1 or known is None:
+        return
+    whole = [event for event in events if isinstance(event, dict)]
+    if text is None:
+        # The one kind of trace without a row: none of its events can be read.
+        assert not any(_is_plain(event) for event in whole), "a readable trace was refused"
+        return
+    ids = {row[1] for row in text[0]} | {row[1] for row in text[1] if row[1] is not None}
+    assert len(ids) == len(whole), "an event is neither read nor named"
+    kept = {row[1] for row in text[0]}
+    for event_id, event in enumerate(whole):
+        assert event_id in kept or not _is_plain(event), f"event {event_id} was not read"
+
+
+def _is_plain(event: object) -> bool:
+    """Whether an event is one that must be read, as far as that is seen at a glance."""
+    if not isinstance(event, dict) or event.get("ph") not in ("i", "C", "X"):
+        return False
+    times = [event.get("ts"), event.get("dur") if event["ph"] == "X" else 0]
+    return all(type(time) is int and 0 <= time < 10**9 for time in times)
+
+
+Rows = list[tuple[Any, ...]]
+
+
+def _tables(path: Path, *, is_compiled: bool) -> tuple[Rows, Rows, Rows] | None:
+    before = reading.TraceText
+    try:
+        reading.TraceText = functools.partial(TraceText, is_compiled=is_compiled)  # type: ignore[misc, assignment]
+        with build_temporary() as build, reading.Reading(path) as read:
+            build.connection.execute("SET threads = 1")
+            load_trace(build.connection, read, 0, build.folder)
+            return tuple(  # type: ignore[return-value]
+                build.connection.execute(sql).fetchall()
+                for sql in (
+                    "FROM record WHERE kind IS NOT NULL ORDER BY event_id",
+                    "SELECT byte_offset, event_id, reason FROM rejected ORDER BY ALL",
+                    "SELECT * FROM repaired ORDER BY ALL",
+                )
+            )
+    except TraceError:
+        return None
+    finally:
+        reading.TraceText = before  # type: ignore[misc]
+
+
+# -- stores ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _store() -> bytes:
+    with folder() as place:
+        source = place / "t.json"
+        source.write_text(json.dumps(EVENTS))
+        return ingest([source], place / "s.duckdb").read_bytes()
+
+
+def make_store(chance: random.Random) -> bytes:
+    """Make a list of edits of a store: where in it, how much, and what comes there instead."""
+    edits = [
+        [chance.random(), chance.choice([0, 1, 16, 4096, 1 << 18]), chance.randbytes(4).hex()]
+        for _ in range(chance.choice([1, 1, 3, 20]))
+    ]
+    if chance.random() < 0.3:
+        # The headers and the catalogue lie at the two ends.
+        edits = [[at * 0.02 + chance.choice([0, 0.98]), *rest] for at, *rest in edits]
+    return json.dumps(edits).encode()
+
+
+def check_store(data: bytes) -> None:
+    """A damaged store answers or is refused; no other error leaves it."""
+    store = bytearray(_store())
+    for place, size, text in json.loads(data):
+        at = int(place * len(store))
+        if size == 0:
+            del store[at:]
+        else:
+            new = (bytes.fromhex(text) * size)[:size]
+            store[at : at + size] = new[: len(store) - at]
+    with folder() as where:
+        path = where / "s.duckdb"
+        path.write_bytes(store)
+        try:
+            with tracekit.open(path) as trace:
+                trace.breakdown()
+                trace.sql("SELECT max(args), max(name) FROM record")
+        except TracekitError as error:
+            one_line(error)
+
+
+# -- rules, manifests, SQL -------------------------------------------------------------------------
+
+RULES = b"""[kinds]
+mine = "comm"
+[[rule]]
+class = "mine"
+applies_to = "device"
+pattern = "k<.*>"
+[[range]]
+applies_to = "call"
+means = "module"
+pattern = "^my: (.*)$"
+label = "\\\\1"
+[[role]]
+role = "q"
+applies_to = "leaf"
+pattern = "q_proj"
+"""
+TOML = (
+    rb"""[[ ]] = " ' . 1 true [1] {a=1} [[rule]] [[range]] ( ) \\ * {1,900} \\1 \u0000 \" """
+).split()
+
+
+def make_rules(chance: random.Random) -> bytes:
+    """Make a damaged rules file."""
+    return mutated(chance, RULES, TOML)
+
+
+def check_rules_file(data: bytes) -> None:
+    """A rules file is taken, and then applied, or refused in one sentence."""
+    with folder() as place:
+        path, trace = place / "rules.toml", place / "t.json"
+        path.write_bytes(data)
+        trace.write_text(json.dumps(EVENTS))
+        try:
+            check_rules(path)
+        except UsageError as error:
+            one_line(error)
+            return
+        with tracekit.open(trace, cache=False, rules=path) as opened:
+            opened.query("kernel_classes")
+
+
+MANIFEST = {
+    "run_id": "a",
+    "tracekit_version": "0.1.0",
+    "created_at": "2026-01-31T12:00:00Z",
+    "stage": "serve",
+    "engine": "e",
+    "batch_size": 4,
+    "tokens_per_s_mean": 1.5,
+    "model": {"name": "m", "config": {"a": [1, 2.5, None]}},
+    "repeats": [{"tokens_per_s": 1.0, "wall_ns": 5, "step_ns": [1, 2]}],
+    "peak_memory": [{"rank": 0, "host_bytes": 5}],
+    "environment": {"devices": ["d"], "packages": {"torch": "2"}},
+    "load": {"request_count": 1, "prompt_token_count": 2, "max_new_token_count": 3},
+    "notes": ["n"],
+    "traces": ["rank0.json"],
+}
+
+
+def make_manifest(chance: random.Random) -> bytes:
+    """Make a damaged run.json."""
+    return mutated(chance, json.dumps(MANIFEST, indent=chance.choice([None, 2])).encode())
+
+
+def check_manifest(data: bytes) -> None:
+    """A manifest is read, or is a row that says why not."""
+    with folder() as place:
+        (place / "run.json").write_bytes(data)
+        (place / "requests.jsonl").write_text('{"request_id": 1, "outcome": "ok"}\n')
+        (place / "rank0.json").write_text(json.dumps(EVENTS))
+        with tracekit.open(place, cache=False) as trace:
+            assert len(trace.query("run")) == 1
+            trace.query("health")
+            trace.query("requests")
+
+
+WORDS = (
+    *[
+        "SELECT",
+        "FROM",
+        "event",
+        "WHERE",
+        "GROUP",
+        "BY",
+        "ORDER",
+        "LIMIT",
+        "5",
+        "count(*)",
+        "name",
+        "dur_ns",
+        "(",
+        ")",
+        ",",
+        ";",
+        "*",
+        "'a'",
+    ],
+    *[
+        "COPY",
+        "TO",
+        "'/dev/null'",
+        "ATTACH",
+        "INSTALL",
+        "LOAD",
+        "read_text('/etc/passwd')",
+        "SET",
+        "CREATE",
+        "TABLE",
+    ],
+    *[
+        "VIEW",
+        "MACRO",
+        "AS",
+        "DROP",
+        "UNION",
+        "ALL",
+        "WITH",
+        "RECURSIVE",
+        "x",
+        "JOIN",
+        "PIVOT",
+        "DESCRIBE",
+        "SHOW",
+        "TABLES",
+        "--",
+        "/*",
+    ],
+    *[
+        "PRAGMA",
+        "CALL",
+        "CAST",
+        "INTERVAL",
+        "1",
+        "MONTH",
+        "TIMESTAMP_NS",
+        "NULL",
+        "[1,2]",
+        "{'a':1}",
+        "::BLOB",
+        "'",
+        "é",
+    ],
+    *["::DECIMAL(38,9)", "range(9)", "unnest", "$1", "?"],
+    '"',
+    "\\",
+    "\0",
+)
+
+
+def make_sql(chance: random.Random) -> bytes:
+    """Make something like SQL."""
+    text = " ".join(chance.choices(WORDS, k=chance.choice([1, 4, 8, 16])))
+    return (text if chance.random() < 0.5 else "SELECT " + text).encode()
+
+
+@functools.cache
+def _trace() -> tracekit.Trace:
+    with folder() as place:
+        source = place / "t.json"
+        source.write_text(json.dumps(EVENTS))
+        return tracekit.open(source, cache=False)
+
+
+def check_sql(data: bytes) -> None:
+    """A statement gives rows or an error of one line, reads no file, and the next one works."""
+    trace = _trace()
+    try:
+        result, _ = trace.stream_sql(data.decode("utf-8", "surrogateescape"), timeout_s=10).first(
+            100
+        )
+        assert "root:" not in repr(result.rows)
+    except TracekitError as error:
+        one_line(error)
+    finally:
+        trace.connection.abort()
+    assert trace.sql("SELECT 1").rows == [(1,)]
+
+
+class Target(NamedTuple):
+    """One thing that is fuzzed."""
+
+    make: Callable[[random.Random], bytes]
+    check: Callable[[bytes], None]
+
+
+TARGETS = {
+    "trace": Target(make_trace, check_trace),
+    "store": Target(make_store, check_store),
+    "rules": Target(make_rules, check_rules_file),
+    "manifest": Target(make_manifest, check_manifest),
+    "sql": Target(make_sql, check_sql),
+}

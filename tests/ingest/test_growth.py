@@ -1,0 +1,169 @@
+"""What is made to take long takes no longer than its size allows.
+
+Each attack is read at some size, and at sixteen times that size. Sixteen times the work is what a
+linear reading takes, 256 times what a quadratic one does; the line is drawn at 64. What is measured
+is the processor's time, and a short first reading counts as a tenth of a second, so that neither a
+busy machine nor a coarse clock decides.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tracekit.errors import TraceError
+
+TIMES = 16
+ALLOWED = 64
+LEAST_S = 0.1
+
+EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
+HEAD = '{"ph":"X","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":2'
+
+
+def trace(*events: str) -> str:
+    return '{"traceEvents":[' + ",".join(events) + "]}"
+
+
+Attack = Callable[[int], str]
+
+# How large the first reading is, the text of a given size, and how many events are in it: None
+# where that is nothing to rely on.
+ATTACKS: dict[str, tuple[int, Attack, Callable[[int], int] | None]] = {
+    "many arrays of events": (
+        500,
+        lambda n: "{" + f'"traceEvents":[{EVENT}],' * n + '"x":1}',
+        lambda n: n,
+    ),
+    "many arrays in a member": (
+        500,
+        lambda n: '{"a":{' + f'"traceEvents":[{EVENT}],' * n + '"x":1},' + trace(EVENT)[1:],
+        lambda _: 1,
+    ),
+    "arrays in arrays": (500, lambda n: '{"a":{"traceEvents":[' * n + trace(EVENT), None),
+    "many stray brackets": (
+        200,
+        lambda n: trace(EVENT + f"],{EVENT}" * n),
+        lambda n: n + 1,
+    ),
+    "events that begin and never end": (6_250, lambda n: '{"traceEvents":[' + '{"ph":' * n, None),
+    "phases that begin and never end": (
+        250,
+        lambda n: '{"traceEvents":[' + EVENT + "," + '{"ph":"X",' * n,
+        lambda _: 1,
+    ),
+    "lists that begin and never end": (
+        500,
+        lambda n: trace(*['{"ph":"X","name":"a","args":{"x":[1'] * n),
+        None,
+    ),
+    "a damaged event behind every whole one": (
+        250,
+        lambda n: trace(*[EVENT, '{"ph":"X","name":"a",,"ts":1 2}'] * n),
+        lambda n: n,
+    ),
+    "quotes in every name": (
+        250,
+        lambda n: trace(*[HEAD + ',"name":"a "b" c"}'] * n),
+        lambda n: n,
+    ),
+    "a header of escaped quotes": (
+        25_000,
+        lambda n: '{"a":"' + '\\"' * n + '","b":{"traceEvents":[]},' + trace(EVENT)[1:],
+        lambda _: 1,
+    ),
+    "brackets only": (10_000, lambda n: "[" * n, None),
+    "closing brackets only": (10_000, lambda n: '{"traceEvents":[' + "}]," * n, None),
+    "a key that comes 60,000 times": (
+        3_750,
+        lambda n: trace(HEAD + ',"name":"k"' * n + "}"),
+        lambda _: 1,
+    ),
+    "an argument that comes 60,000 times": (
+        3_750,
+        lambda n: trace(EVENT[:-1] + ',"args":{"stream":7' + ',"stream":7' * n + "}}"),
+        lambda _: 1,
+    ),
+    "60,000 different members": (
+        3_750,
+        lambda n: trace(EVENT[:-1] + "".join(f',"a{i}":{i}' for i in range(n)) + "}"),
+        lambda _: 1,
+    ),
+    "events with a key that comes twice": (
+        500,
+        lambda n: trace(*[HEAD + ',"name":"k","name":"l"}'] * n),
+        lambda n: n,
+    ),
+    "an event without an end": (
+        300_000,
+        lambda n: trace(EVENT)[:-2] + "," + HEAD + ',"name":"' + "k" * n,
+        lambda _: 1,
+    ),
+    "a name of 16 MB": (
+        1_000_000,
+        lambda n: trace(EVENT, HEAD + ',"name":"' + "k" * n + '"}', EVENT),
+        None,
+    ),
+}
+
+
+def seconds(work: Callable[[], None]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_growth_of_reading(load: Callable[..., Any], name: str) -> None:
+    first, text_of, events_of = ATTACKS[name]
+    taken_s = []
+    for count in (first, TIMES * first):
+        text = text_of(count)
+        found: list[int] = []
+
+        def read(text: str = text, found: list[int] = found) -> None:
+            try:
+                loaded = load(text)
+            except TraceError:
+                return
+            found.append(loaded.sql("SELECT count(*) FROM record WHERE kind IS NOT NULL")[0][0])
+
+        taken_s.append(seconds(read))
+        if events_of is not None:
+            assert found == [events_of(count)]
+    assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
+
+
+def test_a_bomb_of_events(load: Callable[..., Any]) -> None:
+    """A few kB of gzip that hold MBs of events: the time is that of the events."""
+    taken_s = []
+    for count in (5_000, TIMES * 5_000):
+        packed = gzip.compress(trace(*[EVENT] * count).encode(), mtime=0)
+        assert len(packed) < count
+        taken_s.append(seconds(lambda packed=packed: load(packed, "bomb.json.gz")))
+    assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
+    assert load(packed, "bomb.json.gz").sql("SELECT event_count FROM trace") == [(80_000,)]
+
+
+@pytest.mark.slow
+def test_a_name_of_80_mb(load_by: Callable[[bool], Callable[..., Any]]) -> None:
+    """It is longer than what an event may be at most, and read if the file has the room for it."""
+    loaded = load_by(True)(trace(EVENT, HEAD + ',"name":"' + "k" * 80_000_000 + '"}', EVENT))
+    ((kept, rejected),) = loaded.sql("SELECT event_count, rejected_count FROM trace")
+    assert kept >= 2
+    assert kept + rejected >= 3
+
+
+def test_what_is_whole_amid_an_attack_is_read(load: Callable[..., Any]) -> None:
+    """The plain way, which text that is made to take long is read in, loses nothing either."""
+    noise = '{"ph":"X","name":"a","args":{"x":[1'
+    texts = [noise] * 2_000
+    for place in range(0, 2_000, 100):
+        texts[place] = EVENT.replace('"k"', f'"whole {place}"')
+    loaded = load(trace(*texts))
+    names = {name for name in loaded.names if name.startswith("whole")}
+    assert names == {f"whole {place}" for place in range(0, 2_000, 100)}

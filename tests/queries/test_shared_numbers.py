@@ -1,0 +1,76 @@
+"""Numbers that programs share out once, and that a damaged or hostile file shares out often."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+Event = Mapping[str, Any]
+
+
+def kernel(ts: int, correlation: int, **more: Any) -> Event:
+    args = {"stream": 7, "device": 0, "correlation": correlation, **more}
+    return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": ts, "dur": 1} | {
+        "args": args
+    }
+
+
+def call(ts: int, correlation: int, **more: Any) -> Event:
+    args = {"correlation": correlation, **more}
+    shown = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
+    return shown | {"ts": ts, "dur": 1, "args": args}
+
+
+def op(ts: int, **args: Any) -> Event:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1} | {
+        "ts": ts,
+        "dur": 2,
+        "args": args,
+    }
+
+
+def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) -> None:
+    """The last that began before the device event, else the nearest; by a plain search too."""
+    chance = random.Random(7)
+    events = [kernel(chance.randrange(60), chance.randrange(1, 6)) for _ in range(60)]
+    events += [call(chance.randrange(60), chance.randrange(1, 5)) for _ in range(40)]
+    chance.shuffle(events)
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        launch_of = dict(trace.sql("SELECT event_id, launch_id FROM placed_context").rows)
+    assert len(launch_of) == 60
+    for kernel_id, event in enumerate(events):
+        if event["cat"] != "kernel":
+            continue
+        calls = [
+            (other["ts"] > event["ts"], abs(other["ts"] - event["ts"]), call_id)
+            for call_id, other in enumerate(events)
+            if other["cat"] == "cuda_runtime"
+            and other["args"]["correlation"] == event["args"]["correlation"]
+        ]
+        assert launch_of[kernel_id] == (min(calls)[2] if calls else None)
+
+
+@pytest.mark.parametrize("shared", ["correlation", "everything"])
+def test_growth_of_one_number_shared_by_all(tiny_trace: Callable[..., Path], shared: str) -> None:
+    """Sixteen times the events take no 64 times the time; all pairs would take 256 times."""
+    more = {} if shared == "correlation" else {"External id": 4, "Sequence number": 5}
+    taken_s = []
+    for count in (375, 16 * 375):
+        events = [
+            event
+            for at in range(0, 3 * count, 3)
+            for event in (op(at, **more), call(at, 9, **more), kernel(at + 5, 9, **more))
+        ]
+        path = tiny_trace(events)
+        begun = time.process_time()
+        with tracekit.open(path, cache=False) as trace:
+            assert trace.sql("SELECT count(launch_id) FROM placed_context").rows == [(count,)]
+        taken_s.append(time.process_time() - begun)
+    assert taken_s[1] <= 64 * max(taken_s[0], 0.1)

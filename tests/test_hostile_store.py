@@ -1,0 +1,273 @@
+"""A store is data, whoever made it: none of its SQL runs where ours is meant, nor is it trusted."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import tracekit
+from tracekit import database
+from tracekit.errors import StoreError, TracekitError
+from tracekit.trace import ingest
+
+CRAFTED = {
+    "a view that reads a file": (
+        """ALTER TABLE store_info RENAME TO kept;
+        CREATE VIEW store_info AS SELECT k.* FROM kept AS k, read_text('{secret}')""",
+        "it has no table store_info",
+    ),
+    "a table that is a view": (
+        "ALTER TABLE trace RENAME TO kept; CREATE VIEW trace AS FROM kept",
+        "it has no table trace",
+    ),
+    "a table that nobody reads at once": (
+        "ALTER TABLE device RENAME TO kept; CREATE VIEW device AS FROM kept",
+        "table device is missing|it holds a table 'kept'",
+    ),
+    "a view of ours": (
+        "CREATE OR REPLACE VIEW ops AS FROM event LIMIT 0",
+        "the view ops is not tracekit's",
+    ),
+    "a view of an ingested table": (
+        "CREATE OR REPLACE VIEW event AS SELECT * REPLACE (2 * dur_ns AS dur_ns) FROM record",
+        "the view event is not tracekit's",
+    ),
+    "a macro of ours": (
+        "CREATE OR REPLACE MACRO is_op(category) AS TRUE",
+        "the macro is_op is not tracekit's",
+    ),
+    "a macro of rules that asks": (
+        "CREATE OR REPLACE MACRO is_marked_call(name) AS (SELECT count(*) > 0 FROM range(9))",
+        "the macro is_marked_call is not tracekit's",
+    ),
+    "a macro over a function of DuckDB's": (
+        "CREATE MACRO sum(x) AS 0",
+        "it holds a macro 'sum', which tracekit does not make",
+    ),
+    "a macro over what tells the catalogue": (
+        "CREATE MACRO duckdb_views() AS TABLE SELECT 'store' AS database_name",
+        "it holds a macro 'duckdb_views', which tracekit does not make",
+    ),
+    "a second macro of a name": (
+        "CREATE OR REPLACE MACRO is_op(category) AS category = 'cpu_op', (a, b) AS a",
+        "the macro is_op is not tracekit's",
+    ),
+    "a schema": (
+        "CREATE SCHEMA other; CREATE VIEW other.ops AS SELECT 1",
+        "it holds a schema 'other'|the view ops is not tracekit's",
+    ),
+    "a column that is computed": (
+        "ALTER TABLE steps ADD COLUMN more INTEGER DEFAULT 1",
+        "the table steps is not tracekit's",
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def whole_store(sample_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ingest([sample_trace], tmp_path_factory.mktemp("store") / "run.duckdb")
+
+
+@pytest.fixture
+def store(whole_store: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(whole_store, tmp_path / "run.duckdb"))
+
+
+@pytest.mark.parametrize("case", CRAFTED)
+def test_a_crafted_store_is_refused(store: Path, tmp_path: Path, case: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hidden")
+    sql, reason = CRAFTED[case]
+    with duckdb.connect(str(store)) as connection:
+        connection.execute(sql.format(secret=secret))
+    for unsafe in (False, True):
+        with pytest.raises(StoreError, match=reason):
+            tracekit.open(store, unsafe=unsafe)
+
+
+def test_a_crafted_store_by_the_command(
+    cli: Callable[..., Any], store: Path, tmp_path: Path
+) -> None:
+    with duckdb.connect(str(store)) as connection:
+        connection.execute(CRAFTED["a view that reads a file"][0].format(secret=store))
+    for done in (cli("breakdown", store), cli("sql", "--unsafe", store, "SELECT 1")):
+        assert (done.exit_code, done.stdout) == (4, "")
+        assert done.stderr.splitlines()[0] == (
+            f"error: {store}: not a store that tracekit can open: it has no table store_info"
+        )
+    # The list of cached stores looks into each; it says that it does not know this one.
+    (tmp_path / "cache").mkdir()
+    store.rename(tmp_path / "cache" / "aa-bb.duckdb")
+    listed = cli("cache", "list", "--format", "json").json()
+    assert [row["source_path"] for row in listed] == ["?"]
+
+
+def test_what_tracekit_makes_is_no_crafted_store(
+    sample_trace: Path, tmp_path: Path, make_run: Callable[..., Path]
+) -> None:
+    """Also with rules of the user's, whatever their patterns say, and without a trace."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        "[[rule]]\nclass = 'mine'\npattern = \"(select 'a' from)\"\n"
+        "[[range]]\napplies_to = 'call'\nmeans = 'module'\npattern = '^select from (.*)$'\n"
+        "label = '\\1'\n"
+    )
+    run = make_run("a", requests=[{"request_id": 1, "outcome": "ok"}])
+    for source, given in ((sample_trace, rules), (run, None)):
+        path = ingest([source], tmp_path / "out" / "run.duckdb", rules=given, force=True)
+        with tracekit.open(path) as trace:
+            assert trace.sql("SELECT count(*) FROM store_info").rows == [(1,)]
+
+
+def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
+    sample_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that others may write to, a store with SQL of its own is made again."""
+    cache = tmp_path / "shared"
+    cache.mkdir()
+    cache.chmod(0o777)
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
+    with tracekit.open(sample_trace) as trace:
+        right = trace.query("timeline").rows
+        path = trace.store_path
+    assert path is not None
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE MACRO sum(x) AS 0")
+    with tracekit.open(sample_trace) as trace:
+        assert trace.query("timeline").rows == right
+
+
+@pytest.mark.parametrize("way", ["a link", "a copy"])
+def test_sql_cannot_write_to_the_store(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "a copy":
+
+        def refuse(*_: object) -> None:
+            raise PermissionError("no hard links here")
+
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    before = store.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    with tracekit.open(store) as trace:
+        names = [row[0] for row in trace.sql("SELECT path FROM duckdb_databases()").rows]
+        for target in [store, "run.duckdb", "./run.duckdb", *filter(None, names)]:
+            for sql in (f"COPY (SELECT 1) TO '{target}'", f"EXPORT DATABASE '{target}'"):
+                with pytest.raises(TracekitError):
+                    trace.sql(sql)
+            with pytest.raises(TracekitError):
+                trace.sql(f"ATTACH '{target}' AS again")
+        assert trace.query("timeline").rows
+    assert store.read_bytes() == before
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"run.duckdb"}
+
+
+def test_a_store_that_cannot_be_written_is_not_copied(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(shutil, "copyfile", refuse)
+    with tracekit.open(store) as trace:
+        assert trace.query("timeline").rows
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def damaged(data: bytes, seed: int) -> bytes:
+    """Return a store with some damage: bits, holes, the end, the header."""
+    chance = random.Random(seed)
+    text = bytearray(data)
+    start = chance.randrange(len(text))
+    match seed % 5:
+        case 0:
+            for _ in range(chance.choice([1, 30])):
+                text[chance.randrange(len(text))] ^= 1 << chance.randrange(8)
+        case 1:
+            size = chance.choice([16, 4096, 1 << 18])
+            text[start : start + size] = bytes(len(text[start : start + size]))
+        case 2:
+            del text[start:]
+        case 3:
+            text[chance.randrange(12_288)] ^= 255
+        case _:
+            text[start : start + 512] = chance.randbytes(len(text[start : start + 512]))
+    return bytes(text)
+
+
+def ask(trace: tracekit.Trace) -> Any:
+    trace.sql("SELECT max(args), max(name) FROM record")
+    return {name: result.rows for name, result in trace.breakdown().items()}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
+    """Either nothing that is read is damaged, or the store is named: no other error."""
+    store.write_bytes(damaged(store.read_bytes(), seed))
+    said = ""
+    try:
+        with tracekit.open(store) as trace:
+            ask(trace)
+    except StoreError as error:
+        said = error.message
+    assert "\n" not in said
+    assert not said or "store" in said
+
+
+@pytest.mark.parametrize("damage", ["cut", "hole"])
+def test_a_damaged_cached_store_is_made_again(
+    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path, damage: str
+) -> None:
+    whole = cli("breakdown", sample_trace, "--format", "json")
+    assert (whole.exit_code, whole.stderr) == (0, "")
+    (path,) = (tmp_path / "cache").glob("*.duckdb")
+    data = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        # Behind the headers and the catalogue: it opens, and fails in the middle of a question.
+        middle = 12_288 + (1 << 18)
+        path.write_bytes(data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:])
+    again = cli("breakdown", sample_trace, "--format", "json")
+    assert again.exit_code == 0
+    assert again.stderr == f"{sample_trace}: the cached store is damaged and is made again\n"
+    assert again.stdout == whole.stdout
+    assert cli("breakdown", sample_trace, "--format", "json").stderr == ""
+
+
+def test_a_damaged_cached_store_under_a_statement(
+    sample_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    with tracekit.open(sample_trace) as trace:
+        right = ask(trace)
+        path = trace.store_path
+    assert path is not None
+    data = path.read_bytes()
+    for seed in range(5):
+        path.write_bytes(damaged(data, seed))
+        with tracekit.open(sample_trace) as trace:
+            assert ask(trace) == right
+    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_a_file_under_the_name_of_a_cached_store_that_is_none(
+    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path
+) -> None:
+    assert cli("query", "timeline", sample_trace).exit_code == 0
+    (path,) = (tmp_path / "cache").glob("*.duckdb")
+    path.write_bytes(b"no store")
+    assert cli("query", "timeline", sample_trace).exit_code == 0
+    assert database.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)

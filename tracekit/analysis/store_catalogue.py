@@ -1,0 +1,138 @@
+"""What a store's catalogue must say: the tables, views and macros that tracekit makes, no others.
+
+A store is data. One that somebody else made could hold views and macros under the names of ours, or
+under those of DuckDB's own functions, and so have its own SQL run where ours is meant. So what the
+catalogue says is compared with what it says in a store that is made here, with nothing in it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.derive import prepare
+from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.database import SCRATCH, create_tables, lock
+from tracekit.errors import StoreError
+from tracekit.schema import TABLES
+
+if TYPE_CHECKING:
+    from tracekit.analysis.spec import Spec
+
+RULE_MACROS = frozenset(
+    ("range_rule_of", "is_marked_call", "range_label_of", "range_class_of", "role_rule_of")
+)
+"""Macros made of rules, which differ where a rules file was given; they hold no subquery."""
+
+PREPARED = "kernel_rule"
+"""The table that every store of traces has."""
+
+_TEXT = re.compile("'(?:[^']|'')*'")
+_QUERY = re.compile(r"\b(?:select|from)\b|\0", re.IGNORECASE)
+
+Catalogue = dict[tuple[str, str], str]
+"""Of each entry its kind and name, and the statement that makes it."""
+
+
+def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Make sure that a store holds what tracekit makes, and nothing else.
+
+    Args:
+        connection: the store, attached as ``store``; nothing of it has been used, and its SQL can
+            reach nothing.
+        path: of the store, for the message.
+
+    Raises:
+        StoreError: something in it is not ours, or is missing.
+    """
+    expected, found = _reference(), _catalogue_of(connection, "store")
+    if ("table", PREPARED) not in found:
+        # A store of runs without traces.
+        ingested = {table.name for table in TABLES}
+        expected = {entry: text for entry, text in expected.items() if entry[1] in ingested}
+    for entry in sorted(found.keys() | expected.keys()):
+        kind, name = entry
+        if entry not in found:
+            what = f"the {kind} {name} is missing"
+        elif entry not in expected:
+            what = f"it holds a {kind} {name!r}, which tracekit does not make"
+        elif name in RULE_MACROS and kind == "macro":
+            # The parameters, and that nothing is read: what else it says are the user's patterns.
+            if _is_plain(found[entry], expected[entry]):
+                continue
+            what = f"the {kind} {name} is not tracekit's"
+        elif found[entry] != expected[entry]:
+            what = f"the {kind} {name} is not tracekit's"
+        else:
+            continue
+        raise StoreError(
+            f"{path}: not a store as tracekit makes it: {what}",
+            hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+        )
+
+
+def _is_plain(found: str, expected: str) -> bool:
+    head = expected[: expected.rindex("\0") + 1]
+    return found.startswith(head) and not _QUERY.search(_TEXT.sub("''", found[len(head) :]))
+
+
+@cache
+def _reference() -> Catalogue:
+    """Return the catalogue of a store with nothing in it."""
+    catalog = load_catalog()
+    with duckdb.connect() as connection:
+        connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
+        connection.execute("ATTACH ':memory:' AS store; USE store")
+        lock(connection)
+        create_tables(connection)
+        prepare(connection)
+        create_device_peaks(connection)
+        for table in catalog.tables.values():
+            columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
+            connection.execute(f"CREATE TABLE {table.name} ({columns})")
+        for view in _in_order(catalog.views):
+            connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
+        return _catalogue_of(connection, "store")
+
+
+def _in_order(views: dict[str, Spec]) -> list[Spec]:
+    """Return views, each behind those that it requires."""
+    found: dict[str, Spec] = {}
+
+    def add(spec: Spec) -> None:
+        for name in spec.requires:
+            if name in views and name not in found:
+                add(views[name])
+        found[spec.name] = spec
+
+    for spec in views.values():
+        if spec.name not in found:
+            add(spec)
+    return list(found.values())
+
+
+def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:
+    """Return what a database holds, by DuckDB's own functions, whatever has their names in it."""
+    where = f"WHERE database_name = '{database}' AND NOT internal"
+    found: Catalogue = {}
+    for kind, sql in {
+        "schema": f"SELECT schema_name, '' FROM system.main.duckdb_schemas() {where}",
+        "table": f"SELECT table_name, sql FROM system.main.duckdb_tables() {where}",
+        "view": f"SELECT view_name, sql FROM system.main.duckdb_views() {where}",
+        "sequence": "SELECT sequence_name, '' FROM system.main.duckdb_sequences() "
+        f"WHERE database_name = '{database}'",
+        "index": "SELECT index_name, '' FROM system.main.duckdb_indexes() "
+        f"WHERE database_name = '{database}'",
+        "type": f"SELECT type_name, '' FROM system.main.duckdb_types() {where}",
+        "macro": "SELECT function_name, function_type, parameters, macro_definition "
+        f"FROM system.main.duckdb_functions() {where}",
+    }.items():
+        for name, *texts in connection.execute(sql).fetchall():
+            # Of several of one name (in another schema, or by parameters) each counts.
+            found[kind, name] = found.get((kind, name), "") + "\0".join(map(str, texts))
+    return found

@@ -1,0 +1,25 @@
+"""CSV as format csv, but a text that a spreadsheet would run as a formula is left as it is.
+
+For programs that read text as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from tracekit.render import csv
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+
+def render(
+    data: Result | Mapping[str, Result],
+    stream: TextIO,
+    *,
+    full: bool = False,
+    units: bool = True,
+) -> None:
+    """Write a result or a breakdown as CSV, formulas and all."""
+    csv.render(data, stream, full=full, units=units, keeps_formulas=True)
