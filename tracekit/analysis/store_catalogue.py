@@ -17,6 +17,7 @@ import duckdb
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.device_rules import create_device_marks
 from tracekit.database import SCRATCH, create_tables, lock
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
@@ -92,6 +93,7 @@ def _reference() -> Catalogue:
         create_tables(connection)
         prepare(connection)
         create_device_peaks(connection)
+        create_device_marks(connection)
         for table in catalog.tables.values():
             columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
             connection.execute(f"CREATE TABLE {table.name} ({columns})")
