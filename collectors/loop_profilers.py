@@ -59,18 +59,22 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Watches for profilers that are not ours, while it is attached."""
+    """Watches for profilers that are not ours, while it is attached.
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    `observer` hears of them once there is one; `was_seen` tells whether there has been any.
+    """
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
         self._active: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo: list[Callable[[], None]] = []
-        self.was_seen = is_any_enabled()
+        # One that was there before this is known by nothing but that it runs.
+        self._was_before = self.was_seen = is_any_enabled()
 
     @property
     def is_active(self) -> bool:
         """Whether one of the loop's is prepared or runs."""
-        return bool(self._active)
+        return bool(self._active) or self._was_before
 
     def attach(self) -> None:
         """Watch from now on."""
@@ -93,18 +97,21 @@ class LoopProfilers:
     def _starts(self, one: Any, *_: Any) -> None:
         if getattr(one, "enabled", True) and one not in self._active:
             self.was_seen = True
-            self._observer.their_profiler_starts()
+            if self.observer is not None:
+                self.observer.their_profiler_starts()
             self._active.add(one)
 
     def _stopped(self, one: Any, *_: Any) -> None:
-        if one in self._active:
+        if one in self._active or self._was_before:
             self._active.discard(one)
-            self._observer.their_profiler_stopped()
+            self._was_before = False
+            if self.observer is not None:
+                self.observer.their_profiler_stopped()
 
     def _exported(self, one: Any, path: Any = None, *_: Any) -> None:
         del one
-        if path is not None:
-            self._observer.their_trace(Path(path))
+        if path is not None and self.observer is not None:
+            self.observer.their_trace(Path(path))
 
     def _around(
         self,
@@ -140,7 +147,8 @@ class LoopProfilers:
         try:
             act(*args)
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
-            self._observer.failed(error)
+            if self.observer is not None:
+                self.observer.failed(error)
 
 
 def keep_copy(path: Path, folder: Path, name: str) -> str:

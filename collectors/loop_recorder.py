@@ -25,24 +25,20 @@ from torch import nn
 from tracekit import __version__
 from tracekit.errors import TracekitError
 
-from . import accelerator, memory, models
-from .attention_parts import AttentionRanges
-from .beside_dynamo import has_compiled
+from . import accelerator, memory
 from .distributed import Place
-from .environment import probe
 from .job import job_id, local_rank_count
-from .loop_phases import LoopPhases
+from .loop_description import describe
 from .loop_plan import PROFILER_WARMUP_COUNT, LoopPlan
-from .loop_precision import autocast_type, precision_of
+from .loop_precision import autocast_type
 from .loop_profilers import LoopProfilers, keep_copy
+from .loop_ranges import LoopRanges
 from .loop_report import LoopReport, Window
 from .loop_tokens import TokenCounter
 from .loop_watch import CallKind, LoopWatch
 from .loop_windows import Windows
-from .module_paths import class_name, unwrapped
-from .parallel_layout import layout_of
 from .profiling import Profile
-from .ranges import ModuleRanges, Range, step
+from .ranges import Phase
 from .rank_choice import is_traced
 from .step_clock import StepClock
 
@@ -56,6 +52,7 @@ class LoopRecorder:
         folder: takes the trace.
         models: the models that the loop calls, the one that is trained first.
         watch: sees the calls of the loop; what it sees is to be given to this.
+        profilers: sees the loop's own profilers; it is attached, and detached by this at the end.
         publish: called when `report` has changed.
         optimizer: one that is no `torch.optim.Optimizer`, or None.
 
@@ -69,6 +66,7 @@ class LoopRecorder:
         folder: Path,
         models: Sequence[nn.Module],
         watch: LoopWatch,
+        profilers: LoopProfilers,
         publish: Callable[[], None],
         optimizer: Any = None,
     ) -> None:
@@ -88,24 +86,18 @@ class LoopRecorder:
         self._publish = publish
         self._model = models[0]
         self._device = accelerator.CPU
-        self._ranges = [ModuleRanges(self._model)]
-        self._names = {class_name(unwrapped(self._model))}
-        for model in models[1:]:
-            self._add_root(model)
-        self._parts: list[AttentionRanges] = []
-        self._phases = LoopPhases(self._model, optimizer)
+        self._ranges = LoopRanges(models, optimizer)
         self._tokens = TokenCounter()
-        self._theirs = LoopProfilers(self)
-        self._theirs.attach()
+        self._theirs = profilers
+        self._theirs.observer = self
         self._windows = Windows(plan, place)
-        self._accumulated: list[int] = []
         self._evaluation_ns = 0
         self._evaluation_begin: int | None = None
         self._is_first_call = True
         self._clock: StepClock | None = None
+        self._their_clock: StepClock | None = None
         self._profile: Profile | None = None
         self._profile_begin = 0
-        self._step: Range | None = None
         self._is_under_theirs = False
         # Steps of the plan that are over: without those under the loop's own profiler.
         self._planned = 0
@@ -118,11 +110,13 @@ class LoopRecorder:
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
         }
+        if profilers.is_active:
+            self.their_profiler_starts()
 
     @property
     def is_ranged(self) -> bool:
         """Whether calls have ranges: neither before the timed steps are over nor at the end."""
-        return self._phases.is_attached
+        return self._ranges.is_attached
 
     def begin_step(self) -> None:
         """Begin a step."""
@@ -130,27 +124,26 @@ class LoopRecorder:
             return
         if self._clock is not None:
             self._clock.resume()
-        if self.is_ranged:
-            self._phases.reset()
-            self._step = step(self.report.step_count)
-            self._step.__enter__()
+        if self._theirs.is_active and self._their_clock is None:
+            self._their_clock = StepClock(self._device)
+        self._ranges.begin_step(self.report.step_count)
 
     def end_step(self) -> None:
         """End a step, and everything after the last one."""
         if self.is_done:
             return
         self._end_evaluation()
-        self._close_step()
+        self._ranges.end_step()
         if self._clock is not None:
             self._clock.tick()
-        if self.is_ranged:
-            self._accumulated += self._phases.accumulated
         if self._profile is not None:
             self._profile.step()
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
             if self._clock is not None:
                 self._clock.drop()
+            if self._their_clock is not None:
+                self._their_clock.tick()
             self._tokens.drop_step()
             self._is_under_theirs = self._theirs.is_active
         else:
@@ -170,13 +163,13 @@ class LoopRecorder:
 
     def cancel_step(self) -> None:
         """Take back that a step was begun: the loop is over."""
-        self._close_step()
+        self._ranges.close_step()
 
     def suspend(self) -> None:
         """Let what follows belong to no step: an evaluation begins."""
         if self._evaluation_begin is None:
             self._evaluation_begin = time.perf_counter_ns()
-            self._close_step()
+            self._ranges.close_step()
             if self._clock is not None:
                 self._clock.pause()
 
@@ -194,16 +187,11 @@ class LoopRecorder:
                 self._clock.resume()
             if module is self._model:
                 self._note_training(args, kwargs)
-        if self.is_ranged:
-            if not any(module in known for known in self._ranges):
-                self._add_root(module)
-                self._ranges[-1].attach()
-            self._phases.begin(self._phase_of(kind))
+        self._ranges.root_begins(module, self._phase_of(kind))
 
     def root_ended(self, kind: CallKind) -> None:
         """Take note of its end."""
-        if self.is_ranged:
-            self._phases.end(self._phase_of(kind))
+        self._ranges.root_ended(self._phase_of(kind))
 
     def inner_begins(self) -> None:
         """Look once at what a module computes in, below the calls that set it up."""
@@ -232,7 +220,7 @@ class LoopRecorder:
             f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
             "ours"
         )
-        self._close_step()
+        self._ranges.close_step()
         if self._windows.is_open:
             self._end_window()
         elif self._profile is not None:
@@ -247,7 +235,7 @@ class LoopRecorder:
         ranged = self.plan.warmup_count + self.plan.measured_count
         is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
         if not is_ranged_part and not self._theirs.is_active:
-            self._close_step()
+            self._ranges.close_step()
             self._detach()
 
     def their_trace(self, path: Path) -> None:
@@ -277,7 +265,7 @@ class LoopRecorder:
         """Take everything of ours away; write the trace if a profiled step is whole."""
         if self.is_done:
             return
-        self._close_step()
+        self._ranges.close_step()
         try:
             if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
                 self._keep_measured()
@@ -293,7 +281,7 @@ class LoopRecorder:
         if self.is_done:
             return
         self.is_done = True
-        self._close_step()
+        self._ranges.close_step()
         self._end_evaluation()
         if self._evaluation_ns:
             self._note_evaluation()
@@ -302,6 +290,9 @@ class LoopRecorder:
             profile.abandon()
         self._theirs.detach()
         self._detach()
+        if self._their_clock is not None and self.report.profiled_step_ns is None:
+            self.report.profiled_count = self._their_clock.step_count
+            self.report.profiled_step_ns = _mean_ns(self._their_clock)
         if self._theirs.was_seen and self._lacks_trace():
             self._note(
                 "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
@@ -311,30 +302,12 @@ class LoopRecorder:
         """Do nothing from now on, in the child of a fork: profiler and ranges are the parent's."""
         self.is_done = True
         self._profile = None
-        self._step = None
         self._theirs.detach()
-        self._phases.detach()
+        self._ranges.leave()
 
     def describe(self) -> None:
         """Note what runs here, as far as it is known before the first step is over."""
-        inner = unwrapped(self._model)
-        total, trained = models.parameter_count(self._model)
-        config: Any = getattr(inner, "config", None)
-        self.report.model = {
-            "name": self.plan.name or class_name(inner),
-            "model_class": class_name(inner),
-            "parameter_count": total,
-            "trainable_parameter_count": trained,
-            "layer_count": getattr(config, "num_hidden_layers", None),
-            "config": config.to_diff_dict() if hasattr(config, "to_diff_dict") else {},
-        }
-        self.report.engine = _engine_of(self._model)
-        if self.report.precision is None:
-            self.report.precision = precision_of(self._model, inner)
-        layout = layout_of(self._model, self._place.world_size)
-        self.report.layout = None if layout is None else dataclasses.asdict(layout)
-        self.report.attention_backend = getattr(config, "_attn_implementation", None)
-        self.report.environment = dataclasses.asdict(probe())
+        describe(self._model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
         """Begin what this step is the first of, if anything; tell whether there is more to do."""
@@ -358,43 +331,17 @@ class LoopRecorder:
     def _lacks_trace(self) -> bool:
         return self.report.is_traced and self.report.trace is None
 
-    def _phase_of(self, kind: CallKind) -> Any:
+    def _phase_of(self, kind: CallKind) -> Phase:
         is_evaluation = kind == "evaluation" or self._evaluation_begin is not None
         return "evaluation" if is_evaluation else "forward"
 
-    def _add_root(self, module: nn.Module) -> None:
-        """Give a model that is called beside the first a tree of its own."""
-        base = name = class_name(unwrapped(module))
-        number = 1
-        while name in self._names:
-            number += 1
-            name = f"{base}_{number}"
-        self._names.add(name)
-        self._ranges.append(ModuleRanges(module, name=name))
-
     def _attach(self) -> None:
-        # Dynamo guards on the attention that a model chooses and on the functions of its file.
-        if not self._parts and not has_compiled():
-            self._parts = [AttentionRanges(ranges.model) for ranges in self._ranges]
-        for parts in self._parts:
-            parts.attach()
-        for ranges in self._ranges:
-            ranges.attach()
-        self._phases.attach()
+        self._ranges.attach()
         self._watch.wants_inner = self.report.precision in (None, "fp32")
 
     def _detach(self) -> None:
         self._watch.wants_inner = False
-        self._phases.detach()
-        for ranges in self._ranges:
-            ranges.detach()
-        for parts in self._parts:
-            parts.detach()
-
-    def _close_step(self) -> None:
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
+        self._ranges.detach()
 
     def _end_evaluation(self) -> None:
         if self._evaluation_begin is not None:
@@ -433,7 +380,7 @@ class LoopRecorder:
         self.report.memory = memory.peak(self._device)
 
     def _begin_profiled(self) -> None:
-        self.report.ranges_step_ns = self._mean_step_ns()
+        self.report.ranges_step_ns = _mean_ns(self._clock)
         self._note_accumulation()
         self._clock = None
         if not self.report.is_traced:
@@ -488,7 +435,7 @@ class LoopRecorder:
         if kept <= 0:
             profile.abandon()
             return
-        self.report.profiled_step_ns = self._mean_step_ns()
+        self.report.profiled_step_ns = _mean_ns(self._clock)
         self.report.profiled_count = kept
         self.report.trace = self._save(profile).name
         self.report.is_recorded = True
@@ -532,12 +479,8 @@ class LoopRecorder:
         else:
             self.abandon()
 
-    def _mean_step_ns(self) -> int | None:
-        times = self._clock.stop() if self._clock is not None else []
-        return round(statistics.fmean(times)) if times else None
-
     def _note_accumulation(self) -> None:
-        counts = self._accumulated
+        counts = self._ranges.accumulated
         if not counts:
             return
         self.report.gradient_accumulation = round(statistics.median(counts))
@@ -562,20 +505,13 @@ class LoopRecorder:
         }
 
 
+def _mean_ns(clock: StepClock | None) -> int | None:
+    """Return the mean time of the steps that a clock has seen, ns; None without any."""
+    times = clock.stop() if clock is not None else []
+    return round(statistics.fmean(times)) if times else None
+
+
 def _sentence(error: Exception) -> str:
     if isinstance(error, TracekitError):
         return error.message
     return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]
-
-
-def _engine_of(model: nn.Module) -> str:
-    """Return what the model is wrapped in, by the name of its class's package or its own."""
-    kind = type(model)
-    if hasattr(model, "backward") and hasattr(model, "step"):
-        return kind.__module__.partition(".")[0]
-    wrapped = getattr(model, "_orig_mod", model)  # of torch.compile
-    if isinstance(wrapped, nn.parallel.DistributedDataParallel):
-        return "ddp"
-    if any(type(module).__mro__[1].__name__ == "FSDPModule" for module in model.modules()):
-        return "fsdp2"
-    return "fsdp1" if type(wrapped).__name__ == "FullyShardedDataParallel" else "torch"

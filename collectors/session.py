@@ -42,6 +42,7 @@ from .distributed import Place
 from .job import current_place, job_id, local_rank_count
 from .loop_folder import LoopFolder
 from .loop_plan import LoopPlan
+from .loop_profilers import LoopProfilers
 from .loop_recorder import LoopRecorder
 from .loop_report import LoopReport, first_failure, read_reports, summary
 from .loop_watch import CallKind, LoopWatch
@@ -185,12 +186,15 @@ class Collection:
         if not IS_POSSIBLE:
             self._say("this torch cannot be watched beside torch.compile; the loop is not recorded")
             return self
+        profilers = LoopProfilers()
+        profilers.attach()
         self._recorder = LoopRecorder(
             self._plan,
             self._place,
             self._folder.path,
             [self._model],
             self._watch,
+            profilers,
             self._publish,
             self._optimizer,
         )

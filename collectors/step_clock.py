@@ -29,6 +29,11 @@ class StepClock:
         self._begin: Any = None
         self.resume()
 
+    @property
+    def step_count(self) -> int:
+        """How many steps have ended."""
+        return len(self._steps)
+
     def tick(self) -> None:
         """Mark the end of a step; the next begins here, or where the clock is resumed."""
         mark = None

@@ -32,6 +32,7 @@ from .loop_plan import LoopPlan
 if TYPE_CHECKING:
     from torch import nn
 
+    from .loop_profilers import LoopProfilers
     from .loop_recorder import LoopRecorder
     from .loop_watch import CallKind, LoopWatch
 
@@ -112,6 +113,7 @@ class _Loop:
         self._plan = plan
         self._called: dict[nn.Module, None] = {}
         self._watch: LoopWatch | None = None
+        self._profilers: LoopProfilers | None = None
         self._recorder: LoopRecorder | None = None
         self._lone_step_count = 0
         self._is_by_optimizer = False
@@ -121,6 +123,7 @@ class _Loop:
         """Wait for a model to be called and an optimizer to take a step."""
         try:
             from .beside_dynamo import IS_POSSIBLE
+            from .loop_profilers import LoopProfilers
             from .loop_watch import LoopWatch
         except ImportError as error:
             self._unusable(str(error))
@@ -129,6 +132,8 @@ class _Loop:
             self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
             return
         os.register_at_fork(after_in_child=self._forked)
+        self._profilers = LoopProfilers()
+        self._profilers.attach()
         self._watch = LoopWatch(self)
         self._watch.start()
 
@@ -207,10 +212,16 @@ class _Loop:
         from .job import current_place
         from .loop_recorder import LoopRecorder
 
-        if not trained or self._watch is None:
+        if not trained or self._watch is None or self._profilers is None:
             return
         self._recorder = LoopRecorder(
-            self._plan, current_place(), self._folder.parent, trained, self._watch, self._publish
+            self._plan,
+            current_place(),
+            self._folder.parent,
+            trained,
+            self._watch,
+            self._profilers,
+            self._publish,
         )
         self._recorder.report.step_count = step_number
         self._recorder.begin_step()
@@ -241,6 +252,8 @@ class _Loop:
         """Watch no more, and leave the last report."""
         if self._watch is not None:
             self._watch.stop()
+        if self._profilers is not None:
+            self._profilers.detach()
         recorder = self._recorder
         if recorder is None:
             return
