@@ -241,7 +241,8 @@ class Trace:
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.run import run_analysis
 
-        if len(self._contents.runs) > 1:
+        # Traces are read of one run; the parts of a job are one.
+        if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise _several(HEALTH, self._contents.runs)
         catalog = load_catalog()
         of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})

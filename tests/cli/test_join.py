@@ -74,6 +74,9 @@ def test_parts_are_one_run_together(nodes: list[str], tracekit: Run) -> None:
     statement = "SELECT rank, run_id FROM trace ORDER BY rank"
     result = tracekit("sql", "--format", "csv", *nodes, statement)
     assert result.stdout.splitlines()[1:] == [f"{rank},run-of-0" for rank in range(4)]
+    result = tracekit("breakdown", *nodes, "--format", "json")
+    assert result.returncode == 0, result.stderr
+    assert [row["rank"] for row in json.loads(result.stdout)["timeline"]] == [0, 1, 2, 3]
     folder = str(Path(nodes[0]).parent)
     result = tracekit("query", "methods", folder, "--format", "json")
     (row,) = json.loads(result.stdout)
