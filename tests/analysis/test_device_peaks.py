@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
+import duckdb
 import pytest
 
-from tracekit.analysis.device_peaks import load_device_peaks, peak_of
+from tracekit.analysis.device_peaks import (
+    DevicePeak,
+    create_device_peaks,
+    load_device_peaks,
+    peak_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,27 +24,33 @@ from tracekit.analysis.device_peaks import load_device_peaks, peak_of
         ("NVIDIA H200", "NVIDIA H200 SXM", 989.5e12, 4.8e12),
         ("NVIDIA H200 NVL", "NVIDIA H200 NVL", 835.5e12, 4.8e12),
         ("NVIDIA GH200 480GB", "NVIDIA GH200, 96 GB HBM3", 989.5e12, 4.0e12),
+        ("NVIDIA GH200 144G HBM3e", "NVIDIA GH200, 144 GB HBM3e", 989.5e12, 4.9e12),
         ("NVIDIA H20", "NVIDIA H20", 148e12, 4.0e12),
         ("NVIDIA H800", "NVIDIA H800 SXM", 989.5e12, 3.35e12),
         ("NVIDIA GB200", "NVIDIA GB200", 2.5e15, 8.0e12),
         ("NVIDIA B200", "NVIDIA B200", 2.25e15, 7.7e12),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM 80 GB", 312e12, 2.039e12),
-        ("NVIDIA A800-SXM4-80GB", "NVIDIA A100 SXM 80 GB", 312e12, 2.039e12),
+        ("NVIDIA A800-SXM4-80GB", "NVIDIA A800 SXM 80 GB", 312e12, 2.039e12),
         ("NVIDIA A100 80GB PCIe", "NVIDIA A100 PCIe 80 GB", 312e12, 1.935e12),
-        ("NVIDIA A800 80GB PCIe", "NVIDIA A100 PCIe 80 GB", 312e12, 1.935e12),
+        ("NVIDIA A800 80GB PCIe", "NVIDIA A800 PCIe 80 GB", 312e12, 1.935e12),
         ("A100-SXM4-40GB", "NVIDIA A100 40 GB", 312e12, 1.555e12),
         ("NVIDIA A100-PCIE-40GB", "NVIDIA A100 40 GB", 312e12, 1.555e12),
         ("NVIDIA A100-PG509-200", "NVIDIA A100 40 GB", 312e12, 1.555e12),
         ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090", 165.2e12, 1008e9),
         ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090", 71e12, 936e9),
         ("NVIDIA L40S", "NVIDIA L40S", 362.05e12, 864e9),
+        ("NVIDIA L40", "NVIDIA L40", 181.05e12, 864e9),
+        ("NVIDIA L4", "NVIDIA L4", 121e12, 300e9),
         ("NVIDIA A10", "NVIDIA A10", 125e12, 600e9),
         ("Tesla T4", "NVIDIA T4", None, 320e9),
         ("Tesla V100-SXM2-32GB", "NVIDIA V100 SXM2", None, 900e9),
-        ("Tesla V100-DGXS-32GB", "NVIDIA V100 SXM2", None, 900e9),
+        ("Tesla V100-PCIE-16GB", "NVIDIA V100 PCIe", None, 900e9),
+        ("Tesla V100S-PCIE-32GB", "NVIDIA V100S PCIe", None, 1134e9),
+        ("Tesla V100-DGXS-32GB", "NVIDIA V100 of a DGX Station", None, 900e9),
         ("AMD Instinct MI210", "AMD Instinct MI210", 181e12, 1.6384e12),
         ("AMD Instinct MI250X", "AMD Instinct MI250X, one GCD", 191.5e12, 1.6384e12),
         ("AMD Instinct MI250", "AMD Instinct MI250, one GCD", 181.05e12, 1.6384e12),
+        ("AMD Instinct MI300A", "AMD Instinct MI300A", 980.6e12, 5.3e12),
         ("AMD Instinct MI300X VF", "AMD Instinct MI300X", 1307.4e12, 5.3e12),
         ("AMD Instinct MI325X", "AMD Instinct MI325X", 1307.4e12, 6.0e12),
         ("AMD Instinct MI355X", "AMD Instinct MI355X", 2516.6e12, 8.0e12),
@@ -63,18 +75,30 @@ def test_names_of_traces(name: str, product: str, bf16: float | None, memory: fl
         "NVIDIA A10G",
         "NVIDIA H100",
         "NVIDIA H100 96GB HBM3",
+        "NVIDIA H100 SXM",
         # Slices of a GPU.
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
         # Other products whose names hold those of the table.
-        "NVIDIA GH200 144G HBM3e",
         "NVIDIA GB200 NVL4",
         "NVIDIA H200X",
         "NVIDIA B200A",
         "NVIDIA L40S-48C",
         "AMD Instinct MI300X HF",
         "AMD Instinct MI300XHF",
-        "AMD Instinct MI300A",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA A800 40GB Active",
+        "NVIDIA H20-3e",
+        "NVIDIA H800 NVL",
+        "NVIDIA L4 24GB",
+        "NVIDIA L400",
+        # No figure that the vendor published is known.
+        "NVIDIA H800 PCIe",
+        "NVIDIA A800-SXM4-40GB",
+        "NVIDIA PG509-210",
+        "NVIDIA A100-PG509-201",
+        # Lower clocks than the module without the suffix.
+        "Tesla V100-SXM2-32GB-LS",
         # The driver does not tell which of the two it is.
         "AMD Instinct MI250X/MI250",
     ],
@@ -83,16 +107,155 @@ def test_other_devices_are_unknown(name: str) -> None:
     assert peak_of(name) is None
 
 
-def test_the_table_makes_sense() -> None:
+def test_a_partition_of_a_device_is_not_the_device() -> None:
+    name = "AMD Instinct MI300X"
+    assert peak_of(name, 304) is peak_of(name) is not None
+    # As a device of its own, one of its eight dies has the name of the whole.
+    assert peak_of(name, 38) is None
+    # Where the name alone tells, the number of units is of no account.
+    assert peak_of("NVIDIA B200", 148) is peak_of("NVIDIA B200") is not None
+
+
+@pytest.mark.parametrize(
+    ("counts", "rows"), [((304, 304), {"*"}), ((38, 38), set()), ((304, 38), {"0"})]
+)
+def test_each_device_of_a_trace_has_the_peak_of_its_units(
+    counts: tuple[int, int], rows: set[str]
+) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE device (trace_id INTEGER, device_id BIGINT, name VARCHAR, "
+            "sm_count INTEGER)"
+        )
+        for number, count in enumerate(counts):
+            connection.execute(
+                "INSERT INTO device VALUES (0, ?, 'AMD Instinct MI300X', ?)", [number, count]
+            )
+        create_device_peaks(connection)
+        found = connection.execute("SELECT DISTINCT device FROM device_peak").fetchall()
+    assert {device for (device,) in found} == rows
+
+
+def test_every_entry_has_a_source() -> None:
     peaks = load_device_peaks()
     assert len({peak.product for peak in peaks}) == len(peaks)
     for peak in peaks:
         # A pattern that takes anything may stand for products of other rates.
         assert not re.search(r"[.][*+]", peak.pattern), peak.product
         assert len(peak.source) > 10, peak.product
-        assert peak.flop_per_s["fp32"] > 1e12
-        assert 2e11 < peak.memory_bytes_per_s < 1e13
-        rates = peak.flop_per_s
-        order = [rates[key] for key in ("fp32", "tf32", "fp16", "fp8") if key in rates]
-        assert order == sorted(order), peak.product
-        assert set(rates) <= {"fp8", "bf16", "fp16", "tf32", "fp32", "fp64", "int8"}
+        assert re.fullmatch(r"https://[\w.-]+/\S+", peak.address), peak.product
+        if "no datasheet" not in peak.source and "withdrawn" not in peak.source:
+            vendor = "amd.com" if peak.product.startswith("AMD") else r"nvidia|nvdam\.widen\.net"
+            assert re.search(vendor, peak.address), peak.product
+
+
+def ratio(peak: DevicePeak, above: str, below: str) -> float | None:
+    """How many times the rate of one type is that of the other; None if one is missing."""
+    rates = peak.flop_per_s
+    return rates[above] / rates[below] if above in rates and below in rates else None
+
+
+@pytest.mark.parametrize("peak", load_device_peaks(), ids=lambda peak: peak.product)
+def test_types_stand_to_each_other_as_in_hardware(peak: DevicePeak) -> None:
+    """A rate with sparsity, or of another accumulator, is twice what it should be."""
+    rates = peak.flop_per_s
+    assert set(rates) <= {"fp8", "bf16", "fp16", "tf32", "fp32", "fp64", "int8"}
+    assert 2e11 < peak.memory_bytes_per_s < 1e13
+    assert ratio(peak, "bf16", "fp16") in (None, 1)
+    # Of half the width, twice the rate; datasheets round (733 for twice 362.05; 1.1 for 1.125).
+    for above, below in (("fp8", "fp16"), ("fp16", "tf32")):
+        if (found := ratio(peak, above, below)) is not None:
+            assert found == pytest.approx(2, rel=0.03), (above, below)
+    # Units for bf16 came with Ampere, for fp8 with Hopper, Ada and CDNA 3.
+    assert ("bf16" in rates) == (re.search("V100|T4", peak.product) is None)
+    assert ("fp8" in rates) == bool(re.search(r"B200|H[128]0|GH200|L4|4090|MI3", peak.product))
+    assert ("int8" in rates) == ("V100" not in peak.product)
+    # GeForce: full rate for int8, half for fp16. CDNA 2: int8 as fast as fp16.
+    steps = 4 if "GeForce" in peak.product else 1 if "MI2" in peak.product else 2
+    if (found := ratio(peak, "int8", "fp16")) is not None:
+        assert found == pytest.approx(steps, rel=0.03)
+    if (found := ratio(peak, "fp16", "fp32")) is not None:
+        assert 1.9 < found < 35
+    if (found := ratio(peak, "fp64", "fp32")) is not None:
+        assert 0.45 < found <= 1
+
+
+# Units of each product, operations of fp16 in a clock of one (dense, accumulated in fp32), and the
+# boost clock in MHz, as the vendors give them (Hopper: the clock of the tensor cores).
+UNITS = {
+    "NVIDIA H100 SXM": (132, 4096, 1830),
+    "NVIDIA H200 SXM": (132, 4096, 1830),
+    "NVIDIA GH200, 96 GB HBM3": (132, 4096, 1830),
+    "NVIDIA GH200, 144 GB HBM3e": (132, 4096, 1830),
+    "NVIDIA H800 SXM": (132, 4096, 1830),
+    "NVIDIA H100 PCIe": (114, 4096, 1620),
+    "NVIDIA A100 SXM 80 GB": (108, 2048, 1410),
+    "NVIDIA A100 PCIe 80 GB": (108, 2048, 1410),
+    "NVIDIA A100 40 GB": (108, 2048, 1410),
+    "NVIDIA A800 SXM 80 GB": (108, 2048, 1410),
+    "NVIDIA A800 PCIe 80 GB": (108, 2048, 1410),
+    "NVIDIA L40S": (142, 1024, 2520),
+    "NVIDIA L40": (142, 512, 2490),
+    "NVIDIA L4": (58, 1024, 2040),
+    "NVIDIA GeForce RTX 4090": (128, 512, 2520),
+    "NVIDIA GeForce RTX 3090": (82, 512, 1695),
+    "NVIDIA A10": (72, 1024, 1695),
+    "NVIDIA T4": (40, 1024, 1590),
+    "NVIDIA V100S PCIe": (80, 1024, 1597),
+    "NVIDIA V100 PCIe": (80, 1024, 1380),
+    "NVIDIA V100 SXM2": (80, 1024, 1530),
+    "NVIDIA V100 of a DGX Station": (80, 1024, 1530),
+    "AMD Instinct MI355X": (256, 4096, 2400),
+    "AMD Instinct MI325X": (304, 2048, 2100),
+    "AMD Instinct MI300X": (304, 2048, 2100),
+    "AMD Instinct MI300A": (228, 2048, 2100),
+    "AMD Instinct MI250X, one GCD": (110, 1024, 1700),
+    "AMD Instinct MI250, one GCD": (104, 1024, 1700),
+    "AMD Instinct MI210": (104, 1024, 1700),
+}
+
+
+def test_rates_follow_from_units_and_clocks() -> None:
+    peaks = {peak.product: peak for peak in load_device_peaks()}
+    # NVIDIA tells no tensor clock of these.
+    assert peaks.keys() - UNITS.keys() == {
+        "NVIDIA GB200",
+        "NVIDIA B200",
+        "NVIDIA H200 NVL",
+        "NVIDIA H100 NVL",
+        "NVIDIA H20",
+    }
+    for product, (units, flop_per_clock, clock_mhz) in UNITS.items():
+        peak = peaks[product]
+        assert peak.flop_per_s["fp16"] == pytest.approx(
+            units * flop_per_clock * clock_mhz * 1e6, rel=0.015
+        ), product
+        assert peak.unit_count in (None, units), product
+
+
+def test_siblings_differ_in_what_the_vendor_says_and_nothing_else() -> None:
+    rates = {peak.product: peak.flop_per_s for peak in load_device_peaks()}
+    h100 = rates["NVIDIA H100 SXM"]
+    same = [rate for name, rate in rates.items() if re.search("H200 SXM|GH200", name)]
+    assert same == [h100] * 3
+    assert rates["NVIDIA H800 SXM"].items() < h100.items()
+    assert rates["NVIDIA H100 NVL"] == rates["NVIDIA H200 NVL"]
+    a100 = [rate for name, rate in rates.items() if re.search("A[18]00 ", name)]
+    assert a100 == [a100[0]] * 5
+    assert rates["AMD Instinct MI325X"] == rates["AMD Instinct MI300X"]
+    # Smaller or slower parts of a generation stay below the larger in every type.
+    for lower, upper in (
+        ("NVIDIA H20", "NVIDIA H100 PCIe"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 NVL"),
+        ("NVIDIA H100 NVL", "NVIDIA H100 SXM"),
+        ("NVIDIA H100 SXM", "NVIDIA B200"),
+        ("NVIDIA B200", "NVIDIA GB200"),
+        ("NVIDIA L4", "NVIDIA L40"),
+        ("NVIDIA L40", "NVIDIA L40S"),
+        ("NVIDIA V100 PCIe", "NVIDIA V100 SXM2"),
+        ("NVIDIA V100 SXM2", "NVIDIA V100S PCIe"),
+        ("AMD Instinct MI210", "AMD Instinct MI250X, one GCD"),
+        ("AMD Instinct MI300A", "AMD Instinct MI300X"),
+    ):
+        for dtype in rates[lower].keys() & rates[upper].keys() - {"fp64"}:
+            assert rates[lower][dtype] <= rates[upper][dtype], (lower, upper, dtype)

@@ -28,16 +28,21 @@ class DevicePeak:
     Attributes:
         product: its name.
         pattern: what is, as a whole, a name that traces give it.
+        unit_count: multiprocessors or compute units of the whole product, where a part of it
+            goes by the same name; None where the name alone tells.
         memory_bytes_per_s: bandwidth of its memory, bytes/s.
         flop_per_s: dense FLOP/s (integer types: operations/s) by type, as ``bf16``.
-        source: where the vendor says so.
+        source: the document in which the vendor says so.
+        address: where that document is public.
     """
 
     product: str
     pattern: str
+    unit_count: int | None
     memory_bytes_per_s: float
     flop_per_s: dict[str, float]
     source: str
+    address: str
 
 
 def device_peaks_text() -> str:
@@ -52,19 +57,31 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
         DevicePeak(
             entry["product"],
             entry["pattern"],
+            entry.get("unit_count"),
             float(entry["memory_bytes_per_s"]),
             {dtype: float(rate) for dtype, rate in entry["peak"].items()},
             entry["source"],
+            entry["address"],
         )
         for entry in tomllib.loads(device_peaks_text())["device"]
     )
 
 
-def peak_of(device_name: str) -> DevicePeak | None:
-    """Return the peak rates of the device with this name in a trace, or None if it is unknown."""
+def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | None:
+    """Find the peak rates of a device.
+
+    Args:
+        device_name: its name in a trace.
+        unit_count: its multiprocessors or compute units in the trace, if it tells them. A partition
+            of some devices has the name of the whole, but fewer units.
+
+    Returns:
+        The rates, or None if the device is unknown or a part of a known one.
+    """
     for peak in load_device_peaks():
         if re.fullmatch(peak.pattern, device_name.strip(), re.IGNORECASE):
-            return peak
+            is_part = None not in (unit_count, peak.unit_count) and unit_count != peak.unit_count
+            return None if is_part else peak
     return None
 
 
@@ -83,16 +100,16 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         "source VARCHAR)"
     )
     listed = connection.execute(
-        "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, '') FROM device ORDER BY ALL"
+        "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "
+        "ORDER BY ALL"
     ).fetchall()
-    names: dict[int, set[str]] = {}
-    for trace_id, _, name in listed:
-        names.setdefault(trace_id, set()).add(name)
-    devices = sorted(
-        {
-            (trace_id, "*" if len(names[trace_id]) == 1 else device, name)
-            for trace_id, device, name in listed
-        }
+    kinds: dict[int, set[tuple[str, int | None]]] = {}
+    for trace_id, _, name, unit_count in listed:
+        kinds.setdefault(trace_id, set()).add((name, unit_count))
+    # A dictionary keeps the order and drops what is there twice.
+    devices = dict.fromkeys(
+        (trace_id, "*" if len(kinds[trace_id]) == 1 else device, name, unit_count)
+        for trace_id, device, name, unit_count in listed
     )
     found = [
         (
@@ -104,8 +121,8 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
             peak.memory_bytes_per_s,
             peak.source,
         )
-        for trace_id, device, name in devices
-        if (peak := peak_of(name)) is not None
+        for trace_id, device, name, unit_count in devices
+        if (peak := peak_of(name, unit_count)) is not None
         for dtype, rate in peak.flop_per_s.items()
     ]
     if found:
