@@ -33,14 +33,22 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
         environment={"devices": ["A800"], "packages": {"torch": "2.13.0"}, "core_count": 2},
         load={"request_count": 9, "prompt_token_count": 1, "max_new_token_count": 2, "wall_ns": 6},
         traces=["rank0.json.gz"],
+        job_id="of-all-ranks",
+        exit_code=3,
+        gradient_accumulation=2,
+        ranks=[{"rank": 1, "token_count": 6}],
         extra={"a": [1]},
     )
     with tracekit.open(folder, traces=False, cache=False) as runs:
         (row,) = runs.sql("FROM run").to_dicts()
         repeats = runs.sql("FROM run_repeat").rows
     known = {name: value for name, value in row.items() if value is not None}
-    for name in ("model_config", "peak_memory", "packages", "extra"):
+    for name in ("model_config", "peak_memory", "packages", "extra", "ranks"):
         known[name] = json.loads(known[name])
+    (rank,) = known.pop("ranks")
+    assert (rank["rank"], rank["token_count"], rank["trace"]) == (1, 6, None)
+    assert (known.pop("job_id"), known.pop("exit_code")) == ("of-all-ranks", 3)
+    assert known.pop("gradient_accumulation") == 2
     assert known == {
         "run_id": "full",
         "path": str(folder),
