@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, device_context, launches, recording, idle_gap
+-- Requires: accelerator, device_events, device_context, launches, recording, idle_gap, module, compiled_work
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -15,7 +15,7 @@
 -- Invariant: unit <> 'pct' OR value IS NULL OR (0 <= value AND value <= 100)
 -- Note: in a run folder, the rows of analysis run_health come behind these, without a rank
 
-WITH launch AS (
+WITH launch_end AS (
     SELECT
         trace_id,
         correlation,
@@ -34,7 +34,7 @@ work AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS is_stream_overlap
     FROM device_events AS e
-    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.correlation = l.correlation
+    LEFT JOIN launch_end AS l ON e.trace_id = l.trace_id AND e.correlation = l.correlation
 ),
 
 device_fact AS (
@@ -90,6 +90,15 @@ context_fact AS (
     GROUP BY d.trace_id
 ),
 
+module_fact AS (
+    SELECT
+        trace_id,
+        count_if(regexp_matches(path, '…\d+ (modules|characters), [0-9a-f]{8}…'))::BIGINT
+            AS cut_path_count
+    FROM module
+    GROUP BY trace_id
+),
+
 rank_fact AS (
     SELECT
         trace_id,
@@ -106,12 +115,14 @@ fact AS (
         a.is_recorded,
         a.reason AS unrecorded_reason,
         a.unknown AS unknown_devices,
-        t.trace_id IN (SELECT trace_id FROM launch) AS has_launches,
+        t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
         d.* EXCLUDE (trace_id, event_count),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
         c.* EXCLUDE (trace_id),
+        m.cut_path_count,
+        g.* EXCLUDE (trace_id),
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
@@ -119,6 +130,8 @@ fact AS (
     INNER JOIN recording AS e ON t.trace_id = e.trace_id
     LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
     LEFT JOIN context_fact AS c ON t.trace_id = c.trace_id
+    LEFT JOIN module_fact AS m ON t.trace_id = m.trace_id
+    LEFT JOIN compiled_work AS g ON t.trace_id = g.trace_id
     INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
 ),
 
@@ -353,6 +366,34 @@ metric AS (
                     ELSE
                         'device events whose launch should be in the trace and is not, '
                         || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
+                END
+            },
+            {
+                position: 26, metric: 'compiled_region_device_time',
+                value: CASE
+                    WHEN region_count IS NOT NULL
+                        THEN 100.0 * compiled_ns / nullif(kernel_ns, 0)
+                END,
+                unit: 'pct',
+                severity: CASE WHEN compiled_ns > 0 THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN region_count IS NULL THEN 'no region of torch.compile is in the trace'
+                    ELSE
+                        'device time launched inside of compiled regions'
+                        || coalesce(' (graphs ' || graphs || ')', '')
+                        || '; modules inside have no ranges: their time is at the module that '
+                        || 'calls the region'
+                END
+            },
+            {
+                position: 27, metric: 'cut_module_paths', value: cut_path_count::DOUBLE,
+                unit: 'count',
+                severity: CASE WHEN cut_path_count > 0 THEN 'note' ELSE 'ok' END,
+                meaning: CASE
+                    WHEN cut_path_count IS NULL THEN 'the trace names no modules'
+                    ELSE
+                        'modules whose paths, beyond 2,000 characters, show two ends only and how '
+                        || 'much is left out'
                 END
             },
             {

@@ -49,40 +49,96 @@ WITH own AS (
     GROUP BY d.trace_id, d.device, c.phase, c.module_id, c.row_name
 ),
 
+-- A group is a phase on a device. What is inside of a module lies between two places of the tree, so it is the
+-- difference of two running sums.
+work_group AS MATERIALIZED (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        row_number() OVER () AS part
+    FROM own
+    WHERE module_id IS NOT NULL
+    GROUP BY trace_id, device, phase
+),
+
 placed AS (
     SELECT
-        o.*,
+        g.part,
         m.position,
-        least(m.depth, coalesce($depth, m.depth)) AS shown_depth
+        sum(o.kernel_count)::BIGINT AS kernel_count,
+        sum(o.kernel_ns)::BIGINT AS kernel_ns,
+        sum(o.wall_ns)::BIGINT AS wall_ns
     FROM own AS o
     INNER JOIN module AS m ON o.trace_id = m.trace_id AND o.module_id = m.module_id
+    INNER JOIN work_group AS g
+        ON
+            o.trace_id = g.trace_id
+            AND o.device = g.device
+            AND o.phase IS NOT DISTINCT FROM g.phase
+    GROUP BY g.part, m.position
+),
+
+running AS (
+    SELECT
+        part,
+        position,
+        row_number() OVER until_here AS place,
+        sum(kernel_count) OVER until_here AS kernel_count,
+        sum(kernel_ns) OVER until_here AS kernel_ns,
+        sum(wall_ns) OVER until_here AS wall_ns
+    FROM placed
+    WINDOW until_here AS (PARTITION BY part ORDER BY position ROWS UNBOUNDED PRECEDING)
+),
+
+whole AS (
+    SELECT
+        g.part,
+        g.trace_id,
+        g.device,
+        g.phase,
+        m.module_id,
+        m.position,
+        coalesce(m.depth = $depth, FALSE) AS is_deepest,
+        (up_to.kernel_count - coalesce(before.kernel_count, 0))::BIGINT AS kernel_count,
+        (up_to.kernel_ns - coalesce(before.kernel_ns, 0))::BIGINT AS kernel_ns,
+        (up_to.wall_ns - coalesce(before.wall_ns, 0))::BIGINT AS wall_ns
+    FROM module AS m
+    INNER JOIN work_group AS g ON m.trace_id = g.trace_id
+    ASOF INNER JOIN running AS up_to
+        ON g.part = up_to.part AND m.last_position >= up_to.position
+    ASOF LEFT JOIN running AS before
+        ON g.part = before.part AND m.position > before.position
+    WHERE
+        ($depth IS NULL OR m.depth <= $depth)
+        AND ($class IS NULL OR m.class = $class)
+        AND ($layer IS NULL OR m.layer = $layer)
+        AND up_to.place > coalesce(before.place, 0)
 ),
 
 shown AS (
     SELECT
-        p.trace_id,
-        p.device,
-        p.phase,
+        w.trace_id,
+        w.device,
+        w.phase,
         CASE WHEN $rollup THEN m.rollup_path ELSE m.path END AS module_path,
         m.class AS module_class,
         m.depth,
         CASE WHEN NOT $rollup THEN m.layer END AS layer,
         m.rollup_path,
         m.source,
-        min(m.position) AS position,
-        coalesce(sum(p.kernel_count) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS kernel_count,
-        coalesce(sum(p.kernel_ns) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS self_kernel_ns,
-        coalesce(sum(p.wall_ns) FILTER (m.depth = p.shown_depth), 0)::BIGINT AS self_wall_ns,
-        sum(p.kernel_ns)::BIGINT AS total_kernel_ns,
-        sum(p.wall_ns)::BIGINT AS total_wall_ns
-    FROM placed AS p
-    INNER JOIN module AS m
-        ON
-            p.trace_id = m.trace_id
-            AND p.position >= m.position
-            AND p.position <= m.last_position
-            AND p.shown_depth >= m.depth
-    WHERE ($class IS NULL OR m.class = $class) AND ($layer IS NULL OR m.layer = $layer)
+        min(w.position) AS position,
+        sum(CASE WHEN w.is_deepest THEN w.kernel_count ELSE coalesce(p.kernel_count, 0) END)::BIGINT
+            AS kernel_count,
+        sum(CASE WHEN w.is_deepest THEN w.kernel_ns ELSE coalesce(p.kernel_ns, 0) END)::BIGINT
+            AS self_kernel_ns,
+        sum(CASE WHEN w.is_deepest THEN w.wall_ns ELSE coalesce(p.wall_ns, 0) END)::BIGINT
+            AS self_wall_ns,
+        sum(w.kernel_ns)::BIGINT AS total_kernel_ns,
+        sum(w.wall_ns)::BIGINT AS total_wall_ns
+    FROM whole AS w
+    INNER JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    LEFT JOIN placed AS p ON w.part = p.part AND w.position = p.position
     GROUP BY ALL
     UNION ALL
     SELECT

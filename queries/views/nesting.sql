@@ -1,10 +1,10 @@
 -- Inside of which other event does each event of the CPU lie, and how deep?
 -- Ops, Python calls, ranges and runtime calls of a thread. The parent is the one that began last of those that are
 -- open when an event begins; of equal starts the longer is outside. Nothing is dropped where events cross: a child
--- may end after its parent. Costs a sort, and a row for each event that is open when another begins.
+-- may end after its parent. Costs a sort, however deep the events nest.
 --
 -- Kind:     view
--- Requires: event_category
+-- Requires: event_category, interval_innermost
 -- Columns:
 --   trace_id   INTEGER  the trace
 --   event_id   BIGINT   the event
@@ -18,11 +18,13 @@ WITH numbered AS (
         pid,
         tid,
         event_id,
+        trace_id || '/' || pid || '/' || tid AS part,
         ts_ns,
         ts_ns + dur_ns AS end_ns,
+        -- Of all threads, so that it is an id too.
         row_number() OVER (
-            PARTITION BY trace_id, pid, tid
             ORDER BY
+                trace_id, pid, tid,
                 ts_ns, dur_ns DESC,
                 CASE
                     WHEN is_python_call(category) THEN 0
@@ -42,59 +44,65 @@ WITH numbered AS (
 
 begun AS (
     SELECT
-        trace_id,
-        pid,
-        tid,
+        part,
         ts_ns,
         max(position) AS position
     FROM numbered
-    GROUP BY trace_id, pid, tid, ts_ns
+    GROUP BY part, ts_ns
 ),
 
--- While an event is open, those from the next position to the last one before its end begin.
+-- While an event is open, those from the next position to the last one before its end begin: intervals of positions,
+-- which take the place of times.
 opened AS (
     SELECT
-        outside.trace_id,
-        outside.pid,
-        outside.tid,
-        outside.position AS outside_position,
-        unnest(range(outside.position + 1, last_inside.position + 1)) AS position
+        outside.part,
+        outside.position AS id,
+        outside.position + 1 AS start_ns,
+        last_inside.position + 1 AS end_ns
     FROM numbered AS outside
     ASOF INNER JOIN begun AS last_inside
-        ON
-            outside.trace_id = last_inside.trace_id
-            AND outside.pid = last_inside.pid
-            AND outside.tid = last_inside.tid
-            AND outside.end_ns > last_inside.ts_ns
+        ON outside.part = last_inside.part AND outside.end_ns > last_inside.ts_ns
+    WHERE last_inside.position > outside.position
 ),
 
-surrounded AS (
+moment AS (
     SELECT
-        trace_id,
-        pid,
-        tid,
-        position,
-        max(outside_position) AS parent_position,
-        count(*) AS depth
+        part,
+        position AS id,
+        position AS at_ns
+    FROM numbered
+),
+
+surrounding AS (SELECT * FROM interval_innermost('moment', 'opened')),
+
+change AS (
+    SELECT
+        start_ns AS position,
+        1 AS step
     FROM opened
-    GROUP BY trace_id, pid, tid, position
+    UNION ALL
+    SELECT
+        end_ns AS position,
+        -1 AS step
+    FROM opened
+),
+
+changed AS (
+    SELECT
+        position,
+        sum(step) AS step
+    FROM change
+    GROUP BY position
 )
 
 SELECT
     inside.trace_id,
     inside.event_id,
     parent.event_id AS parent_id,
-    coalesce(surrounded.depth, 0) AS depth
+    coalesce(sum(changed.step) OVER (
+        ORDER BY inside.position ROWS UNBOUNDED PRECEDING
+    ), 0)::BIGINT AS depth
 FROM numbered AS inside
-LEFT JOIN surrounded
-    ON
-        inside.trace_id = surrounded.trace_id
-        AND inside.pid = surrounded.pid
-        AND inside.tid = surrounded.tid
-        AND inside.position = surrounded.position
-LEFT JOIN numbered AS parent
-    ON
-        surrounded.trace_id = parent.trace_id
-        AND surrounded.pid = parent.pid
-        AND surrounded.tid = parent.tid
-        AND surrounded.parent_position = parent.position
+LEFT JOIN changed ON inside.position = changed.position
+LEFT JOIN surrounding ON inside.position = surrounding.id
+LEFT JOIN numbered AS parent ON surrounding.span_id = parent.position

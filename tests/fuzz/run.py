@@ -88,10 +88,13 @@ def main() -> int:
     names = given.target or list(TARGETS)
     sys.stdout.write(f"seed {given.seed}\n")
     counts = dict.fromkeys(names, 0)
+    spent_s = dict.fromkeys(names, 0.0)
     finds = 0
     end_s = time.monotonic() + 60 * given.minutes
     while time.monotonic() < end_s:
-        name = min(names, key=counts.__getitem__)
+        # Each target has the same share of the time: cases of one take much longer than others.
+        name = min(names, key=spent_s.__getitem__)
+        begun_s = time.monotonic()
         numbers = range(counts[name], counts[name] + BATCH)
         counts[name] += BATCH
         for number, wrong in batch(given.seed, name, numbers):
@@ -101,6 +104,7 @@ def main() -> int:
             path.write_bytes(data)
             finds += 1
             sys.stdout.write(f"{path.relative_to(REPO)} (case {number}):\n{wrong}\n")
+        spent_s[name] += time.monotonic() - begun_s
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
     sys.stdout.write(f"cases: {said}; finds: {finds}\n")
     return 1 if finds else 0

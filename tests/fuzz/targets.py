@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 import gzip
+import importlib.util
 import json
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -392,6 +395,33 @@ def check_sql(data: bytes) -> None:
     assert trace.sql("SELECT 1").rows == [(1,)]
 
 
+# -- servers ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _hostile() -> ModuleType:
+    path = REPO / "tests" / "collectors" / "serving" / "_hostile.py"
+    spec = importlib.util.spec_from_file_location("hostile_servers", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_server(chance: random.Random) -> bytes:
+    """Make the number that a hostile server is made from."""
+    return str(chance.randrange(10**12)).encode()
+
+
+def check_server(data: bytes) -> None:
+    """A run against a hostile server leaves a readable run folder, or one clear error."""
+    hostile = _hostile()
+    with folder() as place:
+        hostile.attack(hostile.hostile_of(random.Random(int(data))), place)
+
+
 class Target(NamedTuple):
     """One thing that is fuzzed."""
 
@@ -405,4 +435,5 @@ TARGETS = {
     "rules": Target(make_rules, check_rules_file),
     "manifest": Target(make_manifest, check_manifest),
     "sql": Target(make_sql, check_sql),
+    "server": Target(make_server, check_server),
 }

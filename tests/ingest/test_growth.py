@@ -9,12 +9,15 @@ busy machine nor a coarse clock decides.
 from __future__ import annotations
 
 import gzip
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tracekit
 from tracekit.errors import TraceError
 
 TIMES = 16
@@ -167,3 +170,86 @@ def test_what_is_whole_amid_an_attack_is_read(load: Callable[..., Any]) -> None:
     loaded = load(trace(*texts))
     names = {name for name in loaded.names if name.startswith("whole")}
     assert names == {f"whole {place}" for place in range(0, 2_000, 100)}
+
+
+NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
+    "modules": ("python_function", lambda number: f"nn.Module: Block_{number}"),
+    "ranges": ("user_annotation", lambda number: f"range {number}"),
+    "python calls": ("python_function", lambda number: f"file.py({number}): call"),
+    "ops": ("cpu_op", lambda number: f"my::op_{number}"),
+}
+
+
+def nested(count: int, category: str, name_of: Callable[[int], str]) -> str:
+    """Return spans in each other, each of which launches a kernel before the next one begins."""
+    events = []
+    for number in range(count):
+        at = 10 * number
+        args = {"correlation": number + 1, "device": 0, "stream": 7}
+        event = {"ph": "X", "pid": 1, "tid": 1, "ts": at, "dur": 20 * (count - number)}
+        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 2, "dur": 3}
+        events += [
+            event | {"cat": category, "name": name_of(number)},
+            event | launch | {"args": args},
+            event | {"cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at + 6, "dur": 2}
+            | {"args": args},
+        ]  # fmt: skip
+    return trace(*map(json.dumps, events))
+
+
+def ask_all(path: Path) -> tuple[int, int]:
+    """Ask what looks at how things nest; return the greatest depth, and of modules."""
+    with tracekit.open(path, cache=False) as opened:
+        opened.breakdown()
+        opened.query("modules", depth=3)
+        gaps = opened.query("idle_gaps", limit=0).to_dicts()
+        assert all(gap["cause"] == "host_bound" for gap in gaps)
+        ((depth,),) = opened.sql("SELECT max(depth) FROM nesting").rows
+        ((module_depth,),) = opened.sql("SELECT coalesce(max(depth), 0) FROM module").rows
+    return depth, module_depth
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_growth_with_the_depth(tmp_path: Path, kind: str) -> None:
+    """In memory, too: small traces are read with little of it, and 3,000 in each other fit."""
+    taken_s = []
+    for count in (3_000 // TIMES, 3_000):
+        path = tmp_path / f"{count}.json"
+        path.write_text(nested(count, *NESTED[kind]))
+        found: list[tuple[int, int]] = []
+        taken_s.append(seconds(lambda path=path, found=found: found.append(ask_all(path))))
+        assert found == [(count, count - 1 if kind in ("modules", "ranges") else 0)]
+    assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", NESTED)
+def test_12000_in_each_other(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(nested(12_000, *NESTED[kind]))
+    assert ask_all(path)[0] == 12_000
+
+
+def test_growth_with_the_parts_of_a_name(tmp_path: Path) -> None:
+    """A module's whole name says which module it is in: by one look, not one for each dot."""
+    taken_s = []
+    for count in (10_000, TIMES * 10_000):
+        names = ["tk/module/forward/a", "tk/module/forward/" + "a." * count + "b"]
+        path = tmp_path / f"{count}.json"
+        path.write_text(nested(2, "user_annotation", names.__getitem__))
+        found: list[int] = []
+        taken_s.append(seconds(lambda path=path, found=found: found.append(ask_all(path)[1])))
+        assert found == [1]
+    assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
+
+
+@pytest.mark.parametrize("digits", [10, 5_000])
+def test_a_number_that_no_layer_has(tmp_path: Path, digits: int) -> None:
+    for name in ("tk/module/forward/layers.{}.mlp", "nn.Module: DecoderLayer_{}"):
+        path = tmp_path / "layer.json"
+        number = "9" * digits
+        category = "user_annotation" if name.startswith("tk") else "python_function"
+        path.write_text(nested(2, category, lambda _: name.format(number)))  # noqa: B023
+        with tracekit.open(path, cache=False) as opened:
+            layers = opened.sql("SELECT DISTINCT layer FROM module").rows
+        assert layers == [(None,)]

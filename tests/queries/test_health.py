@@ -161,3 +161,64 @@ def test_the_same_as_the_facade(tiny_trace: Write) -> None:
         assert trace.health().column_names == (
             "rank", "metric", "value", "unit", "severity", "meaning",
         )  # fmt: skip
+
+
+def test_what_was_launched_in_compiled_regions(tiny_trace: Write) -> None:
+    """A fifth before the region, two fifths in it, two in its backward pass."""
+    node = "CompiledFunctionBackward"
+    events = [
+        launch(0, 1, 1),
+        span("cpu_op", "Torch-Compiled Region: 0/1", 10, 30),
+        span("cpu_op", "CompiledFunction", 12, 28),
+        launch(14, 15, 2),
+        launch(26, 27, 3),
+        span("cpu_op", f"autograd::engine::evaluate_function: {node}", 40, 60),
+        span("cpu_op", node, 42, 58),
+        launch(50, 51, 4),
+        *[kernel("gemm", at, at + 10, number) for number, at in enumerate((2, 16, 28), start=1)],
+        kernel("gemm", 52, 72, 4),
+    ]
+    path = tiny_trace(events)
+    value, *rest = said(path)["compiled_region_device_time"]
+    assert (pytest.approx(value), *rest) == (80.0, "pct", "note")
+    meaning = meanings(path)["compiled_region_device_time"]
+    assert "(graphs 0/1)" in meaning
+    assert "at the module that calls the region" in meaning
+
+
+def test_a_trace_without_compiled_regions(tiny_trace: Write) -> None:
+    events = [launch(0, 2, 1), span("cpu_op", "my::CompiledFunction", 0, 3)]
+    path = tiny_trace([*events, kernel("gemm", 3, 8, 1)])
+    assert said(path)["compiled_region_device_time"] == (None, "pct", "ok")
+    assert said(path)["cut_module_paths"] == (None, "count", "ok")
+
+
+def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> None:
+    """Each of 3,000 has one kernel; what is cut is said, and the sums stay whole."""
+    count = 3000
+    events = []
+    for number in range(count):
+        at = 10 * number
+        name = f"nn.Module: Block_{number}"
+        events += [
+            span("python_function", name, at, 10 * (2 * count - number)),
+            launch(at + 2, at + 5, number),
+            kernel("gemm", at + 6, at + 8, number),
+        ]
+    with tracekit.open(tiny_trace(events)) as trace:
+        rows = trace.query("modules").to_dicts()
+        (cut,) = [row for row in trace.health().to_dicts() if row["metric"] == "cut_module_paths"]
+    by_depth = {row["depth"]: row for row in rows}
+    # Correlation 0 stands for none.
+    assert [by_depth[depth]["total_wall_ns"] for depth in (1, 1500, 2999)] == [
+        2000 * 2999,
+        2000 * 1500,
+        2000,
+    ]
+    assert len({row["module_path"] for row in rows}) == len(rows)
+    whole = [row for row in rows if "…" not in row["module_path"]]
+    assert (cut["value"], cut["severity"]) == (len(rows) - len(whole), "note")
+    assert all(
+        row["module_path"].endswith(f"/Block_{row['depth']}") for row in rows if row["depth"]
+    )
+    assert max(len(row["module_path"]) for row in rows) < 2100

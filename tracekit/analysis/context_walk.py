@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from tracekit.analysis.module_paths import ModulePaths
 from tracekit.analysis.range_rules import PHASES
 from tracekit.sql_text import quote
 
@@ -419,8 +420,7 @@ def _finished(trace: _TraceModules) -> list[tuple[Any, ...]]:
     }
     order = _siblings(modules, parents, same)
     rows: list[tuple[Any, ...]] = []
-    paths = [""] * len(modules)
-    rolled = [""] * len(modules)
+    paths, rolled = ModulePaths(), ModulePaths()
     layers: list[int | None] = [None] * len(modules)
     depths = [0] * len(modules)
     in_order = _by_depth(modules, parents, paths_of)
@@ -428,18 +428,18 @@ def _finished(trace: _TraceModules) -> list[tuple[Any, ...]]:
     for number in in_order:
         module, parent = modules[number], parents[number]
         if module.is_qualified:
-            path = module.label
+            path = paths.add(number, module.label)
             rollup = _LAYER_NUMBER.sub(lambda m: m[0].replace(m[1], "*"), path)
+            rollup = rolled.add(number, rollup)
             found = _LAYER_NUMBER.search(path)
-            layer = int(found[1]) if found else None
+            layer = _layer_number(found[1]) if found else None
         else:
-            above = "" if parent is None else f"{paths[parent]}/"
-            path = above + module.label
+            path = paths.add(number, module.label, parent)
             layer, name = _layer_of(module, None if parent is None else layers[parent])
             if name is None:
                 name = order.get(number, module.label)
-            rollup = name if parent is None else f"{rolled[parent]}/{name}"
-        paths[number], rolled[number], layers[number] = path, rollup, layer
+            rollup = rolled.add(number, name, parent)
+        layers[number] = layer
         depths[number] = 0 if parent is None else depths[parent] + 1
         if number not in same:
             rows.append(
@@ -516,29 +516,38 @@ def _siblings(
     modules: list[_Module], parents: list[int | None], same: dict[int, int]
 ) -> dict[int, str]:
     """Return names without the numbers of instances: `Linear[1]` is its parent's second one."""
-    families: dict[tuple[int | None, str], list[tuple[int, int]]] = {}
+    families: dict[tuple[int | None, str], list[tuple[int, str, int]]] = {}
     for number, module in enumerate(modules):
         found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
         if found and number not in same:
-            families.setdefault((parents[number], found[1]), []).append((int(found[2]), number))
+            # Numbers in their order, of any length.
+            digits = found[2].lstrip("0")
+            families.setdefault((parents[number], found[1]), []).append(
+                (len(digits), digits, number)
+            )
     names = {}
     for (_, module_class), members in families.items():
-        for position, (_, number) in enumerate(sorted(members)):
+        for position, (_, _, number) in enumerate(sorted(members)):
             names[number] = module_class if len(members) == 1 else f"{module_class}[{position}]"
     return names
+
+
+def _layer_number(digits: str) -> int | None:
+    """Return the number of a layer; a number that is too long for one is none."""
+    return int(digits) if len(digits) < 10 else None
 
 
 def _layer_of(module: _Module, above: int | None) -> tuple[int | None, str | None]:
     """Return the layer of a module without a qualified name; its rolled-up name if it is one."""
     if module.source == "frame":
         found = _LAYER_NUMBER.search(module.label)
-        return (int(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
+        return (_layer_number(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
     if module.source == "range":
         return above, _NUMBER_ALONE.sub("*", module.label)
     if above is None and not _NO_LAYER.search(module.label):
         found = _LAYER_CLASS.search(module.label)
         if found:
-            return int(found[1]), f"{module.label[: found.start(1)]}*"
+            return _layer_number(found[1]), f"{module.label[: found.start(1)]}*"
     return above, None
 
 
@@ -546,13 +555,14 @@ def _by_depth(
     modules: list[_Module], parents: list[int | None], paths_of: dict[str, int]
 ) -> list[int]:
     """Return the modules with each behind its parent; sets the parents of qualified ones."""
-    for path, number in paths_of.items():
-        above = path
-        while "." in above:
-            above = above.rpartition(".")[0]
-            if above in paths_of:
-                parents[number] = paths_of[above]
-                break
+    # Sorted by their parts, each path has those inside of it behind it.
+    around: list[str] = []
+    for path in sorted(paths_of, key=lambda path: path.split(".")):
+        while around and not path.startswith(f"{around[-1]}."):
+            around.pop()
+        if around:
+            parents[paths_of[path]] = paths_of[around[-1]]
+        around.append(path)
     order: list[int] = []
     seen: set[int] = set()
     for start in range(len(modules)):

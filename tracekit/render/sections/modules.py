@@ -40,7 +40,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     if full:
         return [heading("Modules"), *grid_lines(data["modules"], width, units=True)]
     root = _tree(data["modules"].to_dicts())
-    every = _flat(root, "", 0)
+    every = _flat(root)
     largest = {
         id(node)
         for _, _, node in sorted(every, key=lambda item: (-item[2].total_ns, item[1]))[:MAX_ROWS]
@@ -87,16 +87,20 @@ def _tree(rows: Sequence[Mapping[str, Any]]) -> _Node:
     return root
 
 
-def _flat(node: _Node, above: str, depth: int) -> list[tuple[str, int, _Node]]:
+def _flat(root: _Node) -> list[tuple[str, int, _Node]]:
     """Return label, depth and node, the largest first; a chain that adds nothing is one line."""
     out = []
-    for child in sorted(node.children.values(), key=lambda child: (-child.total_ns, child.path)):
-        inner = child
-        while len(inner.children) == 1 and not inner.self_ns:
-            inner = next(iter(inner.children.values()))
-        label = inner.path
-        if above and label.startswith(above) and label[len(above) :][:1] in ("/", "."):
-            label = label[len(above) + 1 :]
-        out.append((label, depth, inner))
-        out.extend(_flat(inner, inner.path, depth + 1))
+    # A stack of our own: modules may be nested deeper than Python calls may be.
+    waiting = [(root, "", -1)]
+    while waiting:
+        node, above, depth = waiting.pop()
+        if node is not root:
+            while len(node.children) == 1 and not node.self_ns:
+                node = next(iter(node.children.values()))
+            label = node.path
+            if above and label.startswith(above) and label[len(above) :][:1] in ("/", "."):
+                label = label[len(above) + 1 :]
+            out.append((label, depth, node))
+        children = sorted(node.children.values(), key=lambda child: (-child.total_ns, child.path))
+        waiting.extend((child, node.path, depth + 1) for child in reversed(children))
     return out
