@@ -1,4 +1,8 @@
-"""Lightning's Trainer; the words `validation` and `profiler` add what they say."""
+"""Lightning's Trainer; the words `validation` and `profiler` add what they say.
+
+So do `callback`, which is ours, and `accumulating`, two batches to a step; with `failing` it fails
+when the record is over.
+"""
 
 import logging
 import sys
@@ -27,6 +31,8 @@ class Task(lightning.LightningModule):
     def on_before_optimizer_step(self, optimizer):
         with tiny.marked(self.global_step):
             pass
+        if "failing" in sys.argv and self.global_step == 10:
+            raise ArithmeticError("no more")
 
     def on_train_batch_end(self, outputs, batch, number):
         tiny.say(number, outputs["loss"])
@@ -40,6 +46,12 @@ def loader(count, seed):
 
 
 validation = loader(2, 2) if "validation" in sys.argv else None
+callbacks = []
+if "callback" in sys.argv:
+    from tracekit.collectors.callbacks.lightning import TracekitCallback
+
+    callbacks.append(TracekitCallback(out="run", warmup=1, steps=2, profile_steps=2))
+batch_count = 2 if "accumulating" in sys.argv else 1
 trainer = lightning.Trainer(
     max_steps=tiny.STEPS,
     accelerator="cpu",
@@ -50,6 +62,8 @@ trainer = lightning.Trainer(
     num_sanity_val_steps=0,
     check_val_every_n_epoch=None,
     val_check_interval=4,
+    accumulate_grad_batches=batch_count,
+    callbacks=callbacks,
     profiler="pytorch" if "profiler" in sys.argv else None,
 )
-trainer.fit(Task(), loader(tiny.STEPS, 1), validation)
+trainer.fit(Task(), loader(batch_count * tiny.STEPS, 1), validation)

@@ -1,6 +1,7 @@
 """Transformers' Trainer: two micro-batches to a step, evaluation every fourth step.
 
-With the word `compiled` it compiles the model, by the backend that follows.
+With the word `compiled` it compiles the model, by the backend that follows; with `callback` it is
+recorded by ours, and with `failing` it fails in the middle of that.
 """
 
 import sys
@@ -23,6 +24,8 @@ class Lines(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" in logs:
             tiny.say(state.global_step - 1, logs["loss"])
+        if "failing" in sys.argv and state.global_step == 7:
+            raise ArithmeticError("no more")
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         tiny.tell(f"evaluation {metrics['eval_loss'].hex()}")
@@ -35,6 +38,11 @@ examples = [
     for ids in batch.unbind()
 ]
 options = {"torch_compile": True, "torch_compile_backend": sys.argv[2]} if compiled else {}
+callbacks = [Lines()]
+if "callback" in sys.argv:
+    from tracekit.collectors.callbacks.transformers import TracekitCallback
+
+    callbacks.append(TracekitCallback(out="run", warmup=1, steps=2, profile_steps=2))
 set_seed(0)
 trainer = Trainer(
     model=tiny.llama(),
@@ -55,7 +63,7 @@ trainer = Trainer(
     ),
     train_dataset=examples,
     eval_dataset=examples[:4],
-    callbacks=[Lines()],
+    callbacks=callbacks,
 )
 trainer.remove_callback(PrinterCallback)
 trainer.train()

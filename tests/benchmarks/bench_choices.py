@@ -1,0 +1,97 @@
+"""What each choice of the profiler costs: size and events of a trace, and time of a step.
+
+A Llama with random weights is trained on the CPU under `tracekit.collect`, once for each choice and
+in turn; the figures are medians. Ratios are of a run's own profiled steps to its own plain ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import io
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import tracekit
+from tracekit import manifest
+
+CHOICES: dict[str, dict[str, bool]] = {
+    "without shapes": {"record_shapes": False},
+    "as it is": {},
+    "flops": {"with_flops": True},
+    "memory": {"profile_memory": True},
+    "stacks": {"with_stack": True},
+    "everything": {"with_flops": True, "profile_memory": True, "with_stack": True},
+}
+PROFILED = 3
+
+
+def main() -> int:
+    """Measure, and print a row per choice."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3, help="of each, in turn [default: 3]")
+    parser.add_argument("--layers", type=int, default=4, help="of the model [default: 4]")
+    parser.add_argument("--width", type=int, default=256, help="of the model [default: 256]")
+    given = parser.parse_args()
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in CHOICES}
+    for _ in range(given.repeats):
+        for name, options in CHOICES.items():
+            found[name].append(measure(given.layers, given.width, options))
+    print(f"{'':<16}{'MB a step':>11}{'as .gz':>9}{'events a step':>15}{'step time':>11}")
+    for name, rows in found.items():
+        plain, packed, events, ratio = (statistics.median(column) for column in zip(*rows))  # noqa: B905
+        print(f"{name:<16}{plain:>11.2f}{packed:>9.3f}{events:>15,.0f}{ratio:>9.2f} ×")
+    return 0
+
+
+def measure(layers: int, width: int, options: dict[str, bool]) -> tuple[float, ...]:
+    """Return MB a step, MB a step compressed, events a step, and the step's time over a plain."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            vocab_size=512,
+        )
+    )
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids = torch.randint(0, 512, (2, 128))
+    with tempfile.TemporaryDirectory(prefix="bench-choices-") as folder:
+        run = Path(folder, "run")
+        said = io.StringIO()
+        given: dict[str, Any] = {"warmup": 2, "steps": 5, "profile_steps": PROFILED, **options}
+        with (
+            contextlib.redirect_stderr(said),
+            tracekit.collect(model=model, out=run, **given) as step,
+        ):
+            for _ in range(2 + 5 + 2 * PROFILED + 2):
+                with step():
+                    model(input_ids=ids, labels=ids).loss.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+        packed = (run / "rank0.json.gz").read_bytes()
+        made = manifest.read(run)
+    assert made.overhead is not None, said.getvalue()
+    assert made.overhead.profiled_step_ns
+    assert made.overhead.plain_step_ns
+    text = gzip.decompress(packed)
+    return (
+        len(text) / PROFILED / 1e6,
+        len(packed) / PROFILED / 1e6,
+        text.count(b'"ph":') / PROFILED,
+        made.overhead.profiled_step_ns / made.overhead.plain_step_ns,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
