@@ -20,6 +20,7 @@ they are missing, `IS_POSSIBLE` is false and nothing of ours may be put into a p
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 from torch._C._dynamo import eval_frame as _eval_frame
@@ -66,3 +67,9 @@ def has_compiled() -> bool:
         return False
     counters = getattr(utils, "counters", {})
     return bool(counters.get("frames") or counters.get("stats"))
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Tell whether Dynamo holds compiled code for a function; true where it cannot be asked."""
+    entries = getattr(_eval_frame, "_debug_get_cache_entry_list", None)
+    return True if entries is None else bool(entries(code))

@@ -2,21 +2,23 @@
 
 Torch has hooks for all optimizers. While somebody listens there is one of ours of each kind. In a
 compiled step they are traced and are nothing there, so that such a step is not told of. Dynamo
-guards on which hooks there are: once it has compiled anything, none comes and none goes; what is
-left does nothing.
+guards on which hooks there are: once it has compiled a step, none comes and none goes; what is left
+does nothing.
 """
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import (
+    Optimizer,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
-from .beside_dynamo import has_compiled, set_eval_frame, unseen
+from .beside_dynamo import has_compiled, is_compiled, set_eval_frame, unseen
 
 
 class Listener(Protocol):
@@ -36,7 +38,7 @@ _handles: list[Any] = []
 def listen(listener: Listener) -> None:
     """Let a listener hear of all steps from now on."""
     global _listeners
-    if not _handles and not has_compiled():
+    if not _handles and not _is_step_compiled():
         _handles.append(register_optimizer_step_pre_hook(_pre_hook))
         _handles.append(register_optimizer_step_post_hook(_post_hook))
     _listeners = (*_listeners, listener)
@@ -46,9 +48,18 @@ def unlisten(listener: Listener) -> None:
     """Let a listener hear nothing more; does nothing if it does not listen."""
     global _listeners
     _listeners = tuple(other for other in _listeners if other is not listener)
-    if not _listeners and not has_compiled():
+    if not _listeners and not _is_step_compiled():
         while _handles:
             _handles.pop().remove()
+
+
+def _is_step_compiled() -> bool:
+    """Tell whether Dynamo has compiled what torch puts around the step of an optimizer."""
+    constants = Optimizer.profile_hook_step.__code__.co_consts
+    wrapper = next((one for one in constants if isinstance(one, CodeType)), None)
+    if wrapper is None:
+        return has_compiled()
+    return has_compiled() and is_compiled(wrapper)
 
 
 def forget_all() -> None:
