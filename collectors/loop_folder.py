@@ -120,7 +120,7 @@ class LoopFolder:
     def end(
         self,
         run: manifest.Manifest,
-        exit_code: int,
+        exit_code: int | None,
         outcome: manifest.Outcome,
         reason: str | None,
     ) -> None:
@@ -128,7 +128,7 @@ class LoopFolder:
 
         Args:
             run: what the folder says so far.
-            exit_code: the program's.
+            exit_code: the program's, if it has ended.
             outcome: what became of a program that failed after it was recorded.
             reason: how it did; None if it did not.
         """

@@ -231,9 +231,11 @@ def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
     count = run.parallel.world_size
-    if reports and plan.ranks is None and count > rank_choice.ALL_UP_TO:
+    untraced = [report.rank for report in reports if not report.is_traced]
+    if untraced:
+        chosen = plan.ranks or rank_choice.default(count)
         run.notes.append(
-            f"of {count} ranks only the first of each node leaves a trace; --ranks chooses others"
+            f"{len(untraced)} of the {len(reports)} ranks here leave no trace: --ranks {chosen}"
         )
     local_count = reports[0].local_rank_count if reports else None
     if local_count is not None and len(reports) < local_count and count <= local_count:

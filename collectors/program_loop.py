@@ -90,7 +90,7 @@ class _Loop:
         """Take the first step of an optimizer for the end of a first step."""
         if self._recorder is None:
             if self._called:
-                self._begin(_outermost(list(self._called)), 0)
+                self._begin(outermost(list(self._called)), 0)
                 self._called.clear()
             else:
                 self._count_lone_step(parameter)
@@ -156,7 +156,7 @@ class _Loop:
         self._recorder.begin_step()
         self._recorder.describe()
         self._publish()
-        _at_exit(self._end)
+        at_exit(self._end)
 
     def _end(self) -> None:
         """Report a loop that ended before it was recorded to the end, or exactly there."""
@@ -210,7 +210,7 @@ class _Loop:
         self._recorder.leave()
 
 
-def _at_exit(function: Any) -> None:
+def at_exit(function: Any) -> None:
     """Have a function called when this process ends, whatever kind of process it is."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None:
@@ -222,7 +222,7 @@ def _at_exit(function: Any) -> None:
     multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 
-def _outermost(called: list[nn.Module]) -> list[nn.Module]:
+def outermost(called: list[nn.Module]) -> list[nn.Module]:
     """Return the modules that lie in no other one, those with most to train first.
 
     A loss function has nothing to train and yet ranges of its own; without a module that is

@@ -34,7 +34,7 @@ from typing import Any, Self, TypeVar, overload
 from torch import nn
 
 from tracekit.errors import TracekitError, UsageError
-from tracekit.manifest import Outcome, Stage
+from tracekit.manifest import Manifest, Outcome, Stage
 
 from . import rank_choice
 from .beside_dynamo import IS_POSSIBLE
@@ -155,6 +155,7 @@ class Collection:
         self._watch = LoopWatch(self, finds_steps=False)
         self._recorder: LoopRecorder | None = None
         self._finisher: threading.Thread | None = None
+        self._run: Manifest | None = None
         self._has_stepped_before = False
         self._is_open = False
 
@@ -341,8 +342,14 @@ class Collection:
             if error is not None:
                 recorder.report.note_error(error)
             self._finish()
+        elif error is not None:
+            recorder.report.note_error(error)
         if self._finisher is not None:
             self._finisher.join()
+        if error is not None and self._run is not None and self._run.outcome == "ok":
+            report = recorder.report
+            reason = f"rank {report.rank}: {report.reason}, after it was recorded"
+            folder.end(self._run, None, report.outcome, reason)
         if folder.made is None and (self._place.local_rank == 0 or error is not None):
             wait_s = _FAILED_WAIT_S if error is not None else _WAIT_S
             deadline = time.monotonic() + wait_s
@@ -374,7 +381,7 @@ class Collection:
         outcome: Outcome = "ok" if failed is None else failed.outcome
         reason = None if failed is None else f"rank {failed.rank}: {failed.reason}"
         try:
-            run = folder.commit(reports, outcome, reason)
+            run = self._run = folder.commit(reports, outcome, reason)
         finally:
             folder.close()
         if reason is not None:

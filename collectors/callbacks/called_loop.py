@@ -16,13 +16,10 @@ from typing import Any
 
 from torch import nn
 from tracekit.collectors.beside_dynamo import IS_POSSIBLE
-from tracekit.collectors.loop_report import LoopReport
 from tracekit.collectors.loop_watch import LoopWatch
-from tracekit.collectors.program_loop import _at_exit, _outermost
-from tracekit.collectors.run_parts import rewrite
+from tracekit.collectors.program_loop import at_exit, outermost
 from tracekit.collectors.session import Collection, collect
 
-from tracekit import manifest
 from tracekit.errors import TracekitError
 
 
@@ -115,7 +112,7 @@ class CalledLoop:
 
     def _begin(self, model: nn.Module) -> None:
         if not self._pid:
-            _at_exit(self._ended_without_a_word)
+            at_exit(self._ended_without_a_word)
         self._pid = os.getpid()
         self._model = model
         self._collection = None
@@ -141,7 +138,7 @@ class CalledLoop:
 
     def _open(self) -> None:
         """Begin to record, now that it is known what is called."""
-        found = _outermost(list(self._called))
+        found = outermost(list(self._called))
         model = found[0] if found else self._model
         self._forget()
         assert model is not None
@@ -160,8 +157,6 @@ class CalledLoop:
             kind = None if error is None else type(error)
             trace = None if error is None else error.__traceback__
             self._collection.__exit__(kind, error, trace)
-            if error is not None and self._collection.folder is not None:
-                _note(error, self._collection.folder)
 
     def _forget(self) -> None:
         """Keep nothing of the trainer's alive that is not needed any more."""
@@ -198,14 +193,3 @@ class CalledLoop:
             self._forget()
             if collection is not None:
                 collection.__exit__(type(error), error, error.__traceback__)
-
-
-def _note(error: BaseException, folder: Path) -> None:
-    """Note in a run folder what ended a training that may have been recorded before."""
-    run = manifest.read(folder)
-    if run.outcome == "ok":
-        report = LoopReport(0, 1)
-        report.note_error(error)
-        run.outcome = report.outcome
-        run.reason = f"{report.reason}; the training was recorded before that"
-        rewrite(run, folder)

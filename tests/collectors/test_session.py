@@ -168,13 +168,17 @@ def test_ctrl_c_is_recorded(loop: Loop, tmp_path: Path) -> None:
     assert (run.outcome, run.reason) == ("failed", "rank 0: KeyboardInterrupt: on purpose")
 
 
-def test_an_error_after_the_recorded_steps_changes_nothing(loop: Loop, tmp_path: Path) -> None:
+def test_an_error_after_the_recorded_steps_is_the_outcome(loop: Loop, tmp_path: Path) -> None:
     with (
         pytest.raises(KeyError),
         collect(model=loop.model, out=tmp_path / "run", **STEPS) as step,
     ):
         run_until(loop, step, NEEDED + 1, KeyError)
-    assert manifest.read(tmp_path / "run").outcome == "ok"
+    run = manifest.read(tmp_path / "run")
+    assert run.outcome == "failed"
+    assert run.reason == "rank 0: KeyError: 'on purpose', after it was recorded"
+    assert run.traces == ["rank0.json.gz"]
+    assert run.repeats, "its figures are kept"
 
 
 def test_memory_that_runs_out_is_recorded(loop: Loop, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_its_steps_and_phases(case: Case, recorded: Any) -> None:
         (
             "lightning_trainer",
             "lightning",
-            "ArithmeticError: no more; the training was recorded before that",
+            "rank 0: ArithmeticError: no more, after it was recorded",
         ),
     ],
 )
