@@ -174,6 +174,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@pytest.hookimpl(tryfirst=True)  # what runs the tests side by side looks at groups after this
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together, on one of the processes that run the tests, what shares costly fixtures."""
     for item in items:
