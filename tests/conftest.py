@@ -172,12 +172,3 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
-
-
-@pytest.hookimpl(tryfirst=True)  # what runs the tests side by side looks at groups after this
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together, on one of the processes that run the tests, what shares costly fixtures."""
-    for item in items:
-        place = item.path.relative_to(REPO / "tests")
-        shares = place.parts[0] == "collectors"
-        item.add_marker(pytest.mark.xdist_group(str(place.parent if shares else place)))
