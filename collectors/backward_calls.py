@@ -6,6 +6,7 @@ hook: while somebody listens it is a function of ours around torch's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -71,7 +72,8 @@ def _tell(listeners: tuple[Listener, ...], args: Any, kwargs: Any) -> None:
     try:
         tensors = args[0] if args else kwargs.get("tensors")
         for listener in listeners:
-            listener.before_backward(tensors)
+            with contextlib.suppress(Exception):  # the program must not fail for us
+                listener.before_backward(tensors)
     finally:
         set_eval_frame(prior)
 
@@ -81,6 +83,7 @@ def _tell_end(listeners: tuple[Listener, ...]) -> None:
     prior = set_eval_frame(None)
     try:
         for listener in reversed(listeners):
-            listener.after_backward()
+            with contextlib.suppress(Exception):
+                listener.after_backward()
     finally:
         set_eval_frame(prior)

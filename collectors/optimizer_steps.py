@@ -8,6 +8,7 @@ does nothing.
 
 from __future__ import annotations
 
+import contextlib
 from types import CodeType
 from typing import Any, Protocol
 
@@ -89,6 +90,7 @@ def _tell(name: str, optimizer: Any) -> None:
     prior = set_eval_frame(None)
     try:
         for listener in _listeners:
-            getattr(listener, name)(optimizer)
+            with contextlib.suppress(Exception):  # the program must not fail for us
+                getattr(listener, name)(optimizer)
     finally:
         set_eval_frame(prior)
