@@ -63,7 +63,7 @@ sql: $(DEV)/.installed
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
-	@$(DEV)/bin/python -m pytest $(ARGS)
+	@$(DEV)/bin/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEV)/.installed

@@ -265,4 +265,5 @@ def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
 def test_the_cache_tells_what_a_store_of_runs_is_of(make_run: MakeRun, cli: Cli) -> None:
     folder = make_run("one", [OK])
     assert cli("query", "latency", folder).exit_code == 0
-    assert str(folder) in cli("cache", "list").stdout
+    listed = cli("cache", "list", "--format", "json").json()
+    assert str(folder) in " ".join(store["source_path"] for store in listed)
