@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO bench_ceilings(relation) AS TABLE (
             if(is_cpu, NULL, unit_count) AS unit_count,
             if(is_cpu AND family <> 'collective', thread_count, NULL) AS thread_count
         FROM query_table(relation)
-        WHERE outcome = 'ok'
+        WHERE outcome = 'ok' AND device IS NOT NULL AND device_name IS NOT NULL
     ),
 
     rated AS (

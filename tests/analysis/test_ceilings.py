@@ -176,6 +176,31 @@ def test_several_devices_given_for_a_trace_that_names_none(make_bench: MakeBench
     assert row[-1] == ("ceilings of several devices were given; nothing tells which device it was")
 
 
+def test_of_many_devices_a_few_are_named(make_bench: MakeBench) -> None:
+    points = [FAST | GPU | {"device_name": f"GPU {letter}"} for letter in "ABCDE"]
+    (row,) = found(gpu(), Sources(make_bench("b", points)))
+    assert row[-1] == (
+        f"the ceilings given are of GPU A and GPU B and GPU C and 2 more, this is {NAME}"
+    )
+
+
+def test_a_device_without_a_name_in_the_file_is_unnamed(
+    make_bench: MakeBench, tiny_trace: Callable[..., Path]
+) -> None:
+    """As files of HIP graphs have it; what the user gives for it counts."""
+    copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "pid": 0}
+    args = {"device": 0, "stream": 7, "bytes": 1000}
+    path = tiny_trace(
+        [copy | {"tid": 7, "ts": 0, "dur": 10, "args": args}],
+        deviceProperties=[{"id": 0, "name": " "}],
+    )
+    point = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
+    bench = make_bench("b", [point], **GPU)
+    with tracekit.open(path, cache=False, ceilings=bench) as trace:
+        (row,) = trace.query("memcpy").to_dicts()
+    assert row["ceiling_pct"] == pytest.approx(50)
+
+
 def test_the_run_folder_comes_before_the_cache_and_what_is_given_before_both(
     make_bench: MakeBench,
 ) -> None:
@@ -219,13 +244,23 @@ def test_the_newest_measurement_of_a_kind_counts(make_bench: MakeBench) -> None:
         ]
 
 
-def test_within_a_run_the_fastest_counts(make_bench: MakeBench) -> None:
-    failed = MM | {"outcome": "oom", "reason": "no room", "median_ns": None}
+def test_within_a_run_the_fastest_counts(
+    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = MM | {"outcome": "oom", "reason": "no room", "device": None, "device_name": None}
     unlike = {"family": "launch", "op": "empty_kernel", "median_ns": 1.0}
-    points = [SLOW, failed, FAST, unlike, FAST | {"outcome": "failed", "median_ns": 1.0}]
-    assert found(cpu(), Sources(make_bench("b", points, **CPU))) == [
-        ("product", 2, 2e9, "given", None)
+    points = [
+        SLOW,
+        failed,
+        FAST,
+        unlike,
+        FAST | {"outcome": "failed", "median_ns": 1.0},
+        FAST | {"median_ns": 0.0},
+        FAST | {"device_name": None, "median_ns": 1.0},
     ]
+    sources = Sources(make_bench("b", points, **CPU))
+    assert found(cpu(), sources) == [("product", 2, 2e9, "given", None)]
+    assert caplog.text == ""
 
 
 def test_the_cache_has_a_file_for_each_device_and_keeps_times(
@@ -295,7 +330,6 @@ def test_several_processes_remember_at_a_time(make_bench: MakeBench) -> None:
         "{}",
         '{"family": "gemm"}',
         json.dumps(FAST | CPU | {"median_ns": -1}),
-        json.dumps(FAST | CPU | {"median_ns": 0}),
         json.dumps(FAST | CPU | {"m": -1}),
         json.dumps(FAST | CPU | {"m": 2**70}),
         json.dumps(FAST | CPU | {"m": "10"}),

@@ -30,21 +30,22 @@ MAX_FILE_BYTES = 64 * MB
 _Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
-_Time = Annotated[float, msgspec.Meta(gt=0)]
+_Time = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Point(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """One measured point: the members of a line that a ceiling is made of, and its run.
+    """One point: the members of a line that a ceiling is made of, and its run.
 
-    `median_ns` is the time of one call, ns. `run_name` is the name of the run's folder,
-    `measured_at` its date (ISO 8601, UTC), `node_count` its machines.
+    One that was not measured has an `outcome` other than `ok`, and may lack a device. `median_ns`
+    is the time of one call, ns. `run_name` is the name of the run's folder, `measured_at` its date
+    (ISO 8601, UTC), `node_count` its machines.
     """
 
     family: _Name
     op: _Name
-    device: _Name
-    device_name: _Name
-    outcome: _Name = "ok"
+    outcome: _Name
+    device: _Name | None = None
+    device_name: _Name | None = None
     unit_count: _Small | None = None
     thread_count: _Small | None = None
     dtype: _Name | None = None

@@ -38,6 +38,7 @@ GIVEN = "given"
 RUN_FOLDER = "run folder"
 CACHE = "cache"
 
+_MAX_NAMED = 3
 _log = logging.getLogger("tracekit")
 
 # In a run of tracekit's own workloads nothing but this variable sets the threads of a rank.
@@ -46,10 +47,10 @@ SELECT
     a.trace_id,
     a.accelerator = 'cpu' AS is_cpu,
     d.device_id::VARCHAR AS device,
-    d.name,
+    nullif(trim(d.name), '') AS name,
     d.sm_count,
     list_distinct(r.devices) AS listed,
-    r.processor,
+    nullif(trim(r.processor), '') AS processor,
     coalesce(
         r.thread_count,
         if(
@@ -287,7 +288,9 @@ def _of_its_name(
     own = place.name.strip().lower()
     named = [ceiling for ceiling in ceilings if ceiling.device_name.strip().lower() == own]
     if not named and origin == GIVEN:
-        return [], f"the ceilings given are of {' and '.join(names)}, this is {place.name.strip()}"
+        more = [f"{len(names) - _MAX_NAMED} more"] if len(names) > _MAX_NAMED else []
+        listed = " and ".join([*names[:_MAX_NAMED], *more])
+        return [], f"the ceilings given are of {listed}, this is {place.name.strip()}"
     return named, None
 
 

@@ -69,23 +69,21 @@ def remember(run: Path) -> list[str]:
         UsageError: there is nothing measured, or it cannot be read.
         StoreError: the cache folder cannot be written.
     """
-    measured = [ceiling.point for ceiling in ceilings_of(read_points(run).points)]
-    by_file: dict[Path, list[Point]] = {}
-    for point in measured:
-        by_file.setdefault(file_of(point.device_name), []).append(point)
-    names = []
-    for path, points in by_file.items():
+    measured: dict[str, list[Point]] = {}
+    for ceiling in ceilings_of(read_points(run).points):
+        measured.setdefault(ceiling.device_name.strip(), []).append(ceiling.point)
+    for name, points in measured.items():
+        path = file_of(name)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(path.parent):
-                _write(path, [*_known(path), *points])
+                _write(path, name, [*_known(path), *points])
         except OSError as error:
             raise StoreError(
                 f"{path}: the ceilings cannot be kept: {error.strerror or error}",
                 hint="set TRACEKIT_CACHE_DIR to a folder that can be written",
             ) from error
-        names.append(points[0].device_name)
-    return names
+    return list(measured)
 
 
 def recall(device_name: str) -> list[Point]:
@@ -106,7 +104,7 @@ def list_remembered() -> list[RememberedDevice]:
         with contextlib.suppress(UsageError):
             points = read_points(path).points
             newest = max(points, key=lambda point: point.measured_at or "")
-            device_name, source_path = newest.device_name, newest.run_path or "?"
+            device_name, source_path = newest.device_name or "?", newest.run_path or "?"
         with contextlib.suppress(OSError):
             status = path.stat()
             found.append(
@@ -145,10 +143,9 @@ def _known(path: Path) -> list[Point]:
         return []
 
 
-def _write(path: Path, points: list[Point]) -> None:
+def _write(path: Path, name: str, points: list[Point]) -> None:
     """Replace a file by one with the points that make a ceiling, at once and as a whole."""
     kept = list(dict.fromkeys(ceiling.point for ceiling in ceilings_of(points)))
-    name = kept[-1].device_name
     found = Remembered(schema_version=REMEMBERED_VERSION, device_name=name, points=kept)
     text = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
     number, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
