@@ -52,7 +52,9 @@ FULL = Manifest(
     tokens_per_s_mean=1000.5,
     peak_memory=[RankMemory(0, 40_000_000_000, 42_000_000_000, None)],
     overhead=Overhead(350_000, 360_000, 700_000),
-    environment=Environment(devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64),
+    environment=Environment(
+        devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64, thread_count=8
+    ),
     load=Load(1000, 512, 128, server={"version": "1"}),
     traces=["rank0.json.gz"],
     notes=["a ü"],

@@ -141,13 +141,17 @@ class Rank:
 
 @dataclass(slots=True)
 class Environment:
-    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine."""
+    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine.
+
+    `thread_count` are the host threads that arithmetic of a rank runs on, None where ranks differ.
+    """
 
     host_name: str | None = None
     platform: str | None = None
     python_version: str | None = None
     processor: str | None = None
     core_count: int | None = None
+    thread_count: int | None = None
     memory_bytes: int | None = None
     devices: list[str] = field(default_factory=list)
     device_memory_bytes: int | None = None
@@ -307,6 +311,8 @@ def join_parts(runs: Sequence[Manifest]) -> Manifest:
         ),
         notes=list(dict.fromkeys(note for run in ordered for note in run.notes)),
     )
+    if len({run.environment.thread_count for run in ordered}) > 1:
+        joined.environment = dataclasses.replace(first.environment, thread_count=None)
     hosts = {rank.host_name for rank in joined.ranks}
     joined.parallel = dataclasses.replace(first.parallel, node_count=max(1, len(hosts)))
     stalls = [

@@ -33,6 +33,7 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
+    from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
@@ -113,6 +114,9 @@ class Trace:
         renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
     ) -> None:
         self._renew = renew
+        self._ceilings: CeilingSources | None = None
+        self._ceiling_folders: Sequence[Path] = ()
+        self._has_ceilings = False
         self._connection = connection
         self._is_closed = False
         self._store_path = store_path
@@ -129,6 +133,12 @@ class Trace:
         """
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
+        if not self._has_ceilings:
+            from tracekit.analysis import ceilings
+
+            sources = self._ceilings or ceilings.Sources(folders=self._ceiling_folders)
+            ceilings.lay(self._connection, sources)
+            self._has_ceilings = True
         return self._connection
 
     @property
@@ -162,6 +172,7 @@ class Trace:
             renew, self._renew = self._renew, None
             self._connection.close()
             self._connection = renew(self._resources)
+            self._has_ceilings = False
             return question()
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:
@@ -333,6 +344,7 @@ def open(
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
+    ceilings: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
@@ -348,6 +360,9 @@ def open(
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
+        ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
+            its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
+            holds about its devices.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
@@ -356,8 +371,37 @@ def open(
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid.
+        UsageError: the rules file is not valid, or nothing was measured in the ceilings.
     """
+    given = None
+    if ceilings is not None:
+        from tracekit.analysis.ceilings import Sources as CeilingSources
+
+        # What is wrong with it is said before a long reading, not after it.
+        given = CeilingSources(Path(ceilings))
+    trace = _open(
+        paths,
+        traces=traces,
+        cache=cache,
+        rules=rules,
+        progress=progress,
+        unsafe=unsafe,
+        expect_breakdown=expect_breakdown,
+    )
+    trace._ceilings = given
+    return trace
+
+
+def _open(
+    paths: Sequence[str | Path],
+    *,
+    traces: bool,
+    cache: bool,
+    rules: str | Path | None,
+    progress: Callable[[Progress], None] | None,
+    unsafe: bool,
+    expect_breakdown: bool,
+) -> Trace:
     with _named_paths():
         store = _given_store(paths)
     if store is not None:
@@ -391,7 +435,9 @@ def open(
     # Manifests alone are read sooner than a store of them would be written.
     is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
     open_it = _open_cached if is_kept else _open_temporary
-    return open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
+    trace = open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
+    trace._ceiling_folders = sources.runs
+    return trace
 
 
 def _open_temporary(
@@ -721,10 +767,14 @@ def _fill_traces(
 
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive
+    from tracekit.analysis.session_tables import DEVICE_CEILING
     from tracekit.ingest.threads import THREAD, fill_threads
 
     catalog = load_catalog()
-    specs = [catalog.analysis(name) for name in wanted]
+    # What else they look at besides the store is there once it is open.
+    specs = [
+        spec for name in wanted if DEVICE_CEILING not in (spec := catalog.analysis(name)).requires
+    ]
     return derive(connection, text_bytes, specs, also={THREAD: fill_threads})
 
 
