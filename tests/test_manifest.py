@@ -105,7 +105,7 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
         ({"run_id": None}, "run.json: run_id is None, not of type str"),
         (
             {"stage": "eval"},
-            "run.json: stage is 'eval', not one of pretrain, finetune, serve, custom",
+            "run.json: stage is 'eval', not one of pretrain, finetune, serve, bench, custom",
         ),
         ({"batch_size": "1"}, "run.json: batch_size is '1', not of type int"),
         ({"batch_size": True}, "run.json: batch_size is True, not of type int"),

@@ -3,8 +3,9 @@
 The collectors write it, the analysis half reads it into the table `run`; neither knows the other.
 Only the standard library is used, so that a machine that merely collects needs nothing else.
 
-A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving, and
-`logs/`. A folder is whole or absent: it is written beside its name and renamed.
+A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving,
+`benchmarks.jsonl` for microbenchmarks, and `logs/`. A folder is whole or absent: it is written
+beside its name and renamed.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ FILE_NAME = "run.json"
 SCHEMA_VERSION = 1
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
-Stage = Literal["pretrain", "finetune", "serve", "custom"]
+Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
 Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
 - `ok`: all that it was to do was done.
 - `incomplete`: of serving: a part of the load was answered, and then the engine ended or was lost,
   or the run was interrupted. Its figures are of that part alone: `load.ok_count` of
-  `load.request_count` requests, until `load.lost_ns`.
+  `load.request_count` requests, until `load.lost_ns`. Of microbenchmarks: they were interrupted,
+  and what had been measured is there.
 - `oom`: it ran out of memory.
 - `failed`: anything else. A program of the user's own that fails after it was recorded keeps its
   figures and its trace; otherwise there are none, or those of the steps that it got to.

@@ -14,6 +14,7 @@ from tracekit import __version__
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import (
+    BENCHMARKS_NAME,
     MANIFEST_NAME,
     REQUESTS_NAME,
     Sources,
@@ -21,6 +22,7 @@ from tracekit.ingest.run_folders import (
     close_names,
     find_runs,
     glob,
+    has_benchmarks,
     has_requests,
     natural,
     runs_of_traces,
@@ -68,8 +70,14 @@ SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 """And where there are traces of such a run."""
 
+BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
+"""And where microbenchmarks were measured."""
+
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
 """What an analysis of runs requires if it is about nothing but their requests."""
+
+_BENCH_MACROS = frozenset({"bench_points"})
+"""And what if it is about nothing but their microbenchmarks."""
 
 T = TypeVar("T")
 
@@ -78,7 +86,7 @@ _log = logging.getLogger("tracekit")
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _MAX_NAMED = 10
 _MAX_NAME = 100
-_NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
+_NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 
 class _Contents(NamedTuple):
@@ -87,6 +95,7 @@ class _Contents(NamedTuple):
     has_traces: bool
     runs: tuple[str, ...]
     has_requests: bool
+    has_benchmarks: bool
 
 
 class Trace:
@@ -214,8 +223,8 @@ class Trace:
         """Return the results of a breakdown by analysis name.
 
         They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
-        :data:`RUN_BREAKDOWN` and, with requests, of :data:`SERVING_BREAKDOWN` and
-        :data:`SERVED_BREAKDOWN`.
+        :data:`RUN_BREAKDOWN`, with requests those of :data:`SERVING_BREAKDOWN` and
+        :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`.
 
         Raises:
             UsageError: there are several runs here.
@@ -233,6 +242,8 @@ class Trace:
             if contents.has_requests:
                 served = SERVED_BREAKDOWN if contents.has_traces else ()
                 names[2:2] = [*SERVING_BREAKDOWN, *served]
+            if contents.has_benchmarks:
+                names += BENCH_BREAKDOWN
         if not contents.has_traces and len(contents.runs) > 1:
             raise _several("breakdown", contents.runs)
         catalog = load_catalog()
@@ -268,10 +279,10 @@ class Trace:
 
             (found,) = run_sql(
                 self.connection,
-                "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request) "
-                "FROM run",
+                "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
+                "EXISTS (FROM benchmark) FROM run",
             )
-            self._known_contents = _Contents(found[0], tuple(found[1] or ()), found[2])
+            self._known_contents = _Contents(found[0], tuple(found[1] or ()), *found[2:])
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:
@@ -294,6 +305,13 @@ class Trace:
                 raise QueryError(
                     f"{spec.name} is about requests, and {have} none",
                     hint="tracekit collect --stage serve records them",
+                )
+            if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
+                count = len(contents.runs)
+                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
+                raise QueryError(
+                    f"{spec.name} is about microbenchmarks, and {have} none",
+                    hint="tracekit bench measures them",
                 )
         elif not contents.has_traces:
             if len(contents.runs) > 1:
@@ -333,8 +351,8 @@ def open(
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
-    Of a run folder, its manifest and requests are read too; also where one of its traces is given.
-    Of several runs only manifests and requests are read, for analyses of scope ``runs``.
+    Of a run folder, its manifest, requests and microbenchmarks are read too; also where one of its
+    traces is given. Of several runs nothing else is read, for analyses of scope ``runs``.
 
     Args:
         *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
@@ -402,7 +420,10 @@ def _open(
     with _named_paths():
         sources = find_sources(paths, traces=traces)
     contents = _Contents(
-        bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
+        bool(sources.traces),
+        tuple(map(str, sources.runs)),
+        any(map(has_requests, sources.runs)),
+        any(map(has_benchmarks, sources.runs)),
     )
     rules_path = None if rules is None else Path(rules)
     if rules_path is not None:
@@ -772,6 +793,10 @@ def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], No
     run_ids = load_runs(
         build.connection, sources.runs, build.folder, progress, needs_one=not sources.traces
     )
+    if any(map(has_benchmarks, sources.runs)):
+        from tracekit.analysis.device_peaks import fill_named_peaks
+
+        fill_named_peaks(build.connection)
     for run, run_id in zip(sources.runs, run_ids, strict=True):
         inside = [number for number, trace in enumerate(sources.traces) if trace.parent == run]
         if inside:
