@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from evidence._setting import Host
@@ -84,7 +85,9 @@ def make(folder: Path, wheels: Sequence[Path], tell: Callable[[str], None]) -> M
         tell: takes a line for people.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    has_pip = find_spec("pip") is not None
+    bare = ["--without-pip"] if has_pip else []
+    _run([sys.executable, "-m", "venv", *bare, str(folder)])
     made = Made(folder / "bin" / "python")
     purelib = Path(
         _run([str(made.python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
@@ -167,10 +170,13 @@ def probe(python: Path, environment: dict[str, str]) -> Host:
 
 
 def _install(python: Path, wheels: Sequence[Path]) -> None:
-    # This Python's pip installs into the other environment, which needs none of its own.
+    # This Python's pip installs into the other environment, which then needs none of its own.
+    pip = [str(python), "-m", "pip"]
+    if find_spec("pip") is not None:
+        pip = [sys.executable, "-m", "pip", "--python", str(python)]
     _run(
         [
-            *(sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"),
+            *(*pip, "install", "--quiet"),
             *("--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--force-reinstall"),
             *("--disable-pip-version-check", *map(str, wheels)),
         ],

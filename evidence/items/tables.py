@@ -25,7 +25,7 @@ def run(setting: Setting, record: Record) -> None:
             if not runs:
                 raise SkippedError("there is no run to put beside it")
             done = tracekit(setting, "paper", name, *runs, "--format", "markdown")
-            if done.exit_code == 2 and "no" in done.stderr:
+            if done.exit_code == 2:  # this tracekit knows no such table
                 raise SkippedError(done.last_words)
             case.claim("it ends well", done.exit_code == 0, done.last_words, "exit code 0")
             case.text(f"tracekit paper {name}", done.stdout)

@@ -73,7 +73,7 @@ def test_a_part_from_a_checkout(tmp_path: Path) -> None:
     found = results(out, 2)
     assert set(outcomes(found).values()) == {"ok"}
     table = next(row for row in found["rows"] if row["case"] == "table7")
-    assert "model tiny" in table["texts"]["tracekit paper table7"]
+    assert "tiny" in table["texts"]["tracekit paper table7"]
     page = (out / "evidence.md").read_text("utf-8")
     assert "No GPU was seen" in page
     assert "#### tracekit paper table7" in page
