@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -117,7 +117,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("manifest_version", "INTEGER", "version of run.json (schema_version)"),
         ("tracekit_version", "VARCHAR", "the tracekit that ran it"),
         ("created_at", "VARCHAR", "when, as in run.json"),
-        ("stage", "VARCHAR", "pretrain, finetune, serve or custom; NULL if unreadable"),
+        ("stage", "VARCHAR", "pretrain, finetune, serve, bench or custom; NULL if unreadable"),
         ("engine", "VARCHAR", "training or serving engine"),
         ("outcome", "VARCHAR", "ok, incomplete, oom, failed, or unreadable: run.json is of no use"),
         ("reason", "VARCHAR", "why the outcome is not ok"),
@@ -163,6 +163,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("python_version", "VARCHAR", "version of Python"),
         ("processor", "VARCHAR", "processor"),
         ("core_count", "INTEGER", "cores"),
+        ("thread_count", "INTEGER", "host threads of arithmetic of each rank; NULL if not known"),
         ("memory_bytes", "BIGINT", "host memory, bytes"),
         ("devices", "VARCHAR[]", "accelerators by name; empty on a CPU-only machine"),
         ("device_memory_bytes", "BIGINT", "memory of one, bytes"),
@@ -191,7 +192,12 @@ RUN_TABLES: tuple[Table, ...] = (
         ("notes", "VARCHAR[]", "what else is to be said"),
         ("extra", "JSON", "what the engine keeps besides"),
         ("request_count", "BIGINT", "rows of table request"),
-        ("rejected_count", "BIGINT", "lines of requests.jsonl in table rejected"),
+        ("benchmark_count", "BIGINT", "rows of table benchmark"),
+        (
+            "rejected_count",
+            "BIGINT",
+            "lines of requests.jsonl and benchmarks.jsonl in table rejected",
+        ),
     ),
     _table(
         "run_repeat",
@@ -237,6 +243,65 @@ RUN_TABLES: tuple[Table, ...] = (
         ("request_id", "BIGINT", "the request, as in table request"),
         ("first_step", "BIGINT", "number of the first step"),
         ("last_step", "BIGINT", "number of the last step"),
+    ),
+    _table(
+        "benchmark",
+        "bench: one measured point, a line of benchmarks.jsonl; times of one call, no rates",
+        _RUN_ID,
+        ("bench_id", "BIGINT", "number of the point in its run, in the order measured"),
+        ("family", "VARCHAR", "gemm, memcpy, collective or launch"),
+        ("op", "VARCHAR", "mm, h2d, all_reduce, empty_kernel, …"),
+        ("series", "VARCHAR", "curve that the point belongs to: N4096_K4096, llama2-7b/qkv, …"),
+        ("device", "VARCHAR", "cpu or cuda:0; of a collective that of rank 0"),
+        ("device_name", "VARCHAR", "product, as the driver or the processor names it"),
+        ("unit_count", "INTEGER", "multiprocessors or compute units of the device; NULL of a CPU"),
+        ("thread_count", "INTEGER", "host threads of arithmetic"),
+        ("dtype", "VARCHAR", "type of the operands, as in devices.toml; NULL for mere bytes"),
+        ("m", "BIGINT", "rows of a product, of one of its groups"),
+        ("n", "BIGINT", "its columns"),
+        ("k", "BIGINT", "length of its sums"),
+        ("batch", "BIGINT", "products in one call"),
+        ("memory", "VARCHAR", "of a copy: host memory, pinned or pageable"),
+        (
+            "message_bytes",
+            "BIGINT",
+            "bytes copied; of a collective what each rank has in all: of an all-gather its output",
+        ),
+        ("group_size", "INTEGER", "of a collective: ranks"),
+        ("backend", "VARCHAR", "of a collective: nccl or gloo"),
+        ("timer", "VARCHAR", "cuda_event: time on the device; wall_clock: time of the host"),
+        ("warmup_count", "BIGINT", "calls before the first sample"),
+        ("repeat_count", "BIGINT", "samples"),
+        ("inner_count", "BIGINT", "calls in one sample"),
+        (
+            "sample_ns",
+            "DOUBLE[]",
+            "time of one call in each sample, ns; of a collective the slowest rank's",
+        ),
+        ("median_ns", "DOUBLE", "median of sample_ns, ns"),
+        ("low_ns", "DOUBLE", "lower end of its confidence interval, ns; NULL for few samples"),
+        ("high_ns", "DOUBLE", "upper end, ns"),
+        ("min_ns", "DOUBLE", "shortest sample, ns"),
+        ("max_ns", "DOUBLE", "longest sample, ns"),
+        ("confidence_pct", "DOUBLE", "least confidence of the interval, 0 to 100"),
+        ("clock_hz", "BIGINT", "clock of the multiprocessors right after, as NVML tells"),
+        ("memory_clock_hz", "BIGINT", "clock of the device's memory right after"),
+        ("power_w", "DOUBLE", "power right after, W; newer devices give a mean of the last second"),
+        ("temperature_c", "DOUBLE", "temperature right after, degrees Celsius"),
+        ("outcome", "VARCHAR", "ok; else unsupported, oom or failed, and there are no times"),
+        ("reason", "VARCHAR", "why the outcome is not ok"),
+        ("extra", "JSON", "members of the line that have no column"),
+    ),
+    _table(
+        "named_peak",
+        "what a device of table benchmark can do at most, by its data sheet, for one type",
+        ("device_name", "VARCHAR", "as in table benchmark"),
+        ("unit_count", "INTEGER", "as in table benchmark"),
+        ("product", "VARCHAR", "the product that this is"),
+        ("dtype", "VARCHAR", "type of number, as bf16"),
+        ("flop_per_s", "DOUBLE", "dense peak for the type, FLOP/s"),
+        ("memory_bytes_per_s", "DOUBLE", "bandwidth of its memory, bytes/s"),
+        ("source", "VARCHAR", "document of the vendor that says so"),
     ),
 )
 """The tables of run folders; empty where the traces lie in none."""
@@ -450,7 +515,11 @@ TABLES: tuple[Table, ...] = (
         ("event_id", "BIGINT", "its position among the events, where it is well-formed JSON"),
         ("reason", "VARCHAR", "why it could not be read"),
         ("text", "VARCHAR", "its first 2048 bytes"),
-        ("run_id", "VARCHAR", "of a line of requests.jsonl: the run; trace_id is NULL then"),
+        (
+            "run_id",
+            "VARCHAR",
+            "of a line of requests.jsonl or benchmarks.jsonl: the run; trace_id is NULL then",
+        ),
     ),
     _table(
         "repaired",
@@ -470,3 +539,30 @@ TABLES: tuple[Table, ...] = (
     ),
     *RUN_TABLES,
 )
+
+SESSION_TABLES: tuple[Table, ...] = (
+    _table(
+        "device_ceiling",
+        "one rate measured by tracekit bench on a device of a trace, or why none counts; in no "
+        "store, but made anew whenever one is opened",
+        _TRACE_ID,
+        ("device", "VARCHAR", "number of the device, or cpu; * for every device of the trace"),
+        ("device_name", "VARCHAR", "product, as the measurement names it"),
+        ("thread_count", "INTEGER", "host threads that measured it; NULL where they do not matter"),
+        ("kind", "VARCHAR", "product, memory, copy or collective; NULL where a reason is for all"),
+        ("dtype", "VARCHAR", "of a product: type of the operands"),
+        ("op", "VARCHAR", "of a copy: h2d, d2h, d2d, h2h; of a collective: all_reduce, …"),
+        ("memory", "VARCHAR", "of a copy: pinned or pageable memory of the host"),
+        ("backend", "VARCHAR", "of a collective: nccl or gloo"),
+        ("group_size", "INTEGER", "of a collective: ranks"),
+        ("flop_per_s", "DOUBLE", "of a product: operations/s"),
+        ("bytes_per_s", "DOUBLE", "of a copy: copied; of memory: read and written, bytes/s"),
+        ("bus_bytes_per_s", "DOUBLE", "of a collective: bus bandwidth, bytes/s"),
+        ("origin", "VARCHAR", "given, run folder or cache"),
+        ("measured_at", "VARCHAR", "when, UTC; NULL if not known"),
+        ("source", "VARCHAR", "run and date of the measurement, and what was measured"),
+        ("reason", "VARCHAR", "why no rate counts; NULL where one is given"),
+    ),
+)
+"""The tables that each connection to a store has besides: what they hold is no part of any trace,
+and may change while the store stays as it is."""
