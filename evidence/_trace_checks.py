@@ -22,6 +22,7 @@ def check(
     *,
     phases: Collection[str] = (),
     has_cuda: bool,
+    linked_at_least_pct: float = LINKED_AT_LEAST_PCT,
     unattributed_at_most_pct: float = UNATTRIBUTED_AT_MOST_PCT,
     unclassified_at_most_pct: float = UNCLASSIFIED_AT_MOST_PCT,
 ) -> None:
@@ -32,6 +33,7 @@ def check(
         path: the trace or run folder.
         phases: phases in which the device must have worked.
         has_cuda: whether a GPU must be in it.
+        linked_at_least_pct: device time whose launch must be there.
         unattributed_at_most_pct: device time that may belong to no module and no named row.
         unclassified_at_most_pct: device time that may be of the class `other`.
     """
@@ -67,8 +69,8 @@ def check(
     if has_cuda:
         case.claim("a GPU is in it", bool(devices) and "cpu" not in devices, devices)
         value = _value(health, "device_time_linked")
-        wanted = f"at least {LINKED_AT_LEAST_PCT} %"
-        case.claim("device time is linked", value >= LINKED_AT_LEAST_PCT, value, wanted)
+        wanted = f"at least {linked_at_least_pct} %"
+        case.claim("device time is linked", value >= linked_at_least_pct, value, wanted)
         missing = health["launch_missing"]["value"]
         case.claim("no launch is missing", missing == 0, missing)
     warnings = {

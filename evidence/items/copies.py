@@ -9,7 +9,7 @@ import tracekit
 from evidence._records import Record, SkippedError
 from evidence._setting import Setting
 
-_BYTES = 1 << 26
+_BYTES = 1 << 28
 _COUNT = 8
 _TOLERANCE_PCT = 5.0
 # Pageable memory is copied by way of a staging buffer, piece by piece: the trace has the pieces.

@@ -92,6 +92,9 @@ def run(setting: Setting, record: Record) -> None:
                     loss.backward()
                 timer.end("backward")
                 model.zero_grad()
+            if number == profile.step_count - _ACTIVE - 1:
+                # What is queued by now would lie in the window without its launches.
+                accelerator.synchronize(device)
             profile.step()
         accelerator.synchronize(device)
     with tracekit.open(path) as trace:

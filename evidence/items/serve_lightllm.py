@@ -58,7 +58,13 @@ def run(setting: Setting, record: Record) -> None:
         if not list(folder.glob("rank*.json.gz")):
             raise SkippedError("there is no trace")
         # LightLLM marks neither phases nor modules: what can be placed is for the record.
-        check(case, folder, has_cuda=True, unattributed_at_most_pct=100.0)
+        check(
+            case,
+            folder,
+            has_cuda=True,
+            linked_at_least_pct=90.0,
+            unattributed_at_most_pct=100.0,
+        )
 
 
 def _launch(setting: Setting, model: Path) -> list[str]:
