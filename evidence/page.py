@@ -6,6 +6,7 @@ A pure function of the results: it can be made again at any time, of any parts.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 _TITLES = {1: "Does it work", 2: "The paper on this GPU", 3: "Serving, copies and ceilings"}
 _FIGURE_LENGTH = 160
+# A heading of a longer result stands below those of the page.
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def markdown(parts: Sequence[Mapping[str, Any]]) -> str:
@@ -83,7 +86,7 @@ def _details(row: Mapping[str, Any], shows: str) -> list[str]:
         lines += [_row(name, _shown(value)) for name, value in row["figures"].items()]
         lines.append("")
     for title, text in row["texts"].items():
-        lines += [f"#### {title}", "", text.strip(), ""]
+        lines += [f"#### {title}", "", _HEADING.sub(r"**\1**", text.strip()), ""]
     return lines
 
 

@@ -13,7 +13,7 @@ def results(part: int, **host: Any) -> dict[str, Any]:
         "reason": None,
         "claims": [{"claim": "the peak is torch's", "holds": True, "measured": 7, "wanted": "7"}],
         "figures": {"peak_bytes": 7},
-        "texts": {"tracekit paper table5": "| a | b |\n| --- | --- |\n| 1 | 2 |\n"},
+        "texts": {"tracekit paper table5": "## Phases\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"},
     }
     bad = _records.row("NCCL", "failed", "ended by signal 9: a | b", 90.0)
     return {
@@ -42,7 +42,7 @@ def test_the_page_of_two_parts() -> None:
     assert "NVIDIA X (80 GiB) · 16 cores · 500 s" in text
     assert "| NCCL | NCCL | failed | 90 |  | ended by signal 9: a \\| b |" in text
     assert "- holds: the peak is torch's: 7, wanted 7" in text
-    assert "#### tracekit paper table5\n\n| a | b |\n| --- | --- |\n| 1 | 2 |" in text
+    assert "#### tracekit paper table5\n\n**Phases**\n\n| a | b |\n| --- | --- |\n| 1 | 2 |" in text
     assert "- did not fit: runs/x: its trace" in text
     assert "No GPU" not in text
 
