@@ -5,6 +5,8 @@ do for most programs, but not for compiled ones: Dynamo guards on them, compiles
 global ones. This it neither sees nor inlines (see `beside_dynamo`): a module that is called inside
 of a compiled region is not told of, and the region is the same as without us.
 
+Once Dynamo has compiled anything our function stays, and only passes calls on when nobody listens.
+
 Whatever a listener raises stays here: it is told to nobody but the listener, which hears no more.
 """
 
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from .beside_dynamo import set_eval_frame, unseen
+from .beside_dynamo import has_compiled, set_eval_frame, unseen
 
 
 class Listener(Protocol):
@@ -126,6 +128,10 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
+    # A class with a `__call__` of its own that calls torch's is traced through ours, and Dynamo
+    # guards on its code: were it gone, the region would be compiled again. It does nothing now.
+    if has_compiled():
+        return
     # Whoever has put a function around ours since calls it, and it calls torch's.
     if nn.Module.__call__ is _call:
         nn.Module.__call__ = _original

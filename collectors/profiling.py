@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -114,8 +115,7 @@ class Profile:
             )
         self._ended_count = 0
         self._make(schedule=schedule, on_trace_ready=self._note_recorded)
-        with ours():
-            self._profiler.start()
+        self._start()
 
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
@@ -133,8 +133,7 @@ class Profile:
     def start(self) -> None:
         """Start to record at once, without a schedule."""
         self._make()
-        with ours():
-            self._profiler.start()
+        self._start()
 
     def stop(self) -> None:
         """Stop to record, on the thread that started it."""
@@ -192,6 +191,10 @@ class Profile:
                 hint="run more steps, or profile fewer",
             )
 
+    def _start(self) -> None:
+        with ours(), starting():
+            self._profiler.start()
+
     def _make(self, **schedule: Any) -> None:
         self._is_recorded = False
         self._profiler = profiler.profile(
@@ -226,6 +229,18 @@ class Profile:
             file.seek(tail_at)
             file.write(tail)
             file.truncate()
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Start a profiler of torch's in here without a warning that is about none of ours.
+
+    Torch up to 2.12 warns at the first start in a process that events of earlier cycles are gone,
+    also where there is one cycle.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+        yield
 
 
 def _all_threads() -> Any:

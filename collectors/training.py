@@ -18,7 +18,7 @@ import torch
 
 from tracekit import __version__
 
-from . import attention_parts, flash_attention, memory, models, ranges
+from . import accelerator, attention_parts, flash_attention, memory, models, ranges
 from .distributed import Place, barrier
 from .environment import probe
 from .profiling import Profile
@@ -238,6 +238,9 @@ def _profile(
                 with ranges.step(index):
                     loss = _step(engine, batches, ranges.phase)
                 clock.tick()
+                if index == _PROFILER_WARMUP_COUNT - 1:
+                    # What is queued by now would lie in the window without its launches.
+                    accelerator.synchronize(device)
                 profile.step()
             result.profiled_step_ns = round(statistics.fmean(clock.stop()))
     result.last_loss = loss.item()

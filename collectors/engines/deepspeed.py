@@ -193,14 +193,25 @@ def _stage3_sizes(model: torch.nn.Module) -> dict[str, int]:
 
 
 def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
-    """Tell whether DeepSpeed's own Adam is there or can be compiled; if not, say so."""
+    """Tell whether DeepSpeed's own Adam is there or can be compiled; if not, say why."""
     from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
     from torch.utils.cpp_extension import CUDA_HOME
 
     builder = CPUAdamBuilder() if is_offloaded else FusedAdamBuilder()
-    if builder.is_compatible(verbose=False) and CUDA_HOME is not None:
-        return True
+    if CUDA_HOME is None:
+        reason = "no CUDA toolkit"
+    elif not builder.is_compatible(verbose=False):
+        reason = "it takes this machine for none that it runs on"
+    else:
+        try:
+            # What DeepSpeed would do later, when there is no way back.
+            builder.load(verbose=False)
+        except Exception as error:  # noqa: BLE001 - whatever a compiler can fail with
+            said = str(error).strip().partition("\n")[0]
+            reason = f"{type(error).__name__}: {said[:200]}"
+        else:
+            return True
     notes.append(
-        f"DeepSpeed cannot compile its {builder.name} here (no CUDA toolkit), so torch's AdamW runs"
+        f"DeepSpeed cannot compile its {builder.name} here ({reason}), so torch's AdamW runs"
     )
     return False

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     MixedPrecisionPolicy,
@@ -51,6 +51,13 @@ class Fsdp2Engine:
             "mp_policy": MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=compute),
             "offload_policy": offload,
         }
+        whole = _unshardable(model, options["mesh"])
+        if whole:
+            options["ignored_params"] = whole
+            self.notes.append(
+                f"torch {torch.__version__} shards no integers: the packed 4-bit weights are whole "
+                "on every rank"
+            )
         for layer in _layers(model):
             fully_shard(layer, **options)
         fully_shard(model, **options)
@@ -79,6 +86,25 @@ class Fsdp2Engine:
 def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> Fsdp2Engine:
     """Return the engine for a model on its device."""
     return Fsdp2Engine(model, spec, device)
+
+
+def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
+    """Return the parameters that this torch's FSDP2 cannot shard: packed ones, as in torch 2.11.
+
+    It makes each shard a parameter that requires gradients and then one that does not; integers can
+    only be the second.
+    """
+    packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
+    if not packed:
+        return set()
+    probe = torch.nn.Module()
+    integers = torch.zeros(mesh.size(), dtype=torch.uint8, device=next(iter(packed)).device)
+    probe.weight = torch.nn.Parameter(integers, requires_grad=False)
+    try:
+        fully_shard(probe, mesh=mesh)
+    except RuntimeError:
+        return packed
+    return set()
 
 
 def _layers(model: torch.nn.Module) -> list[torch.nn.Module]:

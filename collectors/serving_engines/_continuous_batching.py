@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -184,7 +185,10 @@ class ContinuousBatching:
             "use_async_batching",
             "use_cuda_graph",
         )
-        return {name: getattr(config, name, None) for name in names}
+        found = {name: getattr(config, name, None) for name in names}
+        if found["page_size"] is None:  # the name before transformers 5.18
+            found["page_size"] = getattr(config, "block_size", None)
+        return found
 
     def _wrap(self, processor: Any) -> None:
         """Wrap the methods of the batch processor that a step goes through."""
@@ -282,11 +286,13 @@ def _manager(model: Any, size: EngineSize) -> Any:
         "use_async_batching": False,
         # Prompts are random and share nothing; looking for shared beginnings would only cost.
         "allow_block_sharing": False,
-        # Would fetch a kernel from the network.
-        "auto_switch_to_flash": False,
     }
+    known = inspect.signature(ContinuousBatchingConfig).parameters
+    if "auto_switch_to_flash" in known:
+        # Would fetch a kernel from the network; earlier versions do not.
+        settings["auto_switch_to_flash"] = False
     given = {
-        "page_size": size.page_token_count,
+        "page_size" if "page_size" in known else "block_size": size.page_token_count,
         "num_blocks": size.page_count,
         "max_batch_tokens": size.batch_token_count,
         "max_requests_per_batch": size.batch_request_count,
@@ -324,7 +330,7 @@ def _unknown(what: str, error: Exception) -> WorkloadError:
 
     return WorkloadError(
         f"transformers {transformers.__version__} is not as tracekit knows it: {what}: {error}",
-        hint="pip install 'transformers>=5.20,<6', or serve with another --engine",
+        hint="pip install 'transformers>=5.17,<6', or serve with another --engine",
     )
 
 

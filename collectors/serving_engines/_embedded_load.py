@@ -220,8 +220,9 @@ def _initialize_profiler() -> None:
     on another thread than the one that loaded torch it complains on stderr.
     """
     import torch
+    from tracekit.collectors.profiling import starting
 
-    with torch.profiler.profile(activities=torch.profiler.supported_activities()):
+    with starting(), torch.profiler.profile(activities=torch.profiler.supported_activities()):
         pass
 
 

@@ -43,10 +43,18 @@ def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
     )
     model = transformers.LlamaForCausalLM(config).train()
     if mode != "plain":
-        model.activation_checkpointing_enable({"use_reentrant": mode == "reentrant"})
+        enable_checkpointing(model, is_reentrant=mode == "reentrant")
         if mode == "reentrant":
             model.enable_input_require_grads()
     return model
+
+
+def enable_checkpointing(model: Any, *, is_reentrant: bool) -> None:
+    options = {"use_reentrant": is_reentrant}
+    if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
+        model.activation_checkpointing_enable(options)
+    else:
+        model.gradient_checkpointing_enable(options)
 
 
 def lora() -> Any:
@@ -229,7 +237,7 @@ def test_detaching_leaves_nothing(mode: str) -> None:
 def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
     model = tiny_llama()
     with ranges.ModuleRanges(model, backward=False):
-        model.activation_checkpointing_enable({"use_reentrant": False})
+        enable_checkpointing(model, is_reentrant=False)
         spans = recorded(tmp_path, lambda: train_step(model))
     assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
     assert not [name for name in names(spans) if name.startswith("tk/module/backward/")]

@@ -81,6 +81,14 @@ def test_it_is_recorded(case: Compiled, both: Any) -> None:
     assert run.tokens_per_step() == pytest.approx(case.tokens)
 
 
+def test_layers_with_a_call_of_their_own(loops: Any) -> None:
+    """Dynamo traces through `nn.Module.__call__` there, and guards on what that is."""
+    both = loops.both("compiled", "calling", "eager")
+    assert_the_same(both.bare, both.wrapped)
+    assert both.wrapped.run.manifest["outcome"] == "ok"
+    assert len(both.wrapped.run.steps()) == 2
+
+
 def test_a_compiled_step(loops: Any) -> None:
     both = loops.both("compiled", "step", "eager")
     assert_the_same(both.bare, both.wrapped)

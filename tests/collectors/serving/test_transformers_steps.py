@@ -144,7 +144,7 @@ def test_another_version_of_transformers_is_named(
         "FIFOScheduler.schedule_batch: "
     )
     assert caught.value.hint == (
-        "pip install 'transformers>=5.20,<6', or serve with another --engine"
+        "pip install 'transformers>=5.17,<6', or serve with another --engine"
     )
 
 
