@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -31,6 +32,8 @@ _FAMILIES: dict[str, ModuleType] = {
 # Ranks begin a sample some microseconds apart: of a longer one that is less.
 _SAMPLE_NS = {"collective": 5e6}
 _WARMUP_SHARE = 0.1
+_WAKING_S = 1.0
+_WAKING_SIDE = 2048
 _REASON_LENGTH = 400
 _SAY_UNSUPPORTED = (
     "not implemented for",
@@ -84,10 +87,25 @@ def measure(
         LostGroupError: a rank failed in the middle of a point, which has no line.
     """
     facts, state = facts_of(device), state_of(device)
+    if any(point.family == "gemm" for point in points):
+        _wake(device)
     for point in points:
         line = _line(point, device, facts, state, budget_of(point, settings), group)
         yield line
         _free(device, after_failure=line["outcome"] != "ok")
+
+
+def _wake(device: torch.device) -> None:
+    """Keep a GPU busy until it has left the low clocks that it idles at."""
+    if device.type != "cuda":
+        return
+    import torch
+
+    square = torch.zeros(_WAKING_SIDE, _WAKING_SIDE, device=device)
+    until_s = time.monotonic() + _WAKING_S
+    while time.monotonic() < until_s:
+        torch.mm(square, square)
+        torch.cuda.synchronize(device)
 
 
 def budget_of(point: Point, settings: Settings) -> Budget:

@@ -7,6 +7,7 @@ What is left behind:
 - every point was tried: a run folder with outcome `ok` if any has a time, else `failed`.
 - Ctrl-C or SIGTERM: a run folder with outcome `incomplete` and the points so far, if there are any;
   exit code 130.
+- under torchrun, where a rank that fails ends all: the same, with exit code 6.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime
 import json
 import os
 import time
+import traceback
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +31,7 @@ from tracekit.collectors.launch import Failure, run_ranks
 from tracekit.collectors.run_folder import RunFolder
 
 from tracekit import __version__, manifest
-from tracekit.errors import WorkloadError
+from tracekit.errors import TracekitError, WorkloadError
 
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
@@ -73,6 +75,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
         settings.write(folder.work / worker.SETTINGS)
         bench = _Bench(settings, folder)
         is_interrupted = False
+        stopped = None
         try:
             if place is not None:
                 # First, as the other ranks do nothing else.
@@ -86,8 +89,15 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
             if not bench.count_lines():
                 raise
             is_interrupted = True
+            stopped = "interrupted"
+        except Exception as error:
+            # Of torchrun's ranks: nobody but torchrun can start them again.
+            if place is None or isinstance(error, TracekitError) or not bench.count_lines():
+                raise
+            traceback.print_exc()
+            stopped = f"a rank failed ({type(error).__name__}: {error})"
         lines = bench.write_lines()
-        made = _manifest(settings, bench, lines, command, is_interrupted=is_interrupted)
+        made = _manifest(settings, bench, lines, command, stopped)
         folder.commit(made)
     for note in made.notes:
         echo(f"note: {note}")
@@ -299,8 +309,7 @@ def _manifest(
     bench: _Bench,
     lines: list[dict[str, Any]],
     command: list[str],
-    *,
-    is_interrupted: bool,
+    stopped: str | None,
 ) -> manifest.Manifest:
     place = place_in(os.environ)
     rank_count = bench.rank_count if place is None else place.world_size
@@ -308,10 +317,10 @@ def _manifest(
     planned = bench.planned_count()
     outcome: manifest.Outcome = "ok"
     reason = None
-    if is_interrupted:
+    if stopped is not None:
         outcome = "incomplete"
         of_all = f" of {planned}" if planned is not None else ""
-        reason = f"interrupted when {len(lines)}{of_all} points were measured"
+        reason = f"{stopped} when {len(lines)}{of_all} points were measured"
     elif not outcomes["ok"]:
         outcome = "failed"
         why = lines[0]["reason"] if lines else "there is no point of that kind on this device"

@@ -130,7 +130,7 @@ SELECT
     c.source AS ceiling_source,
     CASE
         WHEN s.why IS NOT NULL THEN s.why
-        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.bus_bytes_per_s IS NULL
             THEN format('it was not measured with {} in a group of {}', s.backend, s.group_size)
     END AS ceiling_reason
@@ -140,11 +140,12 @@ LEFT JOIN step_time AS t ON s.trace_id = t.trace_id AND s.device = t.device
 LEFT JOIN ceilings('collective') AS c
     ON
         s.trace_id = c.trace_id
-        AND s.device = c.device
+        AND is_listed(c.device, s.device)
         AND s.class = collective_class(c.op)
         AND (s.class <> 'comm_other' OR is_reduce(c.op))
         AND s.backend = c.backend
         AND s.group_size = c.group_size
         AND s.why IS NULL
-LEFT JOIN ceiling_reasons('collective') AS r ON s.trace_id = r.trace_id AND s.device = r.device
+LEFT JOIN ceiling_reasons('collective') AS r
+    ON s.trace_id = r.trace_id AND is_listed(r.device, s.device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name

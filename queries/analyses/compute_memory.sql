@@ -131,18 +131,19 @@ placed AS (
         m.bytes_per_s AS ceiling_bytes_per_s,
         m.source AS memory_source,
         c.flop_per_s / m.bytes_per_s AS ceiling_ridge,
-        coalesce(pr.reason, mr.reason) AS no_ceiling
+        coalesce(ceiling_gap(pr.trace_id, pr.reason), mr.reason) AS no_ceiling
     FROM summed AS s
     INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
     LEFT JOIN device_peak AS p
         ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.dtype = p.dtype
     LEFT JOIN ceilings('product') AS c
-        ON s.trace_id = c.trace_id AND s.device = c.device AND s.dtype = c.dtype
-    LEFT JOIN ceilings('memory') AS m ON s.trace_id = m.trace_id AND s.device = m.device
+        ON s.trace_id = c.trace_id AND is_listed(c.device, s.device) AND s.dtype = c.dtype
+    LEFT JOIN ceilings('memory') AS m
+        ON s.trace_id = m.trace_id AND is_listed(m.device, s.device)
     LEFT JOIN ceiling_reasons('product') AS pr
-        ON s.trace_id = pr.trace_id AND s.device = pr.device
+        ON s.trace_id = pr.trace_id AND is_listed(pr.device, s.device)
     LEFT JOIN ceiling_reasons('memory') AS mr
-        ON s.trace_id = mr.trace_id AND s.device = mr.device
+        ON s.trace_id = mr.trace_id AND is_listed(mr.device, s.device)
 )
 
 SELECT

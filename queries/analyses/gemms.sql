@@ -170,7 +170,7 @@ SELECT
     c.source AS ceiling_source,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
-        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.flop_per_s IS NULL THEN 'no product of this type was measured on this device'
         WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
     END AS ceiling_reason
@@ -179,8 +179,9 @@ INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.devic
 LEFT JOIN device_peak AS p
     ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.peak_type = p.dtype
 LEFT JOIN ceilings('product') AS c
-    ON s.trace_id = c.trace_id AND s.device = c.device AND s.peak_type = c.dtype
-LEFT JOIN ceiling_reasons('product') AS r ON s.trace_id = r.trace_id AND s.device = r.device
+    ON s.trace_id = c.trace_id AND is_listed(c.device, s.device) AND s.peak_type = c.dtype
+LEFT JOIN ceiling_reasons('product') AS r
+    ON s.trace_id = r.trace_id AND is_listed(r.device, s.device)
 QUALIFY
     $limit = 0
     OR row_number() OVER (

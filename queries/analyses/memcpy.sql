@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows, device_ceiling, ceilings
+-- Requires: device_events, device_ceiling, ceilings
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device
@@ -85,16 +85,16 @@ SELECT
     c.source AS ceiling_source,
     CASE
         WHEN n.why IS NOT NULL THEN n.why
-        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.bytes_per_s IS NULL THEN 'no copy of this kind was measured on this device'
     END AS ceiling_reason
 FROM named AS n
 LEFT JOIN ceilings('copy') AS c
     ON
         n.trace_id = c.trace_id
-        AND n.device = c.device
+        AND is_listed(c.device, n.device)
         AND n.op = c.op
         AND n.memory = if(n.op = 'd2d', 'none', c.memory)
         AND n.why IS NULL
-LEFT JOIN ceiling_reasons('copy') AS r ON n.trace_id = r.trace_id AND n.device = r.device
+LEFT JOIN ceiling_reasons('copy') AS r ON n.trace_id = r.trace_id AND is_listed(r.device, n.device)
 ORDER BY n.rank NULLS LAST, n.trace_id, n.device, n.kernel_ns DESC, n.direction, n.name

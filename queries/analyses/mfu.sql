@@ -112,7 +112,7 @@ typed AS (
     LEFT JOIN device_peak AS p
         ON c.trace_id = p.trace_id AND p.device IN (c.device, '*') AND c.dtype = p.dtype
     LEFT JOIN ceilings('product') AS k
-        ON c.trace_id = k.trace_id AND c.device = k.device AND c.dtype = k.dtype
+        ON c.trace_id = k.trace_id AND is_listed(k.device, c.device) AND c.dtype = k.dtype
     GROUP BY c.trace_id, c.device, c.step, c.dtype
 ),
 
@@ -185,7 +185,7 @@ by_parameters AS (
     LEFT JOIN device_peak AS p
         ON m.trace_id = p.trace_id AND p.device IN (span.device, '*') AND m.dtype = p.dtype
     LEFT JOIN ceilings('product') AS k
-        ON m.trace_id = k.trace_id AND span.device = k.device AND m.dtype = k.dtype
+        ON m.trace_id = k.trace_id AND is_listed(k.device, span.device) AND m.dtype = k.dtype
     WHERE span.step IS NOT NULL AND m.flops IS NOT NULL
     GROUP BY span.trace_id, span.device, span.step, m.dtype
 ),
@@ -194,6 +194,7 @@ judged AS (
     SELECT
         span.*,
         s.* EXCLUDE (trace_id, device, step),
+        ceiling_gap(r.trace_id, r.reason) AS no_ceiling,
         CASE
             WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
             WHEN s.flops IS NULL
@@ -215,16 +216,15 @@ judged AS (
             WHEN too_little IS NOT NULL THEN too_little
         END AS reason,
         CASE
-            WHEN r.reason IS NOT NULL THEN r.reason
+            WHEN no_ceiling IS NOT NULL THEN no_ceiling
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_ceiling_count > 0
                 THEN 'products of one of the types were not measured on this device'
             WHEN too_little IS NOT NULL THEN too_little
-        END AS ceiling_reason,
-        r.reason AS no_ceiling
+        END AS ceiling_reason
     FROM span
     LEFT JOIN ceiling_reasons('product') AS r
-        ON span.trace_id = r.trace_id AND span.device = r.device
+        ON span.trace_id = r.trace_id AND is_listed(r.device, span.device)
     LEFT JOIN summed AS s
         ON
             span.trace_id = s.trace_id

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.analysis import ceilings
 from tracekit.analysis.bench_points import read_points
-from tracekit.analysis.ceilings import Place, Sources, remember
+from tracekit.analysis.ceiling_matching import Place, find
+from tracekit.analysis.ceilings import Sources, remember
 from tracekit.analysis.remembered_ceilings import file_of, forget_all, list_remembered
 from tracekit.errors import StoreError, UsageError
 
@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found(place: Place, sources: Sources) -> list[tuple[Any, ...]]:
     """Return of each row: kind, thread_count, rate, origin, reason."""
-    rows = ceilings.find(place, sources)
+    rows = find(place, sources)
     return [(row[4], row[3], row[10] or row[11] or row[12], row[13], row[16]) for row in rows]
 
 
@@ -237,7 +237,7 @@ def test_the_newest_measurement_of_a_kind_counts(make_bench: MakeBench) -> None:
         forget_all()
         for folder in folders:
             assert remember(folder) == [EPYC]
-        rows = ceilings.find(cpu(), Sources())
+        rows = find(cpu(), Sources())
         assert [(row[5], row[10], row[14], row[15]) for row in rows] == [
             ("bf16", 0.5e9, "2026-02-01T04:00:00+00:00", "new, 2026-02-01: mm 10 × 10 × 10"),
             ("fp32", 0.5e9, "2026-01-01T00:00:00+00:00", "old, 2026-01-01: mm 10 × 10 × 10"),
@@ -316,7 +316,7 @@ def test_several_processes_remember_at_a_time(make_bench: MakeBench) -> None:
     ]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(_remember, folders)
-    sizes = sorted(row[9] for row in ceilings.find(cpu(), Sources()))
+    sizes = sorted(row[9] for row in find(cpu(), Sources()))
     assert sizes == [2, 3, 4, 5]
 
 

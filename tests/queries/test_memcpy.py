@@ -40,9 +40,11 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
         result = trace.query("memcpy")
         assert result.column_names == (
             "rank", "device", "direction", "name", "copy_count", "kernel_ns", "wall_ns",
-            "bytes", "sized_count", "bandwidth_bytes_per_s",
+            "bytes", "sized_count", "bandwidth_bytes_per_s", "ceiling_bytes_per_s",
+            "ceiling_pct", "ceiling_source", "ceiling_reason",
         )  # fmt: skip
-        assert result.rows == [
+        # What was measured on a device is tested by itself (test_ceilings.py).
+        assert [row[:10] for row in result.rows] == [
             (1, "0", "memcpy_h2d", H2D, 3, 16_000, 14_000, 12_000, 2, 2e9),
             (
                 1,

@@ -14,12 +14,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from tracekit.analysis.ceilings import BENCHMARKS_NAME
 from tracekit.errors import UsageError
 from tracekit.manifest import FILE_NAME as MANIFEST_NAME
 from tracekit.units import MB
-
-BENCHMARKS_NAME = "benchmarks.jsonl"
-"""The file in a run folder that holds what was measured."""
 
 REMEMBERED_VERSION = 1
 """Of the form in which the cache keeps points."""

@@ -22,7 +22,7 @@ import msgspec
 
 from tracekit.analysis.bench_points import REMEMBERED_VERSION, Point, Remembered, read_points
 from tracekit.analysis.ceiling_rates import ceilings_of
-from tracekit.database import cache_dir
+from tracekit.database import ceilings_dir
 from tracekit.errors import StoreError, UsageError
 
 _MAX_NAME = 60
@@ -39,18 +39,13 @@ class RememberedDevice:
     modified_s: float
 
 
-def folder() -> Path:
-    """Return the folder of remembered ceilings."""
-    return cache_dir() / "ceilings"
-
-
 def file_of(device_name: str) -> Path:
     """Return where the ceilings of a device are, or would be, by its name."""
     plain = device_name.strip().lower()
     # The digest tells names apart that look alike as file names.
     digest = hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:12]
     readable = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_MAX_NAME]
-    return folder() / f"{readable or 'device'}-{digest}.json"
+    return ceilings_dir() / f"{readable or 'device'}-{digest}.json"
 
 
 def remember(run: Path) -> list[str]:
@@ -132,7 +127,7 @@ def forget_all() -> int:
 
 
 def _files() -> list[Path]:
-    return list(folder().glob("*.json")) if folder().is_dir() else []
+    return list(ceilings_dir().glob("*.json")) if ceilings_dir().is_dir() else []
 
 
 def _known(path: Path) -> list[Point]:

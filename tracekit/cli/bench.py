@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +11,10 @@ import click
 from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.cli._options import format_option
 from tracekit.collectors.bench.settings import ARGUMENTS, WHAT
-from tracekit.errors import UsageError
+from tracekit.errors import TracekitError, UsageError
+
+_WHOLE_SCALES = (None, "full")
+"""Values of --sizes with which the highest rates of a device are among what is measured."""
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b
@@ -30,7 +32,8 @@ Examples:
 @click.option(
     "--no-remember",
     is_flag=True,
-    help="Do not keep the highest rates as the ceilings of this device.",
+    help="Do not keep the highest rates as the ceilings of this device; with sizes of one's own "
+    "they never are.",
 )
 @format_option
 @click.pass_context
@@ -57,17 +60,30 @@ def command(
     if folder is None:
         return
     _echo(f"measured: {folder}")
-    if not no_remember:
+    if find_spec("duckdb") is None:
+        _echo("no summary and no ceilings: duckdb is not installed")
+        return
+    _show(folder, format_name)
+    if no_remember:
+        return
+    if values.get("sizes") in _WHOLE_SCALES:
         _remember(folder)
-    if find_spec("duckdb") is not None:
-        _show(folder, format_name)
+    else:
+        _echo("not kept as ceilings: sizes of one's own need not hold the highest rates")
 
 
 def _remember(folder: Path) -> None:
     """Keep the highest rates of a run for the analyses of later traces of this device."""
-    name = "tracekit.analysis.ceilings"
-    if find_spec(name) is not None:
-        import_module(name).remember(folder)
+    from tracekit.analysis.ceilings import remember
+
+    try:
+        names = remember(folder)
+    except TracekitError as error:
+        # What was measured is there all the same.
+        _echo(f"warning: not kept as ceilings: {error.message}")
+        return
+    for name in names:
+        _echo(f"kept as ceilings of {name}")
 
 
 def _show(folder: Path, format_name: str) -> None:

@@ -71,7 +71,7 @@ def rate_curve_lines(
     last = max(curve.sizes[-1] for curve in curves)
     cells: dict[tuple[int, int], int] = {}
     for number, curve in reversed(list(enumerate(curves))):
-        for column in range(columns):
+        for column in range(columns) if last > first else ():
             share = column / (columns - 1)
             size = first if share == 0 else last if share == 1 else first * (last / first) ** share
             rate = curve.rate_at(size)
