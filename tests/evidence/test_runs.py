@@ -134,7 +134,7 @@ def without_route() -> list[str]:
     if shutil.which("unshare") is None:
         return []
     # NCCL and gloo talk to this very machine.
-    shell = [*command, "sh", "-c", 'ip link set lo up 2>/dev/null; exec "$@"', "sh"]
+    shell = [*command, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     tried = subprocess.run([*shell, "true"], capture_output=True, check=False)
     return shell if tried.returncode == 0 else []
 
