@@ -40,6 +40,29 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
     columns = text_columns(result, units=units)
     if not columns:
         return
+    headers, widths, gap = _layout(columns, width)
+    if widths:
+        yield from _table(columns, headers, widths, " " * gap)
+    else:
+        yield from _records(columns, len(result.rows), width)
+    if not result.rows:
+        yield Text("no rows", style="dim")
+
+
+def fits(result: Result, width: int, *, units: bool) -> bool:
+    """Whether a result is a table within a width, and not records.
+
+    Args:
+        result: the rows.
+        width: the most cells that a line may take.
+        units: as in :func:`grid_lines`.
+    """
+    _, widths, _ = _layout(text_columns(result, units=units), width)
+    return bool(widths)
+
+
+def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], list[int], int]:
+    """Return the headers' lines, the widths of the columns, none if nothing fits, and the gap."""
     headers = [[column.header] for column in columns]
     widths = _natural_widths(columns, headers)
     gap = _GAPS[0]
@@ -49,12 +72,7 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
             widths = _shrunk(columns, headers, width, gap)
             if widths:
                 break
-    if widths:
-        yield from _table(columns, headers, widths, " " * gap)
-    else:
-        yield from _records(columns, len(result.rows), width)
-    if not result.rows:
-        yield Text("no rows", style="dim")
+    return headers, widths, gap
 
 
 def _broken_header(column: TextColumn) -> Lines:
