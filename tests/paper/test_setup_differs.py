@@ -242,6 +242,55 @@ def test_cut_layers_are_extrapolated_in_columns_of_their_own(cli: Cli, write_run
     assert "nothing is extrapolated: tokens/s and memory" in done.stdout
 
 
+def test_a_serving_engine_with_cut_layers(cli: Cli, write_run: Write) -> None:
+    """In a step 10 µs of one layer, 4 of the head and 2 of no module; 1 µs idle before each."""
+    batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
+    step = [
+        (f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention", K, 6.0),
+        (f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 4.0),
+        (f"{batch};tk/module/forward/lm_head#Linear", GEMM, 4.0),
+        (batch, K, 2.0),
+    ]
+    members = {"stage": "serve", "engine": "lightllm", "layers": 1, "steps": [step] * 2}
+    folder = write_run("cut", **members)
+    rows = {
+        (row["part"], row["task"]): row
+        for row in rows_of(cli, "table10", folder)
+        if row["our_time_ms"] is not None
+    }
+
+    def ends(row: dict[str, Any], figure: str) -> tuple[float, float]:
+        return row[f"extrapolated_{figure}"], row[f"extrapolated_max_{figure}"]
+
+    gemm, other = rows["computation", "GEMM"], rows["computation", "element-wise"]
+    assert gemm["our_time_ms"] == pytest.approx(8e-3)
+    assert ends(gemm, "time_ms") == (pytest.approx((4 * 32 + 4) / 1000),) * 2
+    assert ends(other, "time_ms") == (
+        pytest.approx((6 * 32 + 2) / 1000),
+        pytest.approx(8 * 32 / 1000),
+    )
+    # The very first kernel has no idle time before it.
+    layer_us, head_us, untold_us = (2 * 12 - 1) / 2, 5, 3
+    least, most = layer_us * 32 + head_us + untold_us, (layer_us + untold_us) * 32 + head_us
+    assert ends(gemm, "pass_pct") == (
+        pytest.approx(100 * 132 / most),
+        pytest.approx(100 * 132 / least),
+    )
+    idle = rows["other", "(all)"]
+    assert ends(idle, "time_ms")[0] == pytest.approx((1.5 * 32 + 2) / 1000)
+
+    rows = {(row["section"]): row for row in rows_of(cli, "table11", folder)}
+    assert ends(rows["transformer"], "time_ms") == (pytest.approx(layer_us * 32 / 1000),) * 2
+    assert ends(rows["after transformer"], "time_ms") == (pytest.approx(5e-3),) * 2
+    assert rows["attention"]["our_phase"] == "decode"
+    for columns in ("80", "100"):
+        done = cli("paper", "table10", folder, env={"COLUMNS": columns})
+        lines = done.stdout.splitlines()
+        assert max(map(len, lines)) <= int(columns)
+        assert not [line for line in lines if line.startswith("─ row")]
+        assert "extrapolated to 32 layers from 1 that ran" in done.stdout
+
+
 def test_a_trace_with_other_layers_than_ran_extrapolates_nothing(
     cli: Cli, write_run: Write
 ) -> None:

@@ -102,11 +102,15 @@ def _for_people(
     is_said = len({line.names.get("platform") for line in lines}) == 1
     names = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
     columns = [Column(name, kind) for name, kind in names]
-    wanted = [item for item in comparison.figure_columns if item[0] != "outcome"]
+    telling = [item for item in comparison.figure_columns if item[0] in comparison.telling_figures]
+    columns += [Column(f"our_{name}", kind) for name, kind in telling]
+    wanted = [
+        item
+        for item in comparison.figure_columns
+        if item[0] != "outcome" and item not in telling and (figures is None or item[0] in figures)
+    ]
     ranges: set[str] = set()
     for name, kind in sorted(wanted, key=lambda item: not item[0].endswith("_pct")):
-        if figures is not None and name not in figures:
-            continue
         if name in comparison.paper_figures:
             columns.append(Column(f"paper_{name}", kind))
         if "our" in sides:
@@ -115,7 +119,9 @@ def _for_people(
             if any(_is_range(line.wholes.get(name)) for line in lines):
                 ranges.add(name)
             columns.append(Column(f"extrapolated_{name}", "VARCHAR" if name in ranges else kind))
-    columns += [Column("our_outcome", "VARCHAR"), Column("mark", "VARCHAR"), *_run_column(lines)]
+    if "our" in sides:
+        columns += [Column("our_outcome", "VARCHAR"), Column("mark", "VARCHAR")]
+    columns += _run_column(lines)
     rows = []
     for line in lines:
         cells = _cells(line)

@@ -58,6 +58,12 @@ class Comparison:
         return found.figures if found else ()
 
     @property
+    def telling_figures(self) -> tuple[str, ...]:
+        """The figures of ours that tell the lines of one run in one row apart."""
+        found = EXTRAPOLATIONS.get(self.table.name)
+        return found.by if found else ()
+
+    @property
     def paper_figures(self) -> frozenset[str]:
         """The figures that the paper has."""
         return frozenset(column.name for column in self.table.columns)
@@ -210,7 +216,7 @@ def _beside(
         differing = find_differences(table, row, one.run)
         for figures in own:
             ours = dict(zip(names, figures, strict=True))
-            yield Line(row, row, one.run, ours, None, differing, one.wholes.get(key, {}))
+            yield Line(row, row, one.run, ours, None, differing, _wholes(table, one, key, ours))
         if not own:
             note = one.reason or f"the run has no such row in {measure.source}"
             yield Line(row, row, one.run, None, note, differing)
@@ -230,8 +236,16 @@ def _alone(table: PaperTable, measure: Measure, one: _Taken, *, is_strict: bool)
     for key, figures in one.figures:
         if key not in one.used:
             own = dict(zip(names, figures, strict=True))
-            wholes = one.wholes.get(key, {})
+            wholes = _wholes(table, one, key, own)
             yield Line(_named(measure, one.run, key), None, one.run, own, note, (), wholes)
+
+
+def _wholes(table: PaperTable, one: _Taken, key: Key, figures: Row) -> Mapping[str, Whole]:
+    """Return what the whole model would have of some figures of a run, by name."""
+    if table.name not in EXTRAPOLATIONS:
+        return {}
+    further = (figures[name] for name in EXTRAPOLATIONS[table.name].by)
+    return one.wholes.get((*key, *further), {})
 
 
 def _named(measure: Measure, run: OurRun, key: Key) -> Row:

@@ -1,9 +1,9 @@
 """What the whole model would take, of which a run had only some layers: extrapolated by analyses.
 
-The figures come from analyses `layers` and `role_layers`: time in modules of layers, times the
-layers of the paper's model over those that ran, and the rest. Where a part of the rest is in no
-module, the trace does not tell whether it grows with the layers; then there are two ends, as if it
-stayed, and as if it grew.
+The figures come from analyses `layers`, `role_layers` and `serving_layers`: time in modules of
+layers, times the layers of the paper's model over those that ran, and the rest. Where a part of the
+rest is in no module, the trace does not tell whether it grows with the layers; then there are two
+ends, as if it stayed, and as if it grew.
 
 What is extrapolated: the times of phases, modules, copies and communication, and those shares whose
 every part is known, from the extrapolated parts. What is not:
@@ -47,11 +47,13 @@ class Extrapolation:
     """How the figures of one table are extrapolated.
 
     `figures` are the names of those that can be; `take` returns them for a run with cut layers, or
-    raises a `TracekitError`.
+    raises a `TracekitError`. `by` names figures that tell further rows of one key apart: their
+    values follow those of the key.
     """
 
     figures: tuple[str, ...]
     take: Callable[[OurRun], Wholes]
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,32 @@ def _of_step(work: str) -> Callable[[OurRun], Wholes]:
     return take
 
 
+def _serving_modules(run: OurRun) -> Wholes:
+    """The paper's last row is what is neither computation nor communication: copies and idle."""
+    rows = [row for row in _ask(run, "serving_layers") if row["part"] != "timeline"]
+    for row in rows:
+        row["part"] = "other" if row["part"] == "rest" else row["part"]
+    return _serving(run, rows, ("part", "task", "phase"))
+
+
+def _serving_timeline(run: OurRun) -> Wholes:
+    rows = [row for row in _ask(run, "serving_layers") if row["part"] == "timeline"]
+    return _serving(run, rows, ("task", "phase"))
+
+
+def _serving(run: OurRun, rows: list[dict[str, Any]], key: tuple[str, ...]) -> Wholes:
+    # Without marked steps there is no time of a step, neither ours nor of the whole.
+    timed = [row for row in rows if row["step_ns"] is not None]
+    found = _wholes(run, timed, "time_ms", _MS, key)
+    return _merged(found, _wholes(run, rows, "pass_pct", _SHARE, key))
+
+
 EXTRAPOLATIONS: dict[str, Extrapolation] = {
     "table5": Extrapolation(("overall_ms", "compute_kernel_ms"), _phases),
     "table6": Extrapolation(("time_ms", "phase_pct"), _roles),
     "table7": Extrapolation(("overall_ms", "compute_kernel_ms"), _phases),
+    "table10": Extrapolation(("time_ms", "pass_pct"), _serving_modules, by=("phase",)),
+    "table11": Extrapolation(("time_ms", "pass_pct"), _serving_timeline, by=("phase",)),
     "table13": Extrapolation(("gemm_pct",), _gemm_share),
     "table14": Extrapolation(("time_s",), _of_step("copies")),
     "table15": Extrapolation(("time_s",), _of_step("all-reduce")),
