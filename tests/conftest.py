@@ -97,7 +97,9 @@ def cli(tmp_path: Path) -> Callable[..., CliResult]:
         cwd: Path | None = None,
         timeout_s: float = 120,
     ) -> CliResult:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRACEKIT_")}
+        # Who runs the tests side by side sets a width.
+        own = ("TRACEKIT_", "COLUMNS")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         done = subprocess.run(
             [str(command), *map(str, args)],
             input=stdin,

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, device_context, launches, recording, idle_gap, module, compiled_work
+-- Requires: accelerator, device_events, device_context, launches, recording, idle_gap, module, compiled_regions, compiled_events
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -99,6 +99,26 @@ module_fact AS (
     GROUP BY trace_id
 ),
 
+region_fact AS (
+    SELECT
+        trace_id,
+        count(*) AS region_count,
+        nullif(array_to_string(list_sort(list(DISTINCT graph))[:5], ', '), '')
+        || CASE WHEN count(DISTINCT graph) > 5 THEN ', …' ELSE '' END AS graphs
+    FROM compiled_regions
+    GROUP BY trace_id
+),
+
+compiled_fact AS (
+    SELECT
+        d.trace_id,
+        sum(d.dur_ns)::BIGINT AS compiled_ns
+    FROM device_events AS d
+    INNER JOIN compiled_events AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    GROUP BY d.trace_id
+),
+
 rank_fact AS (
     SELECT
         trace_id,
@@ -123,6 +143,7 @@ fact AS (
         c.* EXCLUDE (trace_id),
         m.cut_path_count,
         g.* EXCLUDE (trace_id),
+        if(g.region_count IS NULL, NULL, coalesce(x.compiled_ns, 0)) AS compiled_ns,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
@@ -131,7 +152,8 @@ fact AS (
     LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
     LEFT JOIN context_fact AS c ON t.trace_id = c.trace_id
     LEFT JOIN module_fact AS m ON t.trace_id = m.trace_id
-    LEFT JOIN compiled_work AS g ON t.trace_id = g.trace_id
+    LEFT JOIN region_fact AS g ON t.trace_id = g.trace_id
+    LEFT JOIN compiled_fact AS x ON t.trace_id = x.trace_id
     INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
 ),
 
@@ -382,7 +404,7 @@ metric AS (
                         'device time launched inside of compiled regions'
                         || coalesce(' (graphs ' || graphs || ')', '')
                         || '; modules inside have no ranges: their time is at the module that '
-                        || 'calls the region'
+                        || 'calls the region; analysis compiled tells more'
                 END
             },
             {

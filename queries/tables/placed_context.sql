@@ -148,6 +148,8 @@ seen AS (
         f.is_training,
         f.has_modules,
         f.has_phases,
+        -- What torch.compile compiled is a model's, like what no range marks.
+        c.range_id IS NULL OR starts_with(g.path, 'Torch-Compiled Region: ') AS is_unmarked,
         -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
         d.class = 'memcpy_h2d'
         AND d.launch_id IS NOT NULL
@@ -166,6 +168,7 @@ seen AS (
     FROM candidate AS d
     INNER JOIN fact AS f ON d.trace_id = f.trace_id
     LEFT JOIN context AS c ON d.trace_id = c.trace_id AND d.launch_id = c.event_id
+    LEFT JOIN module AS g ON c.trace_id = g.trace_id AND c.range_id = g.module_id
     ASOF LEFT JOIN steps AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
 ),
 
@@ -248,7 +251,7 @@ phased AS (
                 NOT is_training
                 AND NOT has_modules
                 AND NOT has_phases
-                AND range_id IS NULL
+                AND is_unmarked
                 AND kind = 'compute'
                 THEN 'forward'
             WHEN NOT is_training THEN NULL

@@ -162,6 +162,7 @@ APART = {
     "gemms": "single products, by op",
     "collective_skew": "collectives of several ranks, matched",
     "mfu": "operations, by step",
+    "compiled": "no rows where nothing was compiled; the others are looked at below",
 }
 
 
@@ -180,6 +181,14 @@ def test_any_two_say_the_same(opened: Opened, path: Path) -> None:
         found = [(said.analysis, said.sums(rows_of(said))) for said in sayings]
         for (one, ours), (other, theirs) in itertools.combinations(found, 2):
             assert ours == theirs, f"{question}: {one} and {other}"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+def test_what_was_compiled_and_the_rest_are_all(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    found = Said("compiled", "phase", "wall_ns").sums(trace.query("compiled", limit=0).to_dicts())
+    all_of_it = Said("phases", "phase", "wall_ns").sums(trace.query("phases").to_dicts())
+    assert found in ({}, all_of_it)
 
 
 def _with_classes_or_phases() -> Iterator[str]:

@@ -394,7 +394,7 @@ def _inside(
     else:
         if kind == _RANGE:
             span = trace.number(span, marker.label, marker, source="range")
-        elif marker.is_op or bits & _IS_WANTED:
+        if marker.is_op or bits & _IS_WANTED:
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE

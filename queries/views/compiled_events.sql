@@ -1,0 +1,46 @@
+-- Which device events were launched inside of regions that torch.compile compiled?
+-- Each belongs to the innermost region that was open on the launching thread.
+--
+-- Kind:     view
+-- Requires: interval_innermost, device_context, launch, compiled_regions
+-- Columns:
+--   trace_id   INTEGER  the trace
+--   event_id   BIGINT   the device event
+--   piece      BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   region_id  BIGINT   the region, as in compiled_regions
+--   pass       VARCHAR  forward or backward
+--   graph      VARCHAR  number of the graph; NULL where nothing tells
+
+WITH region AS (
+    SELECT
+        trace_id || '/' || pid || '/' || tid AS part,
+        region_id AS id,
+        start_ns,
+        end_ns
+    FROM compiled_regions
+),
+
+called AS (
+    SELECT
+        trace_id || '/' || pid || '/' || tid AS part,
+        rowid AS id,
+        trace_id,
+        launch_id,
+        ts_ns AS at_ns
+    FROM launch
+    WHERE trace_id IN (SELECT trace_id FROM compiled_regions)
+)
+
+SELECT
+    c.trace_id,
+    c.event_id,
+    c.piece,
+    r.region_id,
+    r.pass,
+    r.graph
+FROM interval_innermost('called', 'region') AS inside
+INNER JOIN called ON inside.id = called.id
+INNER JOIN compiled_regions AS r
+    ON called.trace_id = r.trace_id AND inside.span_id = r.region_id
+INNER JOIN device_context AS c
+    ON called.trace_id = c.trace_id AND called.launch_id = c.launch_id

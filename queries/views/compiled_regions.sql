@@ -1,0 +1,111 @@
+-- Where does the code run that torch.compile compiled, and of which graph is it?
+-- The spans of the regions that Dynamo calls, whose names hold the number of the graph (frame/entry), and the passes of
+-- their autograd nodes. A forward pass is of the graph of the region around it; a backward pass has the sequence number
+-- of its forward pass, and so its graph.
+--
+-- Kind:     view
+-- Requires: event_category, interval_innermost
+-- Columns:
+--   trace_id   INTEGER  the trace
+--   region_id  BIGINT   the span, as event_id in table event
+--   pid        BIGINT   process id
+--   tid        BIGINT   thread id
+--   start_ns   BIGINT   start, ns
+--   end_ns     BIGINT   end, ns
+--   pass       VARCHAR  forward or backward
+--   graph      VARCHAR  number of the graph, as in the name of its region; NULL where nothing tells
+
+WITH span AS (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        trace_id || '/' || pid || '/' || tid AS part,
+        sequence_number,
+        ts_ns,
+        ts_ns + dur_ns AS end_ns,
+        starts_with(name, 'Torch-Compiled Region') AS is_region,
+        name = 'CompiledFunctionBackward' AS is_backward,
+        nullif(regexp_extract(name, '^Torch-Compiled Region: ([0-9]+/[0-9]+)', 1), '') AS graph
+    FROM event
+    WHERE
+        (
+            starts_with(name, 'Torch-Compiled Region')
+            OR name IN ('CompiledFunction', 'CompiledFunctionBackward')
+        )
+        AND (is_op(category) OR is_annotation(category))
+),
+
+region AS (
+    SELECT
+        part,
+        event_id AS id,
+        ts_ns AS start_ns,
+        end_ns
+    FROM span
+    WHERE is_region
+),
+
+-- Numbers of events are those of one trace, and so is a part.
+pass_start AS (
+    SELECT
+        part,
+        row_number() OVER () AS id,
+        trace_id,
+        event_id,
+        ts_ns AS at_ns
+    FROM span
+    WHERE NOT is_region AND NOT is_backward
+),
+
+surrounded AS (
+    SELECT
+        pass_start.trace_id,
+        pass_start.event_id,
+        around.span_id AS around_id
+    FROM interval_innermost('pass_start', 'region') AS around
+    INNER JOIN pass_start ON around.id = pass_start.id
+),
+
+forward AS (
+    SELECT
+        s.trace_id,
+        s.event_id,
+        s.pid,
+        s.sequence_number,
+        s.ts_ns,
+        r.graph
+    FROM span AS s
+    INNER JOIN surrounded AS a ON s.trace_id = a.trace_id AND s.event_id = a.event_id
+    INNER JOIN span AS r ON a.trace_id = r.trace_id AND a.around_id = r.event_id
+),
+
+-- Sequence numbers are given anew after a while: the forward pass is the last one before.
+backward AS (
+    SELECT
+        s.trace_id,
+        s.event_id,
+        f.graph
+    FROM span AS s
+    ASOF INNER JOIN forward AS f
+        ON
+            s.trace_id = f.trace_id
+            AND s.pid = f.pid
+            AND s.sequence_number = f.sequence_number
+            AND s.ts_ns >= f.ts_ns
+    WHERE s.is_backward
+)
+
+SELECT
+    s.trace_id,
+    s.event_id AS region_id,
+    s.pid,
+    s.tid,
+    s.ts_ns AS start_ns,
+    s.end_ns,
+    if(s.is_backward, 'backward', 'forward') AS pass,
+    coalesce(s.graph, f.graph, b.graph) AS graph
+FROM span AS s
+LEFT JOIN forward AS f ON s.trace_id = f.trace_id AND s.event_id = f.event_id
+LEFT JOIN backward AS b ON s.trace_id = b.trace_id AND s.event_id = b.event_id
