@@ -2,12 +2,13 @@
 -- For models that were cut to a few layers. Time in modules of layers is multiplied, time in modules around them
 -- (embedding, last norm, head) and of the input stays. Of the rest (optimizer, gradients, communication)
 -- the trace does not tell whether it grows: whole_step_ns has it as it is, whole_max_step_ns as if it grew with the
--- layers. No figure stands where none of a time is in a module, nor where only some of the layers have such work.
+-- layers. No figure stands where nothing is told of a whole time, nor where only some of the layers have such work.
 -- Recomputation is part of the backward phase here. Communication and copies are those that belong to a step.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, steps, collectives, module, whole_model
+-- Requires: device_events, device_context, device_windows, device_steps, steps, collectives, module, compiled_regions,
+--           whole_model
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -35,8 +36,7 @@
 
 WITH compiled AS (
     SELECT DISTINCT trace_id
-    FROM event
-    WHERE is_compiled_region(name)
+    FROM compiled_regions
 ),
 
 placed AS (

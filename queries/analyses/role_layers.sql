@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, device_context, module, steps, role_work, whole_model
+-- Requires: device_windows, module, steps, compiled_regions, role_work, whole_model
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -30,8 +30,7 @@
 
 WITH compiled AS (
     SELECT DISTINCT trace_id
-    FROM event
-    WHERE is_compiled_region(name)
+    FROM compiled_regions
 ),
 
 summed AS (

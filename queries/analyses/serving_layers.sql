@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, serving_task_work, serving_section_work, serving_steps, serving_step_work,
---           whole_model
+-- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_steps,
+--           serving_step_work, whole_model
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -32,8 +32,7 @@
 
 WITH compiled AS (
     SELECT DISTINCT trace_id
-    FROM event
-    WHERE is_compiled_region(name)
+    FROM compiled_regions
 ),
 
 task_work AS MATERIALIZED (

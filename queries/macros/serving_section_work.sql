@@ -73,7 +73,8 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
             ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
         INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
         LEFT JOIN query_table(modules) AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
-        LEFT JOIN module_roles(modules) AS r ON c.trace_id = r.trace_id AND c.module_id = r.module_id
+        LEFT JOIN module_roles(modules) AS r
+            ON c.trace_id = r.trace_id AND c.module_id = r.module_id
         LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
         WHERE c.phase IN ('prefill', 'mixed', 'decode', 'forward')
     )

@@ -19,7 +19,6 @@
 --   layer_ns         BIGINT   time in modules of layers, ns
 --   untold_ns        BIGINT   time of which is not told whether it grows, ns
 --   total_ns         BIGINT   all time, ns
---   name             VARCHAR  name of an event
 --   layers           BIGINT   layers of the whole model
 --   part_ns          DOUBLE   time of a part, ns
 --   others_ns        DOUBLE   time of the other parts, ns
@@ -44,11 +43,7 @@ CREATE OR REPLACE MACRO no_whole_reason(
 ) AS
 CASE
     WHEN layer_count = 0 THEN 'the trace tells no layers'
-    WHEN total_ns > 0 AND untold_ns = total_ns THEN 'none of it is in a module'
+    WHEN total_ns > 0 AND untold_ns = total_ns THEN 'not told whether it grows with the layers'
     WHEN layer_ns > 0 AND working_count < layer_count
         THEN format('only {} of {} layers have it', working_count, layer_count)
 END;
-
-CREATE OR REPLACE MACRO is_compiled_region(name) AS
-starts_with(name, 'Torch-Compiled Region')
-OR name IN ('CompiledFunction', 'CompiledFunctionBackward');

@@ -226,7 +226,7 @@ def test_cut_layers_are_extrapolated_in_columns_of_their_own(cli: Cli, write_run
         assert row[f"extrapolated_{end}compute_kernel_ms"] == pytest.approx((28 * 16 + 5) / 1000)
     assert (row["extrapolated_layer_count"], row["extrapolated_note"]) == (32, None)
     assert rows["optimizer"]["extrapolated_overall_ms"] is None
-    assert rows["optimizer"]["extrapolated_note"] == "none of it is in a module"
+    assert rows["optimizer"]["extrapolated_note"] == "not told whether it grows with the layers"
     assert rows["backward"]["note"] == "the run has no such row in phases"
 
     mlp = next(row for row in rows_of(cli, "table6", folder) if row["module"] == "MLP")

@@ -117,8 +117,11 @@ def test_what_grows_with_the_layers_on_paper(tiny_trace: Tiny) -> None:
     assert whole(rows["backward", "compute"]) == (88 * 16 / 2, 88 * 16 / 2)
     for work in ("span", "compute"):
         row = rows["optimizer", work]
-        assert (row["whole_step_ns"], row["reason"]) == (None, "none of it is in a module")
-    assert rows["(all)", "communication"]["reason"] == "none of it is in a module"
+        assert (row["whole_step_ns"], row["reason"]) == (
+            None,
+            "not told whether it grows with the layers",
+        )
+    assert rows["(all)", "communication"]["reason"] == "not told whether it grows with the layers"
     # No copies are none in the whole model either.
     assert (rows["(all)", "copies"]["whole_step_ns"], rows["(all)", "copies"]["reason"]) == (
         0,
