@@ -28,14 +28,18 @@ _FEW_RUNS = 4
 
 
 def flat_result(comparison: Comparison) -> Result:
-    """Return every line with all that is known of both sides, for programs."""
+    """Return every line with all that is known of both sides, for programs.
+
+    A figure of a whole model is two: `extrapolated_min_…` and `extrapolated_max_…`, which are the
+    same where all is told.
+    """
     columns = [Column(name, kind) for name, kind in comparison.name_columns]
     for name, kind in comparison.figure_columns:
         if name in comparison.paper_figures:
             columns.append(Column(f"paper_{name}", kind))
         columns.append(Column(f"our_{name}", kind))
         if name in comparison.whole_figures:
-            columns += [Column(f"extrapolated_{end}{name}", kind) for end in ("", "max_")]
+            columns += [Column(f"extrapolated_{end}_{name}", kind) for end in ("min", "max")]
     columns += [Column(name, "VARCHAR") for name in ("as_printed", "run", "mark", "differences")]
     if comparison.whole_figures:
         columns.append(Column("extrapolated_layer_count", "BIGINT"))
@@ -166,7 +170,7 @@ def _cells(line: Line) -> dict[str, Cell]:
     cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
     cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
     for name, whole in line.wholes.items():
-        cells[f"extrapolated_{name}"] = whole.low
+        cells[f"extrapolated_{name}"] = cells[f"extrapolated_min_{name}"] = whole.low
         cells[f"extrapolated_max_{name}"] = whole.high
     cells["mark"] = "".join(one.mark for one in line.differences) or None
     cells["run"] = line.run.label if line.run else None
