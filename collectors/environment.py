@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import platform
 import socket
 import sys
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tracekit.errors import WorkloadError
 from tracekit.manifest import Environment
@@ -46,7 +49,8 @@ _VARIABLES = (
 def probe() -> Environment:
     """Return what is known of this machine.
 
-    Devices are asked for only if torch is loaded already: a parent process must not load it.
+    Devices and threads are asked for only if torch is loaded already: a parent process must not
+    load it.
     """
     found = Environment(
         host_name=socket.gethostname(),
@@ -60,10 +64,28 @@ def probe() -> Environment:
         variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
     )
     torch = sys.modules.get("torch")
+    if torch is not None:
+        found.thread_count = torch.get_num_threads()
     if torch is not None and torch.cuda.is_available():
         count = torch.cuda.device_count()
         found.devices = [torch.cuda.get_device_name(index) for index in range(count)]
         found.device_memory_bytes = torch.cuda.get_device_properties(0).total_memory
+    return found
+
+
+def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
+    """Return where the ranks of a run ran: what the first says, and the threads that all had.
+
+    Args:
+        environments: what :func:`probe` returned in each rank, as dicts; empty of a rank that did
+            not get so far.
+    """
+    told = [environment for environment in environments if environment]
+    if not told:
+        return dataclasses.replace(probe(), thread_count=None)
+    counts = {environment.get("thread_count") for environment in told}
+    found = Environment(**told[0])
+    found.thread_count = counts.pop() if len(counts) == 1 else None
     return found
 
 

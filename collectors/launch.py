@@ -88,7 +88,7 @@ def run_ranks(
     rank_count: int,
     logs: Path,
     *,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
     watch: Callable[[], None] = lambda: None,
 ) -> Failure | None:
     """Run a Python module once for each rank and wait for all of them.
@@ -101,7 +101,7 @@ def run_ranks(
         arguments: what follows `python`: `["-m", "module", …]`.
         rank_count: how many to start; each finds RANK, LOCAL_RANK and WORLD_SIZE.
         logs: the folder that takes stdout and stderr of each, as `rank<N>.log`.
-        environment: added to the environment of all.
+        environment: added to the environment of all; what is None is taken away.
         watch: called about every 50 ms.
 
     Returns:
@@ -154,10 +154,10 @@ def _start(
     rank: int,
     rank_count: int,
     logs: Path,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str | None],
 ) -> subprocess.Popen[bytes]:
     threads = max(1, core_count() // rank_count)
-    variables = {
+    variables: dict[str, str | None] = {
         # Local ranks need no network; a host name that does not resolve stops gloo without this.
         **({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform.startswith("linux") else {}),
         "OMP_NUM_THREADS": str(threads),
@@ -179,7 +179,7 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=variables,
+            env={name: value for name, value in variables.items() if value is not None},
             start_new_session=True,
         )
 

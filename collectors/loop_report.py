@@ -21,7 +21,7 @@ from tracekit.redaction import mask_text
 from tracekit.units import format_duration
 
 from . import memory, rank_choice
-from .environment import probe
+from .environment import of_ranks
 from .loop_plan import LoopPlan
 
 _SUFFIX = ".report.json"
@@ -189,7 +189,7 @@ def make_manifest(
                 default=None,
             ),
         ),
-        environment=manifest.Environment(**first.environment) if first.environment else probe(),
+        environment=of_ranks(report.environment for report in reports),
         job_id=first.job_id,
         exit_code=exit_code,
         ranks=ranks,

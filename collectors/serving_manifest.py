@@ -79,7 +79,8 @@ def serving_manifest(
         repeats=[Repeat(rate, interval_ns)] if rate is not None and interval_ns else [],
         tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
-        environment=environment.probe(),
+        # The engine's threads are not those of this process.
+        environment=replace(environment.probe(), thread_count=None),
         load=Load(
             request_count=wanted.request_count,
             prompt_token_count=wanted.prompt_token_count,

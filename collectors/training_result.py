@@ -17,7 +17,7 @@ from typing import Any
 from tracekit import __version__, manifest
 from tracekit.units import NS_PER_S
 
-from .environment import probe
+from .environment import of_ranks
 from .models import display_name
 from .training_spec import TrainingSpec
 
@@ -84,7 +84,7 @@ def make_manifest(
     first = results[0] if results else RankResult(rank=0)
     repeats = _repeats(spec, results) if outcome == "ok" else []
     rates = [repeat.tokens_per_s for repeat in repeats]
-    environment = manifest.Environment(**first.environment) if first.environment else probe()
+    environment = of_ranks(result.environment for result in results)
     run = manifest.Manifest(
         run_id=uuid.uuid4().hex,
         tracekit_version=__version__,

@@ -147,14 +147,15 @@ def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
 def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that makes a run folder: its name, requests, members of the manifest.
 
-    A pre-training run unless the members say otherwise. `requests` are dicts or the raw lines of
-    `requests.jsonl`; `into` is a folder below the test's own.
+    A pre-training run unless the members say otherwise. `requests` and `benchmarks` are dicts or
+    the raw lines of `requests.jsonl` and `benchmarks.jsonl`; `into` is a folder below the test's.
     """
 
     def make(
         name: str,
         requests: Sequence[Mapping[str, Any] | str] | None = None,
         *,
+        benchmarks: Sequence[Mapping[str, Any] | str] | None = None,
         into: str = ".",
         **members: Any,
     ) -> Path:
@@ -168,9 +169,43 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             "engine": "deepspeed",
         }
         (folder / "run.json").write_text(json.dumps(known | members))
-        if requests is not None:
-            lines = [line if isinstance(line, str) else json.dumps(line) for line in requests]
-            (folder / "requests.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        for what, given in (("requests", requests), ("benchmarks", benchmarks)):
+            if given is not None:
+                lines = [line if isinstance(line, str) else json.dumps(line) for line in given]
+                (folder / f"{what}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes a run folder of microbenchmarks: its name and its points.
+
+    Points are dicts or the raw lines of `benchmarks.jsonl`; keywords but `created_at`,
+    `node_count` and `into` are members of every point. Without `created_at` it has no manifest.
+    """
+
+    def make(
+        name: str,
+        points: Sequence[Mapping[str, Any] | str],
+        *,
+        created_at: str | None = "2026-01-31T12:00:00+00:00",
+        node_count: int = 1,
+        into: str = ".",
+        **members: Any,
+    ) -> Path:
+        folder = tmp_path / into / name
+        folder.mkdir(parents=True, exist_ok=True)
+        known = {"outcome": "ok", "timer": "cuda_event", "sample_ns": [1.0]} | members
+        lines = [
+            point if isinstance(point, str) else json.dumps({"bench_id": number, **known, **point})
+            for number, point in enumerate(points)
+        ]
+        (folder / "benchmarks.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        if created_at is not None and not (folder / "run.json").exists():
+            manifest = {"created_at": created_at, "parallel": {"node_count": node_count}}
+            (folder / "run.json").write_text(json.dumps(manifest))
         return folder
 
     return make

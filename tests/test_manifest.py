@@ -52,7 +52,9 @@ FULL = Manifest(
     tokens_per_s_mean=1000.5,
     peak_memory=[RankMemory(0, 40_000_000_000, 42_000_000_000, None)],
     overhead=Overhead(350_000, 360_000, 700_000),
-    environment=Environment(devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64),
+    environment=Environment(
+        devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64, thread_count=8
+    ),
     load=Load(1000, 512, 128, server={"version": "1"}),
     traces=["rank0.json.gz"],
     notes=["a ü"],
@@ -103,7 +105,7 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
         ({"run_id": None}, "run.json: run_id is None, not of type str"),
         (
             {"stage": "eval"},
-            "run.json: stage is 'eval', not one of pretrain, finetune, serve, custom",
+            "run.json: stage is 'eval', not one of pretrain, finetune, serve, bench, custom",
         ),
         ({"batch_size": "1"}, "run.json: batch_size is '1', not of type int"),
         ({"batch_size": True}, "run.json: batch_size is True, not of type int"),

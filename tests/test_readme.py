@@ -19,7 +19,7 @@ import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
-from tracekit.schema import TABLES
+from tracekit.schema import SESSION_TABLES, TABLES
 
 REPO = Path(__file__).resolve().parent.parent
 README = REPO / "README.md"
@@ -34,6 +34,7 @@ _MAKE_DEMO = "make demo"
 # Commands that measure this machine: what they print is compared without its figures and their
 # units of time, which are seconds where the machine is busy.
 _MEASURES = "tracekit collect "
+_TABLES = (*TABLES, *SESSION_TABLES)
 _FIGURE = re.compile(r"[+-]?\d[\d,.]*(?: (?:ns|µs|ms|s)\b)?")
 
 
@@ -119,7 +120,7 @@ def _of(spec: Spec) -> str:
 def _reference(kind: str) -> str:
     catalog = load_catalog()
     if kind == "summary":
-        rows = [(t.name, t.row, [c.name for c in t.columns]) for t in TABLES]
+        rows = [(t.name, t.row, [c.name for c in t.columns]) for t in _TABLES]
         rows += [
             (name, spec.question, list(spec.column_names))
             for name, spec in sorted({**catalog.tables, **catalog.views}.items())
@@ -130,7 +131,7 @@ def _reference(kind: str) -> str:
     if kind == "tables":
         parts = [
             _relation(t.name, t.row, [(c.name, c.type, c.meaning) for c in t.columns])
-            for t in TABLES
+            for t in _TABLES
         ]
     elif kind == "derived":
         parts = [_of(spec) for _, spec in sorted({**catalog.tables, **catalog.views}.items())]

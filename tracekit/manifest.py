@@ -3,8 +3,9 @@
 The collectors write it, the analysis half reads it into the table `run`; neither knows the other.
 Only the standard library is used, so that a machine that merely collects needs nothing else.
 
-A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving, and
-`logs/`. A folder is whole or absent: it is written beside its name and renamed.
+A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving,
+`benchmarks.jsonl` for microbenchmarks, and `logs/`. A folder is whole or absent: it is written
+beside its name and renamed.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ FILE_NAME = "run.json"
 SCHEMA_VERSION = 1
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
-Stage = Literal["pretrain", "finetune", "serve", "custom"]
+Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
 Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
 - `ok`: all that it was to do was done.
 - `incomplete`: of serving: a part of the load was answered, and then the engine ended or was lost,
   or the run was interrupted. Its figures are of that part alone: `load.ok_count` of
-  `load.request_count` requests, until `load.lost_ns`.
+  `load.request_count` requests, until `load.lost_ns`. Of microbenchmarks: they were interrupted,
+  and what had been measured is there.
 - `oom`: it ran out of memory.
 - `failed`: anything else. A program of the user's own that fails after it was recorded keeps its
   figures and its trace; otherwise there are none, or those of the steps that it got to.
@@ -139,13 +141,17 @@ class Rank:
 
 @dataclass(slots=True)
 class Environment:
-    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine."""
+    """Where it ran. `devices` are the accelerators by name, empty on a CPU-only machine.
+
+    `thread_count` are the host threads that arithmetic of a rank runs on, None where ranks differ.
+    """
 
     host_name: str | None = None
     platform: str | None = None
     python_version: str | None = None
     processor: str | None = None
     core_count: int | None = None
+    thread_count: int | None = None
     memory_bytes: int | None = None
     devices: list[str] = field(default_factory=list)
     device_memory_bytes: int | None = None
@@ -305,6 +311,8 @@ def join_parts(runs: Sequence[Manifest]) -> Manifest:
         ),
         notes=list(dict.fromkeys(note for run in ordered for note in run.notes)),
     )
+    if len({run.environment.thread_count for run in ordered}) > 1:
+        joined.environment = dataclasses.replace(first.environment, thread_count=None)
     hosts = {rank.host_name for rank in joined.ranks}
     joined.parallel = dataclasses.replace(first.parallel, node_count=max(1, len(hosts)))
     stalls = [

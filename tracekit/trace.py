@@ -14,6 +14,7 @@ from tracekit import __version__
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import (
+    BENCHMARKS_NAME,
     MANIFEST_NAME,
     REQUESTS_NAME,
     Sources,
@@ -21,6 +22,7 @@ from tracekit.ingest.run_folders import (
     close_names,
     find_runs,
     glob,
+    has_benchmarks,
     has_requests,
     natural,
     runs_of_traces,
@@ -31,6 +33,7 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
+    from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
@@ -67,8 +70,14 @@ SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 """And where there are traces of such a run."""
 
+BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
+"""And where microbenchmarks were measured."""
+
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
 """What an analysis of runs requires if it is about nothing but their requests."""
+
+_BENCH_MACROS = frozenset({"bench_points"})
+"""And what if it is about nothing but their microbenchmarks."""
 
 T = TypeVar("T")
 
@@ -77,7 +86,7 @@ _log = logging.getLogger("tracekit")
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _MAX_NAMED = 10
 _MAX_NAME = 100
-_NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, "sweep.json"})
+_NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 
 class _Contents(NamedTuple):
@@ -86,6 +95,7 @@ class _Contents(NamedTuple):
     has_traces: bool
     runs: tuple[str, ...]
     has_requests: bool
+    has_benchmarks: bool
 
 
 class Trace:
@@ -104,6 +114,9 @@ class Trace:
         renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
     ) -> None:
         self._renew = renew
+        self._ceilings: CeilingSources | None = None
+        self._ceiling_folders: Sequence[Path] = ()
+        self._has_ceilings = False
         self._connection = connection
         self._is_closed = False
         self._store_path = store_path
@@ -120,6 +133,12 @@ class Trace:
         """
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
+        if not self._has_ceilings:
+            from tracekit.analysis import ceilings
+
+            sources = self._ceilings or ceilings.Sources(folders=self._ceiling_folders)
+            ceilings.lay(self._connection, sources)
+            self._has_ceilings = True
         return self._connection
 
     @property
@@ -153,6 +172,7 @@ class Trace:
             renew, self._renew = self._renew, None
             self._connection.close()
             self._connection = renew(self._resources)
+            self._has_ceilings = False
             return question()
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:
@@ -203,8 +223,8 @@ class Trace:
         """Return the results of a breakdown by analysis name.
 
         They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
-        :data:`RUN_BREAKDOWN` and, with requests, of :data:`SERVING_BREAKDOWN` and
-        :data:`SERVED_BREAKDOWN`.
+        :data:`RUN_BREAKDOWN`, with requests those of :data:`SERVING_BREAKDOWN` and
+        :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`.
 
         Raises:
             UsageError: there are several runs here.
@@ -222,6 +242,8 @@ class Trace:
             if contents.has_requests:
                 served = SERVED_BREAKDOWN if contents.has_traces else ()
                 names[2:2] = [*SERVING_BREAKDOWN, *served]
+            if contents.has_benchmarks:
+                names += BENCH_BREAKDOWN
         if not contents.has_traces and len(contents.runs) > 1:
             raise _several("breakdown", contents.runs)
         catalog = load_catalog()
@@ -257,10 +279,10 @@ class Trace:
 
             (found,) = run_sql(
                 self.connection,
-                "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request) "
-                "FROM run",
+                "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
+                "EXISTS (FROM benchmark) FROM run",
             )
-            self._known_contents = _Contents(found[0], tuple(found[1] or ()), found[2])
+            self._known_contents = _Contents(found[0], tuple(found[1] or ()), *found[2:])
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:
@@ -283,6 +305,13 @@ class Trace:
                 raise QueryError(
                     f"{spec.name} is about requests, and {have} none",
                     hint="tracekit collect --stage serve records them",
+                )
+            if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
+                count = len(contents.runs)
+                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
+                raise QueryError(
+                    f"{spec.name} is about microbenchmarks, and {have} none",
+                    hint="tracekit bench measures them",
                 )
         elif not contents.has_traces:
             if len(contents.runs) > 1:
@@ -315,14 +344,15 @@ def open(
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
+    ceilings: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
-    Of a run folder, its manifest and requests are read too; also where one of its traces is given.
-    Of several runs only manifests and requests are read, for analyses of scope ``runs``.
+    Of a run folder, its manifest, requests and microbenchmarks are read too; also where one of its
+    traces is given. Of several runs nothing else is read, for analyses of scope ``runs``.
 
     Args:
         *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
@@ -330,6 +360,9 @@ def open(
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
+        ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
+            its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
+            holds about its devices.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
@@ -338,8 +371,37 @@ def open(
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid.
+        UsageError: the rules file is not valid, or nothing was measured in the ceilings.
     """
+    given = None
+    if ceilings is not None:
+        from tracekit.analysis.ceilings import Sources as CeilingSources
+
+        # What is wrong with it is said before a long reading, not after it.
+        given = CeilingSources(Path(ceilings))
+    trace = _open(
+        paths,
+        traces=traces,
+        cache=cache,
+        rules=rules,
+        progress=progress,
+        unsafe=unsafe,
+        expect_breakdown=expect_breakdown,
+    )
+    trace._ceilings = given
+    return trace
+
+
+def _open(
+    paths: Sequence[str | Path],
+    *,
+    traces: bool,
+    cache: bool,
+    rules: str | Path | None,
+    progress: Callable[[Progress], None] | None,
+    unsafe: bool,
+    expect_breakdown: bool,
+) -> Trace:
     with _named_paths():
         store = _given_store(paths)
     if store is not None:
@@ -358,7 +420,10 @@ def open(
     with _named_paths():
         sources = find_sources(paths, traces=traces)
     contents = _Contents(
-        bool(sources.traces), tuple(map(str, sources.runs)), any(map(has_requests, sources.runs))
+        bool(sources.traces),
+        tuple(map(str, sources.runs)),
+        any(map(has_requests, sources.runs)),
+        any(map(has_benchmarks, sources.runs)),
     )
     rules_path = None if rules is None else Path(rules)
     if rules_path is not None:
@@ -370,7 +435,9 @@ def open(
     # Manifests alone are read sooner than a store of them would be written.
     is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
     open_it = _open_cached if is_kept else _open_temporary
-    return open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
+    trace = open_it(sources, contents, rules_path, progress, wanted, unsafe=unsafe)
+    trace._ceiling_folders = sources.runs
+    return trace
 
 
 def _open_temporary(
@@ -700,10 +767,14 @@ def _fill_traces(
 
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive
+    from tracekit.analysis.session_tables import DEVICE_CEILING
     from tracekit.ingest.threads import THREAD, fill_threads
 
     catalog = load_catalog()
-    specs = [catalog.analysis(name) for name in wanted]
+    # What else they look at besides the store is there once it is open.
+    specs = [
+        spec for name in wanted if DEVICE_CEILING not in (spec := catalog.analysis(name)).requires
+    ]
     return derive(connection, text_bytes, specs, also={THREAD: fill_threads})
 
 
@@ -722,6 +793,10 @@ def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], No
     run_ids = load_runs(
         build.connection, sources.runs, build.folder, progress, needs_one=not sources.traces
     )
+    if any(map(has_benchmarks, sources.runs)):
+        from tracekit.analysis.device_peaks import fill_named_peaks
+
+        fill_named_peaks(build.connection)
     for run, run_id in zip(sources.runs, run_ids, strict=True):
         inside = [number for number, trace in enumerate(sources.traces) if trace.parent == run]
         if inside:

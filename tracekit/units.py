@@ -26,6 +26,7 @@ _SUFFIXES: tuple[Unit, ...] = ("bytes_per_s", "per_s", "bytes", "pct", "count", 
 
 _SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
+_RATE_STEPS = ((TB, "TFLOP/s"), (GB, "GFLOP/s"), (MB, "MFLOP/s"))
 _SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 
 
@@ -121,6 +122,14 @@ def format_bytes(size: int | float) -> str:
 def format_bytes_per_s(rate: int | float) -> str:
     """Return bytes per second as text with a unit, for example `24.10 GB/s`."""
     return format_bytes(rate) + "/s"
+
+
+def format_flop_per_s(rate: int | float) -> str:
+    """Return operations per second as text with a unit, for example `610.55 TFLOP/s`."""
+    for factor, unit in _RATE_STEPS:
+        if abs(rate) >= factor:
+            return f"{format_scaled(rate, factor, 2)} {unit}"
+    return f"{format_scaled(rate, 1, 0)} FLOP/s"
 
 
 def format_pct(pct: int | float) -> str:

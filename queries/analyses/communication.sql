@@ -5,10 +5,12 @@
 -- arguments the trace tells; reason says what is missing for the others.
 -- On cpu a collective is two device events: the c10d op on the calling thread, and the backend's span. Both count as
 -- time, here as everywhere; count, bytes and bandwidth are of the span, which does the transfer.
+-- The ceiling is the highest bus bandwidth that tracekit bench measured on this very device for the same collective, by
+-- the same backend, in a group of as many ranks, whichever the size of the message: small messages are far below it.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collectives, device_windows, device_steps
+-- Requires: collectives, collective, device_windows, device_ceiling, device_steps, ceilings
 -- Columns:
 --   rank                    INTEGER  global rank
 --   device                  VARCHAR  number of the device, or cpu
@@ -33,9 +35,14 @@
 --   bus_bytes_per_s         DOUBLE   the same, weighted for the wires, bytes/s; NULL if a group's size is unknown
 --   kernel_count            BIGINT   device events: call_count, and on cpu the calls of the spans
 --   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
+--   ceiling_bus_bytes_per_s  DOUBLE   highest bus bandwidth measured for such collectives, bytes/s
+--   ceiling_pct              DOUBLE   bus_bytes_per_s of that, 0 to 100 and more
+--   ceiling_source           VARCHAR  the measurement
+--   ceiling_reason           VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 -- Invariant: reason IS NOT NULL OR (algorithm_bytes_per_s IS NOT NULL AND bus_bytes_per_s IS NOT NULL)
+-- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 
 WITH step_time AS (
     SELECT
@@ -68,9 +75,30 @@ summed AS (
         sum(message_bytes) FILTER (is_transfer AND piece = 0)::BIGINT AS message_bytes,
         nullif(sum(dur_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT
             AS sized_ns,
-        mode(reason) FILTER (is_transfer) AS reason
+        mode(reason) FILTER (is_transfer) AS reason,
+        min(collective_backend(name)) FILTER (is_transfer) AS backend,
+        bool_and(collective_backend(name) IS NOT NULL) FILTER (is_transfer)
+        AND min(collective_backend(name)) FILTER (is_transfer)
+        = max(collective_backend(name)) FILTER (is_transfer) AS has_backend
     FROM collectives
     GROUP BY trace_id, device, class, collective, class_source, pg_name, group_size
+),
+
+rated AS (
+    SELECT
+        *,
+        1e9 * message_bytes / sized_ns AS algorithm_bytes_per_s,
+        bus_factor * (1e9 * message_bytes / sized_ns) AS bus_bytes_per_s,
+        CASE
+            WHEN call_count = 0 THEN 'the call alone is no transfer'
+            WHEN bus_bytes_per_s IS NULL
+                THEN coalesce(reason, 'it took no time that the clock could tell')
+            WHEN NOT coalesce(has_backend, FALSE)
+                THEN 'neither NCCL nor gloo ran it, as far as names tell'
+            WHEN class = 'comm_other' AND NOT coalesce(is_reduce(collective), FALSE)
+                THEN 'such collectives are not measured'
+        END AS why
+    FROM summed
 )
 
 SELECT
@@ -93,11 +121,30 @@ SELECT
     100.0 * s.step_kernel_ns / nullif(t.span_ns, 0) AS step_pct,
     s.sized_count,
     s.message_bytes,
-    1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
-    s.bus_factor * (1e9 * s.message_bytes / s.sized_ns) AS bus_bytes_per_s,
+    s.algorithm_bytes_per_s,
+    s.bus_bytes_per_s,
     s.kernel_count,
-    s.reason
-FROM summed AS s
+    s.reason,
+    c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
+    100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS ceiling_pct,
+    c.source AS ceiling_source,
+    CASE
+        WHEN s.why IS NOT NULL THEN s.why
+        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN c.bus_bytes_per_s IS NULL
+            THEN format('it was not measured with {} in a group of {}', s.backend, s.group_size)
+    END AS ceiling_reason
+FROM rated AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN step_time AS t ON s.trace_id = t.trace_id AND s.device = t.device
+LEFT JOIN ceilings('collective') AS c
+    ON
+        s.trace_id = c.trace_id
+        AND s.device = c.device
+        AND s.class = collective_class(c.op)
+        AND (s.class <> 'comm_other' OR is_reduce(c.op))
+        AND s.backend = c.backend
+        AND s.group_size = c.group_size
+        AND s.why IS NULL
+LEFT JOIN ceiling_reasons('collective') AS r ON s.trace_id = r.trace_id AND s.device = r.device
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name

@@ -3,10 +3,13 @@
 -- compute that the ops launched. Intensity is operations per byte; where it is below the ridge of the device (its peak
 -- rate over its memory bandwidth) memory is the bound. What could not be counted has rows without a class, one for
 -- each reason; so kernel_ns adds up to all compute of the phase.
+-- bound and attainable_pct are by the data sheet. Beside them, ceiling_bound and ceiling_attainable_pct are by what
+-- tracekit bench measured on this very device: its fastest product of the type, and its fastest copy within its memory
+-- of a size beyond all caches, read and written. Ops whose tensors stay in a cache are faster than that memory.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, op_costs
+-- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, op_costs, ceilings
 -- Columns:
 --   rank                      INTEGER  global rank
 --   device                    VARCHAR  number of the device, or cpu
@@ -26,8 +29,16 @@
 --   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100
 --   top_op                    VARCHAR  the op of the row that took longest
 --   reason                    VARCHAR  why something is missing; NULL if nothing is
+--   ceiling_flop_per_s           DOUBLE   highest rate of products measured on the device for the type, operations/s
+--   ceiling_memory_bytes_per_s   DOUBLE   highest rate of its memory measured, bytes/s
+--   ceiling_ridge_flop_per_byte  DOUBLE   the one over the other
+--   ceiling_bound                VARCHAR  compute or memory, by that ridge
+--   ceiling_attainable_pct       DOUBLE   flops (or bytes) of what these rates allow in kernel_ns, 0 to 100 and more
+--   ceiling_source               VARCHAR  the measurements
+--   ceiling_reason               VARCHAR  why one of them is missing; NULL if none is
 -- Invariant: (op_class IS NULL) = (flops IS NULL)
 -- Invariant: reason IS NOT NULL OR bound IS NOT NULL
+-- Invariant: ceiling_reason IS NOT NULL OR ceiling_bound IS NOT NULL
 
 WITH op AS (
     SELECT
@@ -114,11 +125,24 @@ placed AS (
         1.0 * s.flops / nullif(s.bytes, 0) AS intensity,
         p.flop_per_s AS peak_flop_per_s,
         p.memory_bytes_per_s AS peak_bytes_per_s,
-        p.flop_per_s / p.memory_bytes_per_s AS ridge
+        p.flop_per_s / p.memory_bytes_per_s AS ridge,
+        c.flop_per_s AS ceiling_flop_per_s,
+        c.source AS product_source,
+        m.bytes_per_s AS ceiling_bytes_per_s,
+        m.source AS memory_source,
+        c.flop_per_s / m.bytes_per_s AS ceiling_ridge,
+        coalesce(pr.reason, mr.reason) AS no_ceiling
     FROM summed AS s
     INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
     LEFT JOIN device_peak AS p
         ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.dtype = p.dtype
+    LEFT JOIN ceilings('product') AS c
+        ON s.trace_id = c.trace_id AND s.device = c.device AND s.dtype = c.dtype
+    LEFT JOIN ceilings('memory') AS m ON s.trace_id = m.trace_id AND s.device = m.device
+    LEFT JOIN ceiling_reasons('product') AS pr
+        ON s.trace_id = pr.trace_id AND s.device = pr.device
+    LEFT JOIN ceiling_reasons('memory') AS mr
+        ON s.trace_id = mr.trace_id AND s.device = mr.device
 )
 
 SELECT
@@ -149,6 +173,30 @@ SELECT
         WHEN NOT is_known_device THEN 'the peak of this device is not known'
         WHEN ridge IS NULL THEN 'the device has no peak for this type'
         WHEN bytes = 0 THEN 'there is nothing to read or write'
-    END AS reason
+    END AS reason,
+    ceiling_flop_per_s,
+    if(uncounted IS NULL, ceiling_bytes_per_s, NULL) AS ceiling_memory_bytes_per_s,
+    ceiling_ridge AS ceiling_ridge_flop_per_byte,
+    CASE
+        WHEN intensity < ceiling_ridge THEN 'memory'
+        WHEN intensity >= ceiling_ridge THEN 'compute'
+    END AS ceiling_bound,
+    if(
+        ceiling_ridge IS NULL OR bytes IS NULL,
+        NULL,
+        100.0 * greatest(
+            1e9 * flops / nullif(kernel_ns, 0) / ceiling_flop_per_s,
+            1e9 * bytes / nullif(kernel_ns, 0) / ceiling_bytes_per_s
+        )
+    ) AS ceiling_attainable_pct,
+    if(uncounted IS NULL, nullif(concat_ws('; ', product_source, memory_source), ''), NULL)
+        AS ceiling_source,
+    CASE
+        WHEN uncounted IS NOT NULL THEN uncounted
+        WHEN bytes IS NULL THEN why_not
+        WHEN no_ceiling IS NOT NULL THEN no_ceiling
+        WHEN ceiling_ridge IS NULL THEN 'no product of this type was measured on this device'
+        WHEN bytes = 0 THEN 'there is nothing to read or write'
+    END AS ceiling_reason
 FROM placed
 ORDER BY rank NULLS LAST, trace_id, device, phase, kernel_ns DESC, op_class, dtype, reason

@@ -2,11 +2,12 @@
 -- Products are ops with shapes (aten::mm, addmm, bmm, linear, grouped and scaled products, …); their time is that of
 -- all compute that the op launched. Kernels of class gemm that belong to no such op have no size, and a reason.
 -- Operations are 2 M N K, times the batch. The peak is the dense rate of the operands' type (queries/rules/devices.toml);
--- a product of fp32 that ran on a kernel for tf32 is measured against tf32.
+-- a product of fp32 that ran on a kernel for tf32 is measured against tf32. The ceiling is the highest rate at which
+-- tracekit bench multiplied that type on this very device; a product may be faster, where clocks were higher.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, op_costs
+-- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, op_costs, ceilings
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:
@@ -29,8 +30,13 @@
 --   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s
 --   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
 --   reason           VARCHAR  why size or peak is missing; NULL if neither is
+--   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for peak_type, operations/s
+--   ceiling_pct         DOUBLE   flop_per_s of that, 0 to 100 and more
+--   ceiling_source      VARCHAR  the measurement
+--   ceiling_reason      VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count
 -- Invariant: reason IS NOT NULL OR peak_pct IS NOT NULL
+-- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 
 WITH op AS (
     SELECT
@@ -158,11 +164,23 @@ SELECT
         ) THEN 'the peak of this device is not known'
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
-    END AS reason
+    END AS reason,
+    c.flop_per_s AS ceiling_flop_per_s,
+    100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS ceiling_pct,
+    c.source AS ceiling_source,
+    CASE
+        WHEN s.no_size IS NOT NULL THEN s.no_size
+        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN c.flop_per_s IS NULL THEN 'no product of this type was measured on this device'
+        WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
+    END AS ceiling_reason
 FROM summed AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN device_peak AS p
     ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.peak_type = p.dtype
+LEFT JOIN ceilings('product') AS c
+    ON s.trace_id = c.trace_id AND s.device = c.device AND s.peak_type = c.dtype
+LEFT JOIN ceiling_reasons('product') AS r ON s.trace_id = r.trace_id AND s.device = r.device
 QUALIFY
     $limit = 0
     OR row_number() OVER (

@@ -1,9 +1,10 @@
 -- What was copied or set, which way, how much and how fast?
--- Bandwidth is bytes over the sum of durations, of those copies whose bytes the trace tells.
+-- Bandwidth is bytes over the sum of durations, of those copies whose bytes the trace tells. The ceiling is the highest
+-- rate at which tracekit bench copied in that direction on this very device, from or to the same kind of host memory.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events
+-- Requires: device_events, device_windows, device_ceiling, ceilings
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device
@@ -15,22 +16,85 @@
 --   bytes              BIGINT   bytes moved, where known; NULL where not known for any
 --   sized_count        BIGINT   copies whose bytes are known
 --   bandwidth_bytes_per_s  DOUBLE  bytes / time of the copies whose bytes are known, bytes/s
+--   ceiling_bytes_per_s  DOUBLE   highest rate measured on the device for such copies, bytes/s
+--   ceiling_pct          DOUBLE   bandwidth_bytes_per_s of that, 0 to 100 and more
+--   ceiling_source       VARCHAR  the measurement
+--   ceiling_reason       VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)
+-- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
+
+WITH summed AS (
+    SELECT
+        t.trace_id,
+        t.rank,
+        e.device,
+        e.class AS direction,
+        e.name,
+        count(*) AS copy_count,
+        sum(e.dur_ns)::BIGINT AS kernel_ns,
+        sum(e.wall_ns)::BIGINT AS wall_ns,
+        sum(e.bytes)::BIGINT AS bytes,
+        count(e.bytes) AS sized_count,
+        1e9 * sum(e.bytes)::BIGINT / nullif(sum(e.dur_ns) FILTER (e.bytes IS NOT NULL), 0)::BIGINT
+            AS bandwidth_bytes_per_s
+    FROM device_events AS e
+    INNER JOIN trace AS t ON e.trace_id = t.trace_id
+    WHERE e.kind = 'memcpy' OR e.class = 'memset'
+    GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
+),
+
+-- What tracekit bench calls such a copy, as far as the name tells.
+named AS (
+    SELECT
+        *,
+        CASE direction
+            WHEN 'memcpy_h2d' THEN 'h2d'
+            WHEN 'memcpy_d2h' THEN 'd2h'
+            WHEN 'memcpy_d2d' THEN 'd2d'
+        END AS op,
+        CASE
+            WHEN op = 'd2d' THEN 'none'
+            WHEN contains(lower(name), 'pinned') THEN 'pinned'
+            WHEN contains(lower(name), 'pageable') THEN 'pageable'
+        END AS memory,
+        CASE
+            WHEN op IS NULL THEN 'it copies nothing'
+            WHEN memory IS NULL
+                THEN 'its name does not tell whether the memory of the host is pinned'
+            WHEN regexp_matches(name, '(?i)P(?:to|2)P')
+                THEN 'copies between two devices are not measured'
+            WHEN bytes IS NULL THEN 'the trace does not tell its bytes'
+            WHEN bandwidth_bytes_per_s IS NULL THEN 'it took no time that the clock could tell'
+        END AS why
+    FROM summed
+)
 
 SELECT
-    t.rank,
-    e.device,
-    e.class AS direction,
-    e.name,
-    count(*) AS copy_count,
-    sum(e.dur_ns)::BIGINT AS kernel_ns,
-    sum(e.wall_ns)::BIGINT AS wall_ns,
-    sum(e.bytes)::BIGINT AS bytes,
-    count(e.bytes) AS sized_count,
-    1e9 * sum(e.bytes)::BIGINT / nullif(sum(e.dur_ns) FILTER (e.bytes IS NOT NULL), 0)::BIGINT
-        AS bandwidth_bytes_per_s
-FROM device_events AS e
-INNER JOIN trace AS t ON e.trace_id = t.trace_id
-WHERE e.kind = 'memcpy' OR e.class = 'memset'
-GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
-ORDER BY t.rank NULLS LAST, t.trace_id, e.device, kernel_ns DESC, e.class, e.name
+    n.rank,
+    n.device,
+    n.direction,
+    n.name,
+    n.copy_count,
+    n.kernel_ns,
+    n.wall_ns,
+    n.bytes,
+    n.sized_count,
+    n.bandwidth_bytes_per_s,
+    c.bytes_per_s AS ceiling_bytes_per_s,
+    100.0 * n.bandwidth_bytes_per_s / c.bytes_per_s AS ceiling_pct,
+    c.source AS ceiling_source,
+    CASE
+        WHEN n.why IS NOT NULL THEN n.why
+        WHEN r.reason IS NOT NULL THEN r.reason
+        WHEN c.bytes_per_s IS NULL THEN 'no copy of this kind was measured on this device'
+    END AS ceiling_reason
+FROM named AS n
+LEFT JOIN ceilings('copy') AS c
+    ON
+        n.trace_id = c.trace_id
+        AND n.device = c.device
+        AND n.op = c.op
+        AND n.memory = if(n.op = 'd2d', 'none', c.memory)
+        AND n.why IS NULL
+LEFT JOIN ceiling_reasons('copy') AS r ON n.trace_id = r.trace_id AND n.device = r.device
+ORDER BY n.rank NULLS LAST, n.trace_id, n.device, n.kernel_ns DESC, n.direction, n.name

@@ -5,10 +5,13 @@
 -- such kernels take; then run.json may still tell: a training step of a model with N parameters, of which T are trained,
 -- takes (4 N + 2 T) operations per token, 6 N where all are. Column source says which of the two it was. A trace without
 -- steps is one step: the window of the device.
+-- mfu_pct and hfu_pct are of the peak in the data sheet, so a CPU has none; ceiling_mfu_pct and ceiling_hfu_pct are of
+-- the highest rates at which tracekit bench multiplied each type on this very device, where that is known.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, device_steps, op_costs, run, steps
+-- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, device_steps, op_costs,
+--           ceilings, run, steps
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -27,9 +30,16 @@
 --   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100; NULL where parameters are the
 --                             source
 --   reason           VARCHAR  why it is refused; NULL if it is not
+--   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for that type, operations/s
+--   ceiling_mfu_pct     DOUBLE   model FLOPs utilisation of what was measured, 0 to 100 and more
+--   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
+--   ceiling_source      VARCHAR  the measurement
+--   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
 -- Invariant: (source IS NULL) = (flops IS NULL)
+-- Invariant: (ceiling_reason IS NULL) = (ceiling_mfu_pct IS NOT NULL)
+-- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
 -- Note: by parameters, attention's own products are left out, and of a mixture of experts all experts are counted
 
 WITH op AS (
@@ -92,6 +102,8 @@ typed AS (
         c.step,
         c.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
+        any_value(k.flop_per_s) AS ceiling_flop_per_s,
+        any_value(k.source) AS ceiling_source,
         sum(c.flops)::BIGINT AS flops,
         coalesce(sum(c.flops) FILTER (c.phase = 'recompute'), 0)::BIGINT AS recompute_flops,
         sum(if(c.is_known, c.kernel_ns, c.heavy_ns))::BIGINT AS heavy_ns,
@@ -99,6 +111,8 @@ typed AS (
     FROM costed AS c
     LEFT JOIN device_peak AS p
         ON c.trace_id = p.trace_id AND p.device IN (c.device, '*') AND c.dtype = p.dtype
+    LEFT JOIN ceilings('product') AS k
+        ON c.trace_id = k.trace_id AND c.device = k.device AND c.dtype = k.dtype
     GROUP BY c.trace_id, c.device, c.step, c.dtype
 ),
 
@@ -110,12 +124,21 @@ summed AS (
         sum(flops)::BIGINT AS flops,
         sum(recompute_flops)::BIGINT AS recompute_flops,
         arg_max(dtype, (flops, dtype)) AS dtype,
-        arg_max(peak_flop_per_s, (flops, dtype)) AS peak_flop_per_s,
+        -- Of that type, also where it has none: arg_max alone would take that of another one.
+        arg_max_null(peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
+            AS peak_flop_per_s,
+        arg_max_null(ceiling_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
+            AS ceiling_flop_per_s,
+        arg_max_null(ceiling_source, (flops, dtype)) FILTER (flops IS NOT NULL) AS ceiling_source,
         100.0 * sum(known_ns)::BIGINT / nullif(sum(heavy_ns), 0)::BIGINT AS covered_pct,
         count(*) FILTER (dtype IS NOT NULL AND peak_flop_per_s IS NULL) AS unknown_peak_count,
+        count(*) FILTER (dtype IS NOT NULL AND ceiling_flop_per_s IS NULL)
+            AS unknown_ceiling_count,
         -- How long the device would need at its peak.
         1e9 * sum(flops / peak_flop_per_s) AS ideal_ns,
-        1e9 * sum((flops - recompute_flops) / peak_flop_per_s) AS model_ideal_ns
+        1e9 * sum((flops - recompute_flops) / peak_flop_per_s) AS model_ideal_ns,
+        1e9 * sum(flops / ceiling_flop_per_s) AS ceiling_ideal_ns,
+        1e9 * sum((flops - recompute_flops) / ceiling_flop_per_s) AS ceiling_model_ideal_ns
     FROM typed
     GROUP BY trace_id, device, step
 ),
@@ -154,11 +177,15 @@ by_parameters AS (
         span.step,
         m.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
+        any_value(k.flop_per_s) AS ceiling_flop_per_s,
+        any_value(k.source) AS ceiling_source,
         any_value(m.flops) AS flops
     FROM span
     INNER JOIN manifest AS m ON span.trace_id = m.trace_id
     LEFT JOIN device_peak AS p
         ON m.trace_id = p.trace_id AND p.device IN (span.device, '*') AND m.dtype = p.dtype
+    LEFT JOIN ceilings('product') AS k
+        ON m.trace_id = k.trace_id AND span.device = k.device AND m.dtype = k.dtype
     WHERE span.step IS NOT NULL AND m.flops IS NOT NULL
     GROUP BY span.trace_id, span.device, span.step, m.dtype
 ),
@@ -168,20 +195,36 @@ judged AS (
         span.*,
         s.* EXCLUDE (trace_id, device, step),
         CASE
+            WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
+            WHEN s.flops IS NULL
+                THEN 'the operations of its ops are not known: no shapes, or no ops'
+        END AS not_counted,
+        CASE
+            WHEN s.covered_pct < $min_covered_pct
+                THEN 'the operations are known for too little of the time of such kernels'
+            WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
+        END AS too_little,
+        CASE
             WHEN span.device = 'cpu' THEN 'the peak of a CPU is not known'
             WHEN NOT EXISTS (
                 SELECT 1 FROM device_peak AS d
                 WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
             ) THEN 'the peak of this device is not known'
-            WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
-            WHEN s.flops IS NULL
-                THEN 'the operations of its ops are not known: no shapes, or no ops'
+            WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
-            WHEN s.covered_pct < $min_covered_pct
-                THEN 'the operations are known for too little of the time of such kernels'
-            WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
-        END AS reason
+            WHEN too_little IS NOT NULL THEN too_little
+        END AS reason,
+        CASE
+            WHEN r.reason IS NOT NULL THEN r.reason
+            WHEN not_counted IS NOT NULL THEN not_counted
+            WHEN s.unknown_ceiling_count > 0
+                THEN 'products of one of the types were not measured on this device'
+            WHEN too_little IS NOT NULL THEN too_little
+        END AS ceiling_reason,
+        r.reason AS no_ceiling
     FROM span
+    LEFT JOIN ceiling_reasons('product') AS r
+        ON span.trace_id = r.trace_id AND span.device = r.device
     LEFT JOIN summed AS s
         ON
             span.trace_id = s.trace_id
@@ -212,11 +255,27 @@ told AS (
         if(source = 'parameters', 1e9 * p.flops / p.peak_flop_per_s, j.model_ideal_ns)
             AS model_ideal_ns,
         if(source = 'parameters', NULL, j.ideal_ns) AS ideal_ns,
+        if(source = 'parameters', p.ceiling_flop_per_s, j.ceiling_flop_per_s)
+            AS ceiling_flop_per_s,
+        if(source = 'parameters', p.ceiling_source, j.ceiling_source) AS ceiling_source,
+        if(
+            source = 'parameters',
+            1e9 * p.flops / p.ceiling_flop_per_s,
+            j.ceiling_model_ideal_ns
+        ) AS ceiling_model_ideal_ns,
+        if(source = 'parameters', NULL, j.ceiling_ideal_ns) AS ceiling_ideal_ns,
         CASE
             WHEN source = 'shapes' OR source IS NULL OR j.device = 'cpu' OR j.step_ns = 0
                 THEN j.reason
             WHEN p.peak_flop_per_s IS NULL THEN 'the peak of this device for that type is not known'
-        END AS reason
+        END AS reason,
+        CASE
+            WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.ceiling_reason
+            WHEN p.ceiling_flop_per_s IS NULL
+                THEN coalesce(
+                    j.no_ceiling, 'products of that type were not measured on this device'
+                )
+        END AS ceiling_reason
     FROM judged AS j
     LEFT JOIN by_parameters AS p
         ON j.trace_id = p.trace_id AND j.device = p.device AND j.step = p.step
@@ -236,6 +295,11 @@ SELECT
     covered_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
-    reason
+    reason,
+    ceiling_flop_per_s,
+    if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
+    if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
+    ceiling_source,
+    ceiling_reason
 FROM told
 ORDER BY rank NULLS LAST, trace_id, device, step

@@ -7,7 +7,7 @@
 -- Columns:
 --   run                 VARCHAR    name of the run's folder
 --   run_id              VARCHAR    as in table run
---   stage               VARCHAR    pretrain, finetune, serve or custom
+--   stage               VARCHAR    pretrain, finetune, serve, bench or custom
 --   outcome             VARCHAR    ok, incomplete, oom, failed or unreadable
 --   reason              VARCHAR    why the outcome is not ok
 --   model               VARCHAR    name of the model
@@ -33,7 +33,7 @@
 --   processor           VARCHAR    processor
 --   core_count          INTEGER    cores
 --   request_count       BIGINT     requests that were read, of a serving run
---   rejected_count      BIGINT     lines of requests.jsonl that could not be read; see table rejected
+--   rejected_count      BIGINT     lines of requests.jsonl and benchmarks.jsonl that could not be read; see table rejected
 --   trace_count         BIGINT     trace files that run.json names
 --   notes               VARCHAR[]  what else is to be said
 -- Invariant: outcome IS NOT NULL AND (outcome = 'ok' OR reason IS NOT NULL OR stage IS NOT NULL)

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, request, run_repeat
+-- Requires: run, request, run_repeat, benchmark
 -- Columns:
 --   run       VARCHAR  name of the run's folder
 --   metric    VARCHAR  what was looked at
@@ -31,6 +31,18 @@ step_fact AS (
     GROUP BY run_id
 ),
 
+bench_fact AS (
+    SELECT
+        run_id,
+        count(*) FILTER (outcome <> 'ok') AS without_time_count,
+        count(*) FILTER (outcome = 'ok') AS timed_count,
+        count(*) FILTER (
+            outcome = 'ok' AND NOT coalesce(high_ns - low_ns <= 0.1 * median_ns, FALSE)
+        ) AS wide_count
+    FROM benchmark
+    GROUP BY run_id
+),
+
 fact AS (
     SELECT
         r.*,
@@ -39,10 +51,15 @@ fact AS (
         100.0 * (r.profiled_step_ns / nullif(coalesce(s.mean_step_ns, r.plain_step_ns), 0) - 1)
             AS slowdown_pct,
         q.measured_count,
-        q.left_out_count
+        q.left_out_count,
+        b.without_time_count,
+        b.timed_count,
+        b.wide_count,
+        r.stage = 'bench' OR r.benchmark_count > 0 AS is_bench
     FROM run AS r
     LEFT JOIN request_fact AS q ON r.run_id = q.run_id
     LEFT JOIN step_fact AS s ON r.run_id = s.run_id
+    LEFT JOIN bench_fact AS b ON r.run_id = b.run_id
 ),
 
 metric AS (
@@ -84,7 +101,10 @@ metric AS (
             },
             {
                 position: 6, metric: 'rejected_request_lines',
-                value: if(request_count + rejected_count > 0, rejected_count, NULL)::DOUBLE,
+                value: if(
+                    is_bench IS NOT TRUE AND request_count + rejected_count > 0,
+                    rejected_count, NULL
+                )::DOUBLE,
                 unit: 'count',
                 severity: if(rejected_count > 0, 'warn', 'ok'),
                 meaning: 'lines of requests.jsonl that could not be read; see table rejected'
@@ -109,6 +129,34 @@ metric AS (
                 unit: 'count',
                 severity: if(load_request_count > coalesce(measured_count, 0), 'warn', 'ok'),
                 meaning: 'requests of the load that are not in requests.jsonl'
+            },
+            {
+                position: 9, metric: 'rejected_benchmark_lines',
+                value: if(
+                    is_bench AND benchmark_count + rejected_count > 0, rejected_count, NULL
+                )::DOUBLE,
+                unit: 'count',
+                severity: if(rejected_count > 0, 'warn', 'ok'),
+                meaning: 'lines of benchmarks.jsonl (or requests.jsonl) that could not be read; '
+                || 'see table rejected'
+            },
+            {
+                position: 10, metric: 'points_without_time', value: without_time_count::DOUBLE,
+                unit: 'count',
+                severity: if(without_time_count > 0, 'note', 'ok'),
+                meaning: 'points that could not be measured; their reasons are in table benchmark'
+            },
+            {
+                position: 11, metric: 'points_with_wide_interval',
+                value: if(timed_count > 0, 100.0 * wide_count / timed_count, NULL),
+                unit: 'pct',
+                severity: CASE
+                    WHEN 100.0 * wide_count / nullif(timed_count, 0) > 50 THEN 'warn'
+                    WHEN wide_count > 0 THEN 'note'
+                    ELSE 'ok'
+                END,
+                meaning: 'points whose median has a 95 % interval wider than a tenth of it, or '
+                || 'none: something else was at work, or more time is needed'
             }
         ]) AS fact
     FROM fact

@@ -21,7 +21,7 @@ END;
 
 CREATE OR REPLACE MACRO bus_factor(class, group_size) AS
 CASE
-    WHEN class = 'comm_allreduce' THEN 2 * (group_size - 1) / group_size
+    WHEN class = 'comm_allreduce' THEN 2::DOUBLE * (group_size - 1) / group_size
     WHEN class IN ('comm_allgather', 'comm_reducescatter', 'comm_alltoall')
         THEN (group_size - 1) / group_size
     WHEN class IN ('comm_broadcast', 'comm_p2p', 'comm_other') THEN 1::DOUBLE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.ingest import requests as requests_module
+from tracekit.ingest import json_lines
 
 MakeRun = Callable[..., Path]
 OK = {"request_id": 0, "outcome": "ok"}
@@ -101,6 +101,7 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
         "notes": [],
         "extra": {"a": [1]},
         "request_count": 0,
+        "benchmark_count": 0,
         "rejected_count": 0,
     }
     assert repeats == [("full", 0, 5.0, 7, [3, 4], 1.5)]
@@ -116,7 +117,8 @@ def test_every_member_has_a_column() -> None:
         "a", "1", "now", "serve", "e", model=Model("m"), load=Load(1, 1, 1), overhead=Overhead()
     )
     columns = {column.name for column in RUN_TABLES[0].columns}
-    made = {"path", "folder_name", "request_count", "rejected_count", "missing_trace_count"}
+    made = {"path", "folder_name", "request_count", "benchmark_count", "rejected_count"}
+    made |= {"missing_trace_count"}
     assert set(_run_row(full)) == columns - made
 
 
@@ -249,9 +251,9 @@ def test_odd_forms_of_lines(make_run: MakeRun) -> None:
 
 def test_parts_and_long_lines(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the size of a part, every request is there once; an endless line is none."""
-    monkeypatch.setattr(requests_module, "PART_BYTES", 500)
-    monkeypatch.setattr(requests_module, "MAX_LINE_BYTES", 4096)
-    monkeypatch.setattr(requests_module, "MAX_REJECTED", 2)
+    monkeypatch.setattr(json_lines, "PART_BYTES", 500)
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 4096)
+    monkeypatch.setattr(json_lines, "MAX_REJECTED", 2)
     lines: list[Any] = [{**OK, "request_id": number} for number in range(50)]
     lines[10:10] = ["x" * 10_000, "y", "z", "w"]
     folder = make_run("r", lines)

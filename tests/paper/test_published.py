@@ -282,7 +282,8 @@ def test_shares_agree_with_times() -> None:
 
 def test_tables_come_in_the_order_of_the_paper() -> None:
     names = [f"table{number}" for number in range(1, 17)]
-    assert list(load_tables()) == [*names, "figure4", "figure7", "figure9"]
+    figures = [f"figure{number}" for number in range(11, 16)]
+    assert list(load_tables()) == [*names, "figure4", "figure7", "figure9", *figures]
     for number, name in ((v, k) for k, v in ROMAN.items()):
         assert find_table(f"table{number}").source == f"arXiv 2311.03687v2, Table {name}"
 

@@ -49,6 +49,15 @@ def runs(make_run: MakeRun, tmp_path: Path) -> Path:
     make_run("serve", answers, stage="serve", engine="vllm", load=load)
     make_run("down", [{"request_id": 0, "outcome": "refused"}, "x"], stage="serve", engine="tgi")
     make_run("empty", [], stage="serve", engine="tgi")
+    points = [
+        {"bench_id": n, "family": family, "op": op, "outcome": "ok" if n % 2 else "oom"}
+        | {"device": "cpu", "m": 2, "n": 3, "k": 4, "message_bytes": 8, "group_size": 2}
+        | {"median_ns": 5.0, "low_ns": 4.0, "high_ns": 6.0}
+        for n, (family, op) in enumerate(
+            [("gemm", "mm"), ("memcpy", "h2h"), ("collective", "reduce"), ("launch", "op_call")] * 2
+        )
+    ]
+    make_run("bench", benchmarks=points, stage="bench", engine="torch")
     make_run("broken", stage=None)
     return tmp_path
 

@@ -127,3 +127,23 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     ]
     if found:
         connection.execute(f"INSERT INTO {DEVICE_PEAK} VALUES {sql_text.rows(found)}")
+
+
+def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``named_peak`` with what is known of the devices of table ``benchmark``.
+
+    Args:
+        connection: the store that is being built; its table ``benchmark`` is filled.
+    """
+    named = connection.execute(
+        "SELECT DISTINCT device_name, unit_count FROM benchmark "
+        "WHERE device_name IS NOT NULL AND device <> 'cpu' ORDER BY ALL"
+    ).fetchall()
+    found = [
+        (name, unit_count, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
+        for name, unit_count in named
+        if (peak := peak_of(name, unit_count)) is not None
+        for dtype, rate in peak.flop_per_s.items()
+    ]
+    if found:
+        connection.execute(f"INSERT INTO named_peak VALUES {sql_text.rows(found)}")

@@ -1,7 +1,8 @@
 """Macros where they are needed, and only there: creating one costs milliseconds.
 
-A store has the macros of its tables and views. Those that only an analysis uses are made on the
-connection that runs it, and are gone with it.
+A store of traces has the macros of its tables and views. Those that only an analysis uses are made
+on the connection that runs it, and are gone with it; so are all that an analysis of runs uses: a
+store of runs alone has none.
 """
 
 from __future__ import annotations
@@ -63,8 +64,12 @@ def macros_of_stores() -> frozenset[str]:
 
 
 def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create the macros that an analysis or a table requires and that not every store has."""
-    _provide(connection, macros_of([spec]))
+    """Create the macros that an analysis or a table requires and that its store may not have."""
+    macros = macros_of([spec])
+    if spec.scope == "runs":
+        make_macros(connection, macros)
+    else:
+        _provide(connection, macros)
 
 
 def provide_macros_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -74,7 +79,11 @@ def provide_macros_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     _provide(connection, [*macros_of(called), *called])
 
 
-def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
+def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
+    """Create macros on a connection, whose they are alone."""
     for macro in macros:
-        if macro.name not in macros_of_stores():
-            connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+        connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+
+
+def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
+    make_macros(connection, [macro for macro in macros if macro.name not in macros_of_stores()])

@@ -18,6 +18,7 @@ from tracekit.analysis.macros import provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError
@@ -236,6 +237,7 @@ def _open_text(
 
 def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> _Answer:
     with _left_clean(connection):
+        provide_tables(connection, spec)
         provide_macros(connection, spec)
         connection.execute(statement)
         columns = _columns(connection)

@@ -22,6 +22,7 @@ def open_traces(
     is_traced: bool = True,
     no_cache: bool = False,
     rules: Path | None = None,
+    ceilings: Path | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
 ) -> Iterator[Trace]:
@@ -32,6 +33,7 @@ def open_traces(
         is_traced: read traces; without them only manifests and requests.
         no_cache: ingest again, keep nothing.
         rules: further classification rules.
+        ceilings: what was measured on the devices.
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
     """
@@ -44,6 +46,7 @@ def open_traces(
             traces=is_traced,
             cache=not no_cache,
             rules=rules,
+            ceilings=ceilings,
             progress=progress,
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,

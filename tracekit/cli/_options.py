@@ -29,3 +29,10 @@ rules_option = click.option(
     metavar="FILE",
     help="Further rules that tell the class of a kernel by its name.",
 )
+
+ceilings_option = click.option(
+    "--ceilings",
+    type=click.Path(path_type=Path),
+    metavar="FILE|RUN",
+    help="What tracekit bench measured on the devices; else what is known of them from before.",
+)

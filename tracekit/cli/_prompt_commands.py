@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import QueryError
-from tracekit.schema import TABLES
+from tracekit.schema import SESSION_TABLES, TABLES
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -25,7 +25,7 @@ def columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for table, column, type_name in trace.sql(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-        "WHERE NOT internal AND database_name = current_database() "
+        "WHERE NOT internal AND database_name IN (current_database(), 'temp') "
         "ORDER BY table_name, column_index"
     ):
         found.setdefault(table, []).append((column, type_name))
@@ -34,7 +34,7 @@ def columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
 
 def tables(trace: Trace) -> Result:
     """Return the tables and views with what a row of each is."""
-    rows_of = {table.name: table.row for table in TABLES}
+    rows_of = {table.name: table.row for table in (*TABLES, *SESSION_TABLES)}
     catalog = load_catalog()
     rows_of |= {spec.name: spec.question for spec in (catalog.tables | catalog.views).values()}
     rows = [(name, rows_of.get(name, "")) for name in columns_of_store(trace)]
@@ -48,7 +48,9 @@ def schema(trace: Trace, name: str | None) -> Result:
         QueryError: there is no such table or view.
     """
     meanings = {
-        (table.name, column.name): column.meaning for table in TABLES for column in table.columns
+        (table.name, column.name): column.meaning
+        for table in (*TABLES, *SESSION_TABLES)
+        for column in table.columns
     }
     catalog = load_catalog()
     meanings |= {

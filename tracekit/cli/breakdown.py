@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._options import format_option, no_cache_option, rules_option, trace_argument
+from tracekit.cli._options import (
+    ceilings_option,
+    format_option,
+    no_cache_option,
+    rules_option,
+    trace_argument,
+)
 
 
 @click.command(name="breakdown")
@@ -14,9 +20,15 @@ from tracekit.cli._options import format_option, no_cache_option, rules_option, 
 @click.option("--full", is_flag=True, help="Show every row instead of the top ones.")
 @format_option
 @rules_option
+@ceilings_option
 @no_cache_option
 def command(
-    traces: tuple[str, ...], full: bool, format_name: str, rules: Path | None, no_cache: bool
+    traces: tuple[str, ...],
+    full: bool,
+    format_name: str,
+    rules: Path | None,
+    ceilings: Path | None,
+    no_cache: bool,
 ) -> None:
     """Summarise where the time of the trace went.
 
@@ -26,7 +38,9 @@ def command(
     from tracekit.cli._emit import emit
     from tracekit.cli._open import closed_meanwhile, open_traces
 
-    with open_traces(traces, no_cache=no_cache, rules=rules, expect_breakdown=True) as trace:
+    with open_traces(
+        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
+    ) as trace:
         results = trace.breakdown()
         with closed_meanwhile(trace):
             emit(results, format_name, full=full)

@@ -60,6 +60,7 @@ def command(
     side follows with the reason. Cells that cannot be right carry over as printed, and say so.
     """
     from tracekit.cli._emit import emit
+    from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table
 
     if list_them:
@@ -74,6 +75,9 @@ def command(
         emit(result, format_name)
         if format_name in _FOR_PEOPLE:
             _foot([_setup(published), *published.notes])
+        return
+    if table in BENCH_FIGURES:
+        _bench_figure(published, runs, platform, no_cache=no_cache, format_name=format_name)
         return
     _beside(
         published,
@@ -143,6 +147,38 @@ def _emit_beside(comparison: Comparison, format_name: str) -> None:
     emit(extrapolated, format_name)
 
 
+def _bench_figure(
+    published: PaperTable,
+    paths: tuple[str, ...],
+    platform: str | None,
+    *,
+    no_cache: bool,
+    format_name: str,
+) -> None:
+    """Show what the text says of a figure of microbenchmarks, and our points of its curves."""
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+    from tracekit.paper import bench_figures
+
+    figure = bench_figures.BENCH_FIGURES[published.name]
+    stated = published.to_result(platform)
+    curves = {str(row["curve"]): row for row in published.of_platform(platform)}
+    with open_traces(paths, is_traced=False, no_cache=no_cache) as trace:
+        points = trace.query(figure.analysis)
+    if format_name not in _FOR_PEOPLE:
+        emit(bench_figures.flat_result(published.name, curves, points), format_name)
+        return
+    ours = bench_figures.of_figure(figure, points)
+    _head(published, format_name)
+    emit(stated, format_name)
+    click.echo(f"\nOurs: {printable('; '.join(bench_figures.machines(ours)) or 'no such point')}")
+    if ours.rows:
+        click.echo()
+        emit(ours, format_name)
+    said = bench_figures.remarks(published.name, curves, points)
+    _foot([*said, _setup(published), *published.notes])
+
+
 def _ask_of(folder: Path, *, no_cache: bool) -> Ask:
     """Return a function that asks the traces of a run, which are read when first asked."""
 
@@ -189,11 +225,14 @@ def _setup(published: PaperTable) -> str:
 
 def _list_result() -> Result:
     from tracekit.analysis.result import Column, Result
+    from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.measures import MEASURES
     from tracekit.paper.tables import load_tables
 
+    sources = {name: measure.source for name, measure in MEASURES.items()}
+    sources |= {name: figure.analysis for name, figure in BENCH_FIGURES.items()}
     rows = [
-        (name, MEASURES[name].source if name in MEASURES else None, table.source, table.title)
+        (name, sources.get(name), table.source, table.title)
         for name, table in load_tables().items()
     ]
     names = ("name", "ours_from", "source", "meaning")

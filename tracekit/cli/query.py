@@ -9,7 +9,13 @@ import click
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Param, Spec
-from tracekit.cli._options import format_option, no_cache_option, rules_option, trace_argument
+from tracekit.cli._options import (
+    ceilings_option,
+    format_option,
+    no_cache_option,
+    rules_option,
+    trace_argument,
+)
 from tracekit.errors import QueryError, UsageError
 
 if TYPE_CHECKING:
@@ -107,6 +113,7 @@ def _analysis_command(spec: Spec) -> click.Command:
         traces: tuple[str, ...],
         format_name: str,
         rules: Path | None,
+        ceilings: Path | None,
         no_cache: bool,
         **params: object,
     ) -> None:
@@ -115,13 +122,15 @@ def _analysis_command(spec: Spec) -> click.Command:
 
         given = {name: value for name, value in params.items() if value is not None}
         is_traced = spec.scope != "runs"
-        with open_traces(traces, is_traced=is_traced, no_cache=no_cache, rules=rules) as trace:
+        with open_traces(
+            traces, is_traced=is_traced, no_cache=no_cache, rules=rules, ceilings=ceilings
+        ) as trace:
             result = trace.query(spec.name, **given)
             emit(result, format_name)
             if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
                 _say_what_is_missing(trace)
 
-    shared = (no_cache_option, rules_option, format_option, trace_argument)
+    shared = (no_cache_option, ceilings_option, rules_option, format_option, trace_argument)
     for decorate in shared:
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]

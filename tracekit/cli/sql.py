@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tracekit.cli._emit import MAX_ROWS
-from tracekit.cli._options import format_option, no_cache_option, rules_option
+from tracekit.cli._options import ceilings_option, format_option, no_cache_option, rules_option
 from tracekit.errors import UsageError
 
 _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
@@ -37,6 +37,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     help="Let the SQL read and write files and use the network; for SQL that you trust.",
 )
 @rules_option
+@ceilings_option
 @no_cache_option
 def command(
     arguments: tuple[str, ...],
@@ -45,6 +46,7 @@ def command(
     timeout_s: float | None,
     unsafe: bool,
     rules: Path | None,
+    ceilings: Path | None,
     no_cache: bool,
 ) -> None:
     """Run SQL on a trace, read-only.
@@ -59,7 +61,9 @@ def command(
         statement = "-"
     if statement == "-":
         statement = sys.stdin.read()
-    with open_traces(traces, no_cache=no_cache, rules=rules, unsafe=unsafe) as trace:
+    with open_traces(
+        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, unsafe=unsafe
+    ) as trace:
         if statement is None:
             from tracekit.cli._prompt import run_prompt
 

@@ -17,6 +17,7 @@ from tracekit.errors import TraceError
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
+BENCHMARKS_NAME = "benchmarks.jsonl"
 STORE_SUFFIX = ".duckdb"
 
 MAX_DEPTH = 5
@@ -40,12 +41,19 @@ class Sources(NamedTuple):
             files.append(run / MANIFEST_NAME)
             if has_requests(run):
                 files.append(run / REQUESTS_NAME)
+            if has_benchmarks(run):
+                files.append(run / BENCHMARKS_NAME)
         return files
 
 
 def has_requests(run: Path) -> bool:
     """Return whether requests were recorded in a run folder."""
     return (run / REQUESTS_NAME).is_file()
+
+
+def has_benchmarks(run: Path) -> bool:
+    """Return whether benchmarks were measured in a run folder."""
+    return (run / BENCHMARKS_NAME).is_file()
 
 
 def runs_of_traces(traces: Iterable[Path]) -> list[Path]:

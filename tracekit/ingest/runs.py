@@ -1,4 +1,4 @@
-"""Loads run folders into the tables `run`, `run_repeat`, `request` and `request_step`.
+"""Loads run folders into the tables `run`, `run_repeat`, `request`, `request_step`, `benchmark`.
 
 A `run.json` that cannot be read is a row too, with the outcome `unreadable` and the reason: a
 damaged manifest keeps nobody from reading the traces beside it, and is not passed over either.
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import manifest
 from tracekit.errors import TraceError
+from tracekit.ingest.benchmarks import BENCHMARKS
+from tracekit.ingest.json_lines import load_lines
 from tracekit.ingest.progress import Progress
-from tracekit.ingest.requests import load_requests
-from tracekit.ingest.run_folders import REQUESTS_NAME, has_requests
+from tracekit.ingest.requests import REQUESTS
+from tracekit.ingest.run_folders import BENCHMARKS_NAME, REQUESTS_NAME
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 """The outcome of a run whose manifest cannot be read."""
+
+_LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
+"""The files of lines that a run folder may hold; table run counts the lines of each."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = {table.name: table.columns for table in RUN_TABLES}
@@ -44,7 +49,7 @@ def load_runs(
     *,
     needs_one: bool = False,
 ) -> list[str]:
-    """Read the manifests and the requests of runs.
+    """Read the manifests, the requests and the benchmarks of runs.
 
     Args:
         connection: of the store that is being built; its tables of runs exist.
@@ -77,11 +82,20 @@ def load_runs(
         ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
         row["missing_trace_count"] = run.missing_trace_count()
-        row["request_count"], row["rejected_count"], problem = _requests(
-            connection, folder, run_id, work_folder, progress
-        )
-        if problem:
-            row["notes"] = [*row.get("notes", ()), problem]
+        row["rejected_count"] = 0
+        for name, kind in _LINES:
+            count, rejected_count, problem = 0, 0, None
+            if (folder / name).is_file():
+                try:
+                    count, rejected_count = load_lines(
+                        connection, folder / name, kind, run_id, work_folder, progress
+                    )
+                except OSError as error:
+                    problem = f"{name} cannot be read: {error.strerror or error}"
+            row[f"{kind.what}_count"] = count
+            row["rejected_count"] += rejected_count
+            if problem:
+                row["notes"] = [*row.get("notes", ()), problem]
         _insert(connection, "run", [row])
         _insert(connection, "run_repeat", [{**repeat, "run_id": run_id} for repeat in repeats])
     if needs_one and len(errors) == len(set(ids.values())):
@@ -151,24 +165,6 @@ def _unique(run_id: str, taken: Sequence[str]) -> str:
         number += 1
         name = f"{run_id}#{number}"
     return name
-
-
-def _requests(
-    connection: duckdb.DuckDBPyConnection,
-    folder: Path,
-    run_id: str,
-    work_folder: Path,
-    progress: Callable[[Progress], None] | None,
-) -> tuple[int, int, str | None]:
-    """Return how many requests there are, how many lines were set aside, and what went wrong."""
-    if not has_requests(folder):
-        return 0, 0, None
-    path = folder / REQUESTS_NAME
-    try:
-        counts = load_requests(connection, path, run_id, work_folder, progress)
-    except OSError as error:
-        return 0, 0, f"{REQUESTS_NAME} cannot be read: {error.strerror or error}"
-    return *counts, None
 
 
 def _run_row(found: Manifest) -> Row:

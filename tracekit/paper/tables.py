@@ -39,6 +39,11 @@ FIGURE_ANALYSES = {
     "figure8": "latency_cdf",
     "figure9": "latency_cdf",
     "figure10": "latency_cdf",
+    "figure11": "bench_gemm",
+    "figure12": "bench_memcpy",
+    "figure13": "bench_collectives",
+    "figure14": "bench_collectives",
+    "figure15": "bench_collectives",
 }
 """The analysis that shows ours of a figure, with numbers in the paper's text or not."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tracekit.render._ceilings import text_lines, without_texts
 from tracekit.render._cells import TextColumn, text_columns
 from tracekit.render._text import cell_width, fit, shorten
 
@@ -37,7 +38,9 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
         width: the most cells that a line may take.
         units: show ns and bytes in readable units.
     """
-    columns = text_columns(result, units=units)
+    # Ad-hoc SQL, whose units are its own business, gets the columns that it asked for.
+    shown = without_texts(result) if units else result
+    columns = text_columns(shown, units=units)
     if not columns:
         return
     headers, widths, gap = _layout(columns, width)
@@ -47,6 +50,8 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
         yield from _records(columns, len(result.rows), width)
     if not result.rows:
         yield Text("no rows", style="dim")
+    elif shown is not result:
+        yield from text_lines(result, width)
 
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
@@ -57,7 +62,8 @@ def fits(result: Result, width: int, *, units: bool) -> bool:
         width: the most cells that a line may take.
         units: as in :func:`grid_lines`.
     """
-    _, widths, _ = _layout(text_columns(result, units=units), width)
+    shown = without_texts(result) if units else result
+    _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
 
 

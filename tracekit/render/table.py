@@ -10,7 +10,7 @@ from rich.text import Text
 from tracekit.render._breakdown import breakdown_lines
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import fits, grid_lines
-from tracekit.render.sections import drawing
+from tracekit.render.sections import drawing, in_place
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -27,6 +27,8 @@ def render(
     console = make_console(stream)
     if isinstance(data, Mapping):
         print_lines(console, breakdown_lines(data, console.width, full=full))
+    elif shown := in_place(data, console.width):
+        print_lines(console, shown)
     else:
         if drawn := drawing(data, console.width):
             print_lines(console, [*drawn, Text()])

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 DRAWINGS = ("latency_cdf",)
 """Sections that are also shown above the table of their analysis."""
 
+IN_PLACE = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
+"""Sections in place of the table of their analysis, whose columns fit on no screen."""
+
 
 class Section(Protocol):
     """What every section module is."""
@@ -38,8 +41,15 @@ class Section(Protocol):
 
 def drawing(data: Result, width: int) -> list[Text]:
     """Return what is shown above the table of an analysis: nothing of most."""
-    if data.name not in DRAWINGS:
-        return []
+    return _alone(data, width) if data.name in DRAWINGS else []
+
+
+def in_place(data: Result, width: int) -> list[Text]:
+    """Return what is shown in place of the table of an analysis: nothing of most."""
+    return _alone(data, width) if data.name in IN_PLACE else []
+
+
+def _alone(data: Result, width: int) -> list[Text]:
     section = cast("Section", import_module(f"{__name__}.{data.name}"))
     return section.lines({data.name: data}, width, full=True)
 

@@ -1,0 +1,111 @@
+"""The clocks of the measurements: events of a CUDA device, and the wall clock of the host.
+
+Both time a batch of calls. Between the two events of a batch the device has nothing to wait for:
+it is kept busy until the host has queued the calls, so that the time is the device's and not that
+of launching. (`torch.cuda.Event.elapsed_time` resolves about half a microsecond.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tracekit.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    import torch
+
+Call = Callable[[], object]
+
+MOST_QUEUED = 500
+"""Calls that are queued at once at most: a stream takes about a thousand launches, then waits."""
+
+# What the host needs to queue a call, in cycles of a device at about 1.5 GHz: some 10 µs.
+_CYCLES_PER_CALL = 15_000
+_LEAST_CYCLES = 75_000
+_MOST_CYCLES = 15_000_000
+
+
+class WallClock:
+    """Times calls by the clock of the host: until they are done on a CPU, launched on a device.
+
+    Args:
+        synchronize: waits until a device has nothing left to do; called outside of the time.
+        now_ns: the clock, ns.
+    """
+
+    timer = "wall_clock"
+
+    def __init__(
+        self,
+        synchronize: Callable[[], object] = lambda: None,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._synchronize = synchronize
+        self._now_ns = now_ns
+
+    def time_ns(self, call: Call, count: int) -> float:
+        """Make so many calls and return how long they took together, ns."""
+        now_ns = self._now_ns
+        self._synchronize()
+        begin_ns = now_ns()
+        for _ in range(count):
+            call()
+        took_ns = now_ns() - begin_ns
+        self._synchronize()
+        return took_ns
+
+
+class EventClock:
+    """Times calls by events on the current stream of a CUDA device.
+
+    Args:
+        device: the device; it is the current one.
+        cuda: `torch.cuda`, or what stands for it in a test.
+    """
+
+    timer = "cuda_event"
+
+    def __init__(self, device: torch.device, cuda: Any = None) -> None:
+        if cuda is None:
+            import torch
+
+            cuda = torch.cuda
+        self._cuda = cuda
+        self._device = device
+        self._begin = cuda.Event(enable_timing=True)
+        self._end = cuda.Event(enable_timing=True)
+
+    def time_ns(self, call: Call, count: int) -> float:
+        """Make so many calls and return how long they took together on the device, ns."""
+        self._cuda.synchronize(self._device)
+        self._hold(count)
+        self._begin.record()
+        for _ in range(count):
+            call()
+        self._end.record()
+        self._end.synchronize()
+        return self._begin.elapsed_time(self._end) * NS_PER_MS
+
+    def _hold(self, count: int) -> None:
+        """Keep the device busy for about as long as the host needs to queue the calls."""
+        sleep = getattr(self._cuda, "_sleep", None)
+        if sleep is not None:
+            sleep(min(max(count * _CYCLES_PER_CALL, _LEAST_CYCLES), _MOST_CYCLES))
+
+
+def clock_of(timer: str, device: torch.device) -> WallClock | EventClock:
+    """Return the clock that a point wants.
+
+    Args:
+        timer: `cuda_event` or `wall_clock`.
+        device: where the calls compute.
+    """
+    if timer == EventClock.timer:
+        return EventClock(device)
+    if device.type == "cuda":
+        import torch
+
+        return WallClock(lambda: torch.cuda.synchronize(device))
+    return WallClock()

@@ -1,0 +1,226 @@
+"""Measure points one after the other; what goes wrong with one is its line, and costs no other."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tracekit.collectors import memory
+from tracekit.collectors.environment import processor_name
+
+from . import collectives, gemm, launches, memcpy
+from .clock import MOST_QUEUED, clock_of
+from .device_state import DeviceState, state_of
+from .launches import KERNELS
+from .point import DeviceFacts, Outcome, Point, UnsupportedError, line_of
+from .sampling import Budget, Timing, take_samples
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import torch
+
+_FAMILIES: dict[str, ModuleType] = {
+    "gemm": gemm,
+    "memcpy": memcpy,
+    "collective": collectives,
+    "launch": launches,
+}
+# Ranks begin a sample some microseconds apart: of a longer one that is less.
+_SAMPLE_NS = {"collective": 5e6}
+_WARMUP_SHARE = 0.1
+_REASON_LENGTH = 400
+_SAY_UNSUPPORTED = (
+    "not implemented for",
+    "only supported on",
+    "not supported",
+    "NOT_SUPPORTED",
+)
+_OK, _UNSUPPORTED, _OOM, _FAILED = range(4)
+_OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
+
+
+class LostDeviceError(Exception):
+    """The device takes no work any more: only another process can go on."""
+
+
+class LostGroupError(Exception):
+    """A rank failed while others were inside of a collective: only other processes can go on."""
+
+
+def facts_of(device: torch.device) -> DeviceFacts:
+    """Return what is measured on, named as the manifest's environment names it."""
+    import torch
+
+    if device.type != "cuda":
+        return DeviceFacts("cpu", processor_name(), None, torch.get_num_threads())
+    properties = torch.cuda.get_device_properties(device)
+    return DeviceFacts(
+        str(device),
+        torch.cuda.get_device_name(device),
+        properties.multi_processor_count,
+        torch.get_num_threads(),
+    )
+
+
+def measure(
+    points: Sequence[Point],
+    device: torch.device,
+    settings: Settings,
+    group: collectives.Group | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the line of each point, without its number.
+
+    Args:
+        points: what to measure.
+        device: where.
+        settings: how long.
+        group: the ranks, all of which measure the same points.
+
+    Raises:
+        LostDeviceError: the device is of no use any more, after the line that says why.
+        LostGroupError: a rank failed in the middle of a point, which has no line.
+    """
+    facts, state = facts_of(device), state_of(device)
+    for point in points:
+        line = _line(point, device, facts, state, budget_of(point, settings), group)
+        yield line
+        _free(device, after_failure=line["outcome"] != "ok")
+
+
+def budget_of(point: Point, settings: Settings) -> Budget:
+    """Return how much may be spent on a point."""
+    most_inner = MOST_QUEUED if "cuda_event" in point.timer or point.family == "launch" else 10_000
+    if point.op == "graph_replay":
+        most_inner = max(1, MOST_QUEUED // int((point.series or "").removeprefix(KERNELS)))
+    return Budget(
+        width_pct=settings.width_pct,
+        seconds=settings.point_s,
+        warmup_s=settings.point_s * _WARMUP_SHARE,
+        sample_ns=_SAMPLE_NS.get(point.family, 1e6),
+        most_inner=most_inner,
+    )
+
+
+def _line(
+    point: Point,
+    device: torch.device,
+    facts: DeviceFacts,
+    state: DeviceState,
+    budget: Budget,
+    group: collectives.Group | None,
+) -> dict[str, Any]:
+    try:
+        timing = _timing(point, device, budget, group)
+    except LostGroupError:
+        raise
+    except _ElsewhereError as error:
+        return line_of(point, facts, outcome=error.outcome, reason=str(error))
+    except Exception as error:  # noqa: BLE001 - a point's failure is its result
+        outcome, reason = judged(error)
+        if outcome == "failed":
+            traceback.print_exc()
+        return line_of(point, facts, outcome=outcome, reason=reason)
+    return line_of(point, facts, timing=timing, state=state.read())
+
+
+def _timing(
+    point: Point, device: torch.device, budget: Budget, group: collectives.Group | None
+) -> Timing:
+    clock = clock_of(point.timer, device)
+    if group is None:
+        with _FAMILIES[point.family].prepared(point, device) as call:
+            return take_samples(lambda count: clock.time_ns(call, count), budget)
+    with _Together(point, device, group) as call:
+
+        def timed(count: int) -> float:
+            group.wait()
+            return clock.time_ns(call, count)
+
+        try:
+            return take_samples(timed, budget, group.largest)
+        except Exception as error:
+            raise LostGroupError(judged(error)[1]) from error
+
+
+class _ElsewhereError(Exception):
+    """Another rank could not do it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("on another rank, whose log says more")
+        self.outcome = outcome
+
+
+class _Together:
+    """Prepares a point on all ranks and makes one call: if one of them cannot, none goes on."""
+
+    def __init__(self, point: Point, device: torch.device, group: collectives.Group) -> None:
+        self._prepared = collectives.prepared(point, device)
+        self._group = group
+
+    def __enter__(self) -> Callable[[], object]:
+        error: Exception | None = None
+        call: Callable[[], object] | None = None
+        try:
+            call = self._prepared.__enter__()
+        except Exception as caught:  # noqa: BLE001 - told to the others, then raised
+            error = caught
+        self._agree(error)
+        assert call is not None
+        try:
+            call()
+        except Exception as caught:  # noqa: BLE001 - told to the others, then raised
+            error = caught
+        self._agree(error)
+        return call
+
+    def __exit__(self, *error: object) -> None:
+        self._prepared.__exit__(None, None, None)
+
+    def _agree(self, error: Exception | None) -> None:
+        """Raise the own error; else, if another rank has one, that there is one."""
+        own = _OK if error is None else _OUTCOMES.index(judged(error)[0])
+        (worst,) = self._group.largest((float(own),))
+        if error is not None:
+            raise error
+        if worst:
+            raise _ElsewhereError(_OUTCOMES[int(worst)])
+
+
+def judged(error: BaseException) -> tuple[Outcome, str]:
+    """Return what an error makes of a point, and why in one line."""
+    if isinstance(error, UnsupportedError):
+        return "unsupported", str(error)
+    if memory.is_out_of_memory(error):
+        return "oom", memory.out_of_memory_reason(error)
+    text = " ".join(str(error).split())[:_REASON_LENGTH]
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    is_unsupported = isinstance(error, NotImplementedError) or any(
+        said in text for said in _SAY_UNSUPPORTED
+    )
+    return ("unsupported" if is_unsupported else "failed"), reason
+
+
+def _free(device: torch.device, *, after_failure: bool) -> None:
+    """Give back the memory of a point; an error may hold some until it is collected.
+
+    Raises:
+        LostDeviceError: the device does not answer: an error on it lasts as long as the process.
+    """
+    if after_failure:
+        gc.collect()
+    if device.type != "cuda":
+        return
+    import torch
+
+    try:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        # Pinned memory is kept by an allocator of its own (torch 2.5).
+        empty_host_cache = getattr(torch._C, "_host_emptyCache", None)
+        if empty_host_cache is not None:
+            empty_host_cache()
+    except RuntimeError as error:
+        raise LostDeviceError(str(error)) from error

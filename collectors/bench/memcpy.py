@@ -1,0 +1,37 @@
+"""Copies between host and device, inside of the device, and inside of the host.
+
+Every page of host memory is written first: pages that were never touched are all one page of zeros,
+and reading that is no copy. Copies are queued (`non_blocking`); from and to pageable memory the
+driver waits for its own staging.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .clock import Call
+from .point import Point
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextlib.contextmanager
+def prepared(point: Point, device: torch.device) -> Iterator[Call]:
+    """Give the call of a point."""
+    assert point.message_bytes is not None
+    places = {"h2d": "hd", "d2h": "dh", "d2d": "dd", "h2h": "hh"}[point.op]
+    source, target = (_bytes(point, place, device) for place in places)
+    yield lambda: target.copy_(source, non_blocking=True)
+
+
+def _bytes(point: Point, place: str, device: torch.device) -> torch.Tensor:
+    import torch
+
+    size = point.message_bytes
+    if place == "d":
+        return torch.ones(size, dtype=torch.uint8, device=device)
+    is_pinned = point.memory == "pinned"
+    return torch.empty(size, dtype=torch.uint8, pin_memory=is_pinned).fill_(1)

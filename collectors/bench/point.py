@@ -1,0 +1,114 @@
+"""A point that is measured, and the line of `benchmarks.jsonl` that it becomes.
+
+Members of a line are the columns of table `benchmark` (tracekit/schema.py), which say what they
+mean; a member without a value is null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tracekit.units import format_bytes
+
+from .sampling import CONFIDENCE_PCT, Timing
+
+FILE_NAME = "benchmarks.jsonl"
+
+FAMILIES = ("gemm", "memcpy", "collective", "launch")
+
+Outcome = Literal["ok", "unsupported", "oom", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one measurement is of; members as in table `benchmark`."""
+
+    family: str
+    op: str
+    series: str | None = None
+    dtype: str | None = None
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    batch: int | None = None
+    memory: str | None = None
+    message_bytes: int | None = None
+    group_size: int | None = None
+    backend: str | None = None
+    timer: str = "wall_clock"
+
+    def __str__(self) -> str:
+        """Return the point in a few words, for a line of progress."""
+        words = [self.op, self.dtype, self.memory]
+        if self.m is not None:
+            words.append(f"{self.m}×{self.n}×{self.k}")
+        if self.message_bytes is not None:
+            words.append(format_bytes(self.message_bytes))
+        if self.family == "launch":
+            words.append(self.series)
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What a point is measured on; members as in table `benchmark`."""
+
+    device: str
+    device_name: str | None
+    unit_count: int | None
+    thread_count: int
+
+
+class UnsupportedError(Exception):
+    """A point that this device, or this torch, cannot do; the text says why."""
+
+
+def line_of(
+    point: Point,
+    facts: DeviceFacts | None,
+    *,
+    timing: Timing | None = None,
+    state: Mapping[str, float | int | None] | None = None,
+    outcome: Outcome = "ok",
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Return the line of a point, without its number.
+
+    Args:
+        point: what was to be measured.
+        facts: on what; None if it was not even begun.
+        timing: the samples, if there are any.
+        state: clocks, power and temperature right after.
+        outcome: what became of it.
+        reason: why that is not `ok`.
+    """
+    line = dataclasses.asdict(point)
+    line |= dataclasses.asdict(facts) if facts is not None else {}
+    if timing is not None:
+        ordered = sorted(timing.sample_ns)
+        interval = timing.interval()
+        line |= {
+            "warmup_count": timing.warmup_count,
+            "repeat_count": len(ordered),
+            "inner_count": timing.inner_count,
+            "sample_ns": [round(sample, 3) for sample in timing.sample_ns],
+            "median_ns": timing.median(),
+            "low_ns": interval[0] if interval else None,
+            "high_ns": interval[1] if interval else None,
+            "min_ns": ordered[0],
+            "max_ns": ordered[-1],
+            "confidence_pct": CONFIDENCE_PCT if interval else None,
+        }
+        for name in ("median_ns", "low_ns", "high_ns", "min_ns", "max_ns"):
+            if line[name] is not None:
+                line[name] = round(line[name], 3)
+    return line | dict(state or {}) | {"outcome": outcome, "reason": reason}
+
+
+def to_text(line: Mapping[str, Any]) -> str:
+    """Return a line as it stands in the file, with its end."""
+    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,365 @@
+"""A bench run as a whole: its folder, the processes that measure, its manifest.
+
+The measuring is done by other processes, so that whatever becomes of them costs one point: one that
+dies, hangs or loses its device leaves a line with the reason, and another goes on with the rest.
+What is left behind:
+
+- every point was tried: a run folder with outcome `ok` if any has a time, else `failed`.
+- Ctrl-C or SIGTERM: a run folder with outcome `incomplete` and the points so far, if there are any;
+  exit code 130.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tracekit.collectors.distributed import place_in
+from tracekit.collectors.environment import accelerator_count, core_count, probe, require
+from tracekit.collectors.interrupts import signals_as_interrupt
+from tracekit.collectors.launch import Failure, run_ranks
+from tracekit.collectors.run_folder import RunFolder
+
+from tracekit import __version__, manifest
+from tracekit.errors import WorkloadError
+
+from . import worker
+from .point import FILE_NAME, Point, line_of, to_text
+from .progress import ProgressLine
+from .settings import Settings, seconds_at_most, settle
+
+Echo = Callable[[str], None]
+
+_MOST_DEATHS = 3
+# Work that waits for the processor, of its cores, from which on a machine counts as busy.
+_BUSY_SHARE = 0.5
+_MOST_REASONS = 3
+
+
+def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
+    """Measure what the arguments ask for and return the run folder.
+
+    With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives,
+    and rank 0 measures the rest; the others return None.
+
+    Args:
+        what: one of `settings.WHAT`.
+        values: the arguments that were given, by `Argument.key`.
+        command: the command line, for the manifest.
+        echo: takes lines for people.
+
+    Raises:
+        UsageError: an argument is wrong.
+        WorkloadError: torch is missing, or not one point could be measured, as the folder records.
+        KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
+    """
+    settings, rest = settle(what, values)
+    require({"torch": "torch"}, "tracekit bench")
+    target = rest.get("out") or _default_target(what)
+    force = bool(rest.get("force"))
+    place = place_in(os.environ)
+    if place is not None and place.rank > 0:
+        _take_part(settings, None)
+        return None
+    with signals_as_interrupt(), RunFolder(target, force=force) as folder:
+        settings.write(folder.work / worker.SETTINGS)
+        bench = _Bench(settings, folder)
+        is_interrupted = False
+        try:
+            if place is not None:
+                # First, as the other ranks do nothing else.
+                bench.parts.reverse()
+                _take_part(settings, folder.work)
+                bench.measure(worker.SINGLE)
+            else:
+                for part in bench.parts:
+                    bench.measure(part)
+        except KeyboardInterrupt:
+            if not bench.count_lines():
+                raise
+            is_interrupted = True
+        lines = bench.write_lines()
+        made = _manifest(settings, bench, lines, command, is_interrupted=is_interrupted)
+        folder.commit(made)
+    for note in made.notes:
+        echo(f"note: {note}")
+    if is_interrupted:
+        echo(f"{target}: {made.reason}")
+        raise KeyboardInterrupt
+    if made.outcome != "ok":
+        raise WorkloadError(f"{target}: {made.reason}", hint=f"its logs are in {target}/logs")
+    return target
+
+
+def _default_target(what: str) -> Path:
+    now = datetime.datetime.now().astimezone()
+    return Path("runs") / f"bench-{what}-{now:%Y%m%dT%H%M%S}"
+
+
+def _take_part(settings: Settings, work: Path | None) -> None:
+    """Measure the collectives as the rank that the environment names."""
+    place = place_in(os.environ)
+    if place is None or not worker.families_of(settings, worker.COLLECTIVE):
+        return
+    from tracekit.collectors.distributed import process_group
+
+    with signals_as_interrupt():
+        device = worker.device_for(settings, place)
+        with process_group(place, device, None):
+            worker.measure_together(settings, place, device, work, 0)
+
+
+class _HangError(Exception):
+    """A point takes longer than anything can."""
+
+
+class _Bench:
+    """The parts of a run, measured by other processes."""
+
+    def __init__(self, settings: Settings, folder: RunFolder) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._work = folder.work
+        self.parts = list(worker.PARTS)
+        self.rank_count = 1
+        self.load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+    def measure(self, part: str) -> None:
+        """Measure the points of a part, with as many processes one after the other as it takes."""
+        if not worker.families_of(self._settings, part):
+            return
+        rank_count = _rank_count(self._settings) if part == worker.COLLECTIVE else 1
+        self.rank_count = max(self.rank_count, rank_count)
+        deaths = 0
+        while True:
+            first = self._count(part)
+            failure, reason = self._run(part, first, rank_count)
+            done, points = self._count(part), worker.read_plan(self._work, part)
+            if points is None:
+                assert failure is not None
+                raise WorkloadError(
+                    f"{self._folder.target}: nothing could be measured: {failure.how}"
+                    + (f" ({said})" if (said := failure.last_error()) else "")
+                )
+            if done >= len(points):
+                return
+            deaths = deaths + 1 if done <= first + 1 else 1
+            if failure is None or failure.exit_code != worker.LOST_DEVICE:
+                self._add(part, [points[done]], reason)
+                done += 1
+            if deaths >= _MOST_DEATHS:
+                self._add(part, points[done:], f"not tried: {deaths} processes failed in a row")
+                return
+
+    def count_lines(self) -> int:
+        """Return how many points have a line."""
+        return sum(map(self._count, self.parts))
+
+    def planned_count(self) -> int | None:
+        """Return how many points there were to be; None where that was not found out yet."""
+        parts = [part for part in self.parts if worker.families_of(self._settings, part)]
+        plans = [worker.read_plan(self._work, part) for part in parts]
+        if any(points is None for points in plans):
+            return None
+        return sum(len(points) for points in plans if points is not None)
+
+    def write_lines(self) -> list[dict[str, Any]]:
+        """Write the lines of all parts into the run folder, numbered, and return them."""
+        texts = [text for part in self.parts for text in self._texts(part)]
+        lines = [{"bench_id": number, **json.loads(text)} for number, text in enumerate(texts)]
+        with (self._folder.path / FILE_NAME).open("w", encoding="utf-8") as file:
+            file.writelines(map(to_text, lines))
+        return lines
+
+    def environment(self) -> manifest.Environment:
+        """Return what a measuring process said of the machine."""
+        try:
+            members = json.loads((self._work / worker.ENVIRONMENT).read_text("utf-8"))
+        except OSError:
+            return probe()
+        return manifest.Environment(**members)
+
+    def _run(self, part: str, first: int, rank_count: int) -> tuple[Failure | None, str]:
+        """Let processes measure from a point on; return what failed, and how to say it."""
+        limit_s = seconds_at_most(self._settings)
+        arguments = ["-m", "tracekit.collectors.bench.worker", str(self._work), part, str(first)]
+        # Where there is one process, its threads wait for one another as in any program.
+        environment = dict(_WAITING) if rank_count == 1 else {}
+        with ProgressLine() as line:
+            watch = _Watch(self._work, part, limit_s, line)
+            try:
+                failure = run_ranks(
+                    arguments,
+                    rank_count,
+                    self._logs(part, first),
+                    environment=environment,
+                    watch=watch.look,
+                )
+            except _HangError:
+                return None, f"no result within {limit_s:.0f} s"
+        if failure is None:
+            return None, "the process ended without a result"
+        said = failure.last_error()
+        who = "the process" if rank_count == 1 else f"rank {failure.rank}"
+        return failure, f"{who} died: {failure.how}" + (f" ({said})" if said else "")
+
+    def _logs(self, part: str, first: int) -> Path:
+        logs = self._folder.logs / (part if not first else f"{part}-{first}")
+        logs.mkdir(exist_ok=True)
+        return logs
+
+    def _texts(self, part: str) -> list[str]:
+        """Return the whole lines of a part."""
+        try:
+            text = worker.lines_path(self._work, part).read_text("utf-8")
+        except OSError:
+            return []
+        # The last one may be cut off in the middle.
+        return text[: text.rfind("\n") + 1].splitlines()
+
+    def _count(self, part: str) -> int:
+        try:
+            return worker.lines_path(self._work, part).read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    def _add(self, part: str, points: Sequence[Point], reason: str) -> None:
+        """Add the lines of points that no process could measure."""
+        lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
+        # What was written of a line that a process did not end goes.
+        text = "".join(f"{text}\n" for text in self._texts(part)) + "".join(map(to_text, lines))
+        worker.lines_path(self._work, part).write_text(text, "utf-8")
+
+
+class _Watch:
+    """Follows what processes leave while they measure.
+
+    Args:
+        work: the working folder.
+        part: the part that they measure.
+        limit_s: how long a point may take.
+        line: shows how far they are.
+    """
+
+    def __init__(self, work: Path, part: str, limit_s: float, line: ProgressLine) -> None:
+        self._work = work
+        self._part = part
+        self._limit_s = limit_s
+        self._line = line
+        self._points: list[Point] | None = None
+        self._offset = self._done = 0
+        self._since_s = time.monotonic()
+
+    def look(self) -> None:
+        """Show which point is measured.
+
+        Raises:
+            _HangError: it takes too long.
+        """
+        if self._points is None:
+            self._points = worker.read_plan(self._work, self._part)
+        with (
+            contextlib.suppress(OSError),
+            worker.lines_path(self._work, self._part).open("rb") as f,
+        ):
+            f.seek(self._offset)
+            text = f.read()
+            if text:
+                self._offset += len(text)
+                self._done += text.count(b"\n")
+                self._since_s = time.monotonic()
+        if self._points is not None and self._done < len(self._points):
+            self._line.show(self._done, len(self._points), self._points[self._done])
+        if time.monotonic() - self._since_s > self._limit_s:
+            raise _HangError
+
+
+_WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY")}
+
+
+def _rank_count(settings: Settings) -> int:
+    """Return how many ranks the collectives have if nobody says it: all GPUs, or two."""
+    if settings.rank_count is not None:
+        return settings.rank_count
+    is_on_gpus = settings.device != "cpu" and settings.backend != "gloo"
+    gpu_count = accelerator_count() if is_on_gpus else 0
+    return gpu_count or 2
+
+
+def _manifest(
+    settings: Settings,
+    bench: _Bench,
+    lines: list[dict[str, Any]],
+    command: list[str],
+    *,
+    is_interrupted: bool,
+) -> manifest.Manifest:
+    place = place_in(os.environ)
+    rank_count = bench.rank_count if place is None else place.world_size
+    outcomes = Counter(line["outcome"] for line in lines)
+    planned = bench.planned_count()
+    outcome: manifest.Outcome = "ok"
+    reason = None
+    if is_interrupted:
+        outcome = "incomplete"
+        of_all = f" of {planned}" if planned is not None else ""
+        reason = f"interrupted when {len(lines)}{of_all} points were measured"
+    elif not outcomes["ok"]:
+        outcome = "failed"
+        why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
+        reason = f"not one point could be measured: {why}"
+    return manifest.Manifest(
+        run_id=uuid.uuid4().hex,
+        tracekit_version=__version__,
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        stage="bench",
+        engine="torch",
+        outcome=outcome,
+        reason=reason,
+        command=command,
+        parallel=manifest.Parallel(world_size=rank_count, data_size=rank_count),
+        steps=manifest.Steps(repeat_count=0),
+        environment=bench.environment(),
+        notes=[*_load_note(bench.load), *_notes(lines, outcomes)] if outcomes["ok"] else [],
+        extra={
+            "families": list(settings.families),
+            "seconds_per_point": settings.point_s,
+            "width_pct": settings.width_pct,
+            "planned_count": planned,
+            "load_before": bench.load,
+        },
+    )
+
+
+def _load_note(load: float | None) -> list[str]:
+    """Return what is to be said of other work on the machine, which makes every time longer."""
+    cores = core_count()
+    if load is None or load < _BUSY_SHARE * cores:
+        return []
+    said = f"other programs were at work when this began (load {load:.1f} on {cores} cores)"
+    return [f"{said}: times on the host are longer than the machine needs"]
+
+
+def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str]:
+    """Return what has no time, and the first reasons for it."""
+    notes = []
+    for outcome, said in (
+        ("oom", "did not fit into memory"),
+        ("unsupported", "cannot be done here"),
+        ("failed", "failed"),
+    ):
+        if not outcomes.get(outcome):
+            continue
+        reasons = Counter(line["reason"] for line in lines if line["outcome"] == outcome)
+        shown = "; ".join(str(reason) for reason, _ in reasons.most_common(_MOST_REASONS))
+        count = outcomes[outcome]
+        notes.append(f"{count} point{'' if count == 1 else 's'} {said}: {shown}")
+    return notes

@@ -1,0 +1,180 @@
+"""How often a call is measured: until its median is known well enough, or time is up.
+
+A sample is the mean time of one call in a batch of inner calls, long enough for the clock. The
+interval of the median is that of order statistics, whatever the distribution: of n samples in
+order, the j-th from below and the j-th from above hold the median between them with the probability
+1 − 2 P(B ≤ j − 1), B binomial with n and 1/2 (David and Nagaraja, Order Statistics, 7.1). Five
+samples can give no interval of 95 %.
+
+Whether the interval is narrow enough is looked at now and then only, after 6, 9, 13, 19, … samples:
+who looks after every sample and stops at the first narrow interval stops too early too often.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tracekit.units import NS_PER_S
+
+CONFIDENCE_PCT = 95
+
+LEAST_SAMPLES = 6
+"""The fewest samples that have an interval."""
+
+MOST_SAMPLES = 1000
+
+_MOST_OVERTIME = 4
+# Batches of a warm-up that tell how long a call is.
+_LEAST_BATCHES = 3
+# Share of the time that is spent at least: a few samples in a row may agree by chance.
+_LEAST_SHARE = 0.2
+_GROWTH = 1.5
+
+Timed = Callable[[int], float]
+"""Makes so many calls and returns how long they took together, ns."""
+
+Agree = Callable[[Sequence[float]], Sequence[float]]
+"""Returns, of numbers of every rank, the largest of each: all ranks then decide alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much may be spent on a point.
+
+    Attributes:
+        width_pct: the width of the median's interval that is aimed at, of the median.
+        seconds: how long samples may take. For the fewest samples that have an interval it may be
+            four times as long.
+        warmup_s: how long calls are made before the first sample.
+        sample_ns: how long a sample is to take at least.
+        most_inner: calls in a sample at most: what waits for a device must fit into its queue.
+    """
+
+    width_pct: float = 2.0
+    seconds: float = 0.25
+    warmup_s: float = 0.025
+    sample_ns: float = 1e6
+    most_inner: int = 10_000
+
+
+@dataclass(slots=True)
+class Timing:
+    """Samples of a point.
+
+    Attributes:
+        warmup_count: calls before the first sample.
+        inner_count: calls in a sample.
+        sample_ns: time of one call in each sample, ns, in the order taken.
+    """
+
+    warmup_count: int
+    inner_count: int
+    sample_ns: list[float] = field(default_factory=list)
+
+    def median(self) -> float:
+        """Return the median, ns."""
+        return statistics.median(self.sample_ns)
+
+    def interval(self) -> tuple[float, float] | None:
+        """Return the confidence interval of the median, ns; None for too few samples."""
+        ordered = sorted(self.sample_ns)
+        place = interval_place(len(ordered))
+        return None if place is None else (ordered[place - 1], ordered[-place])
+
+    def width_pct(self) -> float:
+        """Return the width of the interval, of the median."""
+        interval = self.interval()
+        median = self.median()
+        if interval is None or median <= 0:
+            return math.inf
+        return 100 * (interval[1] - interval[0]) / median
+
+
+def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
+    """Return the place, from 1 and from either end, of the samples that bound the median.
+
+    Args:
+        count: how many samples there are.
+        confidence_pct: least probability that the median lies between, whole percent.
+
+    Returns:
+        The largest such place, None if there is none.
+    """
+    # P(B <= place - 1) <= (1 - confidence) / 2, in whole numbers.
+    below, place = 0, 0
+    while place <= count:
+        below += math.comb(count, place)
+        if 200 * below > (100 - confidence_pct) * 2**count:
+            break
+        place += 1
+    return place or None
+
+
+def take_samples(
+    timed: Timed,
+    budget: Budget,
+    agree: Agree = lambda own: own,
+    now_s: Callable[[], float] = time.monotonic,
+) -> Timing:
+    """Measure a call until its median is known well enough, or the budget is spent.
+
+    Args:
+        timed: makes the calls.
+        budget: when to stop.
+        agree: brings the figures of all ranks together; the ranks call this function alike.
+        now_s: the clock of the budget, s.
+    """
+    warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
+    wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
+    inner_count = min(max(wanted, 1), budget.most_inner)
+    timing = Timing(warmup_count, inner_count)
+    begin_s = now_s()
+    next_look = LEAST_SAMPLES
+    while True:
+        took_ns = timed(inner_count)
+        took_ns, elapsed_s = agree((took_ns, now_s() - begin_s))
+        timing.sample_ns.append(took_ns / inner_count)
+        count = len(timing.sample_ns)
+        if count >= MOST_SAMPLES:
+            return timing
+        if elapsed_s >= budget.seconds and (
+            count >= LEAST_SAMPLES or elapsed_s >= _MOST_OVERTIME * budget.seconds
+        ):
+            return timing
+        if count >= next_look:
+            if (
+                timing.width_pct() <= budget.width_pct
+                and elapsed_s >= _LEAST_SHARE * budget.seconds
+            ):
+                return timing
+            next_look = int(count * _GROWTH)
+
+
+def _warm_up(
+    timed: Timed, budget: Budget, agree: Agree, now_s: Callable[[], float]
+) -> tuple[int, float]:
+    """Call until the time for it is over; return how many calls, and the time of one, ns.
+
+    The first call says nothing about the others: it loads kernels and touches memory.
+    """
+    begin_s = now_s()
+    timed(1)
+    done = count = 1
+    batches = 0
+    call_ns = math.inf
+    while True:
+        took_ns, elapsed_s = agree((timed(count), now_s() - begin_s))
+        done += count
+        batches += 1
+        # The shortest: whatever else ran on the machine made the others longer.
+        call_ns = min(call_ns, took_ns / count)
+        if elapsed_s >= budget.warmup_s and (
+            batches >= _LEAST_BATCHES or elapsed_s >= _MOST_OVERTIME * budget.warmup_s
+        ):
+            return done, call_ns
+        if took_ns < budget.warmup_s * NS_PER_S / _MOST_OVERTIME:
+            count = min(2 * count, budget.most_inner)

@@ -1,0 +1,259 @@
+"""What a bench run was asked for, as its processes pass it on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracekit.collectors.arguments import Argument, converted, parse_bytes
+
+from tracekit.errors import UsageError
+from tracekit.units import NS_PER_S
+
+from .collectives import OPS as COLLECTIVE_OPS
+from .gemm import DTYPES
+from .point import FAMILIES
+
+WHAT = {
+    "gemm": ("gemm",),
+    "memcpy": ("memcpy",),
+    "collectives": ("collective",),
+    "launches": ("launch",),
+    "all": FAMILIES,
+}
+"""What the command measures by its argument, as families of points."""
+
+SCALES = ("small", "full")
+
+_MOST_SIDE = 2**31 - 1
+
+ARGUMENTS: tuple[Argument, ...] = (
+    Argument(
+        "--out",
+        "the run folder to write; it appears only when it is whole",
+        kind="path",
+        default="runs/bench-<what>-<time>",
+        metavar="DIR",
+    ),
+    Argument("--force", "replace the run folder if it exists", kind="flag"),
+    Argument(
+        "--device",
+        "where to measure",
+        kind="choice",
+        choices=("cuda", "cpu"),
+        default="cuda if there is a GPU",
+    ),
+    Argument(
+        "--nproc",
+        "ranks of the collectives on this machine; under torchrun they are torchrun's",
+        kind="count",
+        default="the number of GPUs; 2 without",
+        metavar="N",
+    ),
+    Argument(
+        "--backend",
+        "backend of the collectives",
+        kind="choice",
+        choices=("nccl", "gloo"),
+        default="nccl on GPUs, else gloo",
+    ),
+    Argument(
+        "--dtype",
+        f"types of products, separated by commas: {', '.join(DTYPES)}; of collectives, where they "
+        "are all that is measured",
+        default="those that the device has; fp32 for collectives",
+        metavar="LIST",
+    ),
+    Argument(
+        "--ops",
+        "only these, separated by commas: mm, scaled_mm, grouped_mm, h2d, d2h, d2d, h2h, "
+        f"{', '.join(COLLECTIVE_OPS)}, empty_kernel, graph_replay, stream_sync, op_call",
+        metavar="LIST",
+    ),
+    Argument(
+        "--sizes",
+        "small or full, the sizes for a CPU and those of the paper; or own ones, separated by "
+        "commas: MxNxK for products, bytes (1MiB) for copies and collectives",
+        default="full with a GPU, else small",
+        metavar="LIST",
+        group="Points",
+    ),
+    Argument(
+        "--seconds-per-point",
+        "how long a point may be measured, but for the fewest samples that tell",
+        kind="number",
+        default=0.25,
+        metavar="S",
+        group="Points",
+    ),
+    Argument(
+        "--width",
+        "width of the median's 95 % confidence interval that ends a point before, in percent",
+        kind="number",
+        default=2,
+        metavar="PCT",
+        group="Points",
+    ),
+)
+"""The options of `tracekit bench`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured, and how long.
+
+    `shapes` (M, N, K) and `sizes_bytes` are those that were asked for, in place of those of a
+    scale. What is None is chosen by the device; `ops` is empty if all are wanted.
+    """
+
+    families: tuple[str, ...]
+    device: str | None = None
+    rank_count: int | None = None
+    backend: str | None = None
+    dtypes: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    scale: str | None = None
+    shapes: tuple[tuple[int, int, int], ...] = ()
+    sizes_bytes: tuple[int, ...] = ()
+    point_s: float = 0.25
+    width_pct: float = 2.0
+
+    def write(self, path: Path) -> None:
+        """Leave the settings in a file for the processes that measure."""
+        path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Read what `write` left."""
+        members = json.loads(path.read_text("utf-8"))
+        for name in ("families", "dtypes", "ops", "sizes_bytes"):
+            members[name] = tuple(members[name])
+        members["shapes"] = tuple(tuple(shape) for shape in members["shapes"])
+        return cls(**members)
+
+
+def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str, Any]]:
+    """Check what was asked for.
+
+    Args:
+        what: one of `WHAT`.
+        values: by `Argument.key`; None and False mean that an option was not given.
+
+    Returns:
+        The settings, and the values that are none: `out` and `force`, where given.
+
+    Raises:
+        UsageError: a value has the wrong form, or does not fit what is measured.
+    """
+    if what not in WHAT:
+        raise UsageError(f"there is no benchmark {what!r}", hint=f"there are {', '.join(WHAT)}")
+    known = {argument.key: argument for argument in ARGUMENTS}
+    given = {
+        key: converted(known[key], value)
+        for key, value in values.items()
+        if value is not None and value is not False
+    }
+    families = WHAT[what]
+    scale, shapes, sizes_bytes = _sizes(given.pop("sizes", None), families)
+    point_s = given.pop("seconds_per_point", 0.25)
+    width_pct = given.pop("width", 2.0)
+    if not 0 < point_s < NS_PER_S:
+        raise UsageError(f"--seconds-per-point is {point_s:g}, and must be more than 0")
+    if not 0 < width_pct <= 100:
+        raise UsageError(f"--width is {width_pct:g}, and must be more than 0 and at most 100")
+    rank_count = given.pop("nproc", None)
+    if rank_count is not None and (rank_count < 1 or "collective" not in families):
+        why = "must be 1 or more" if rank_count < 1 else "is for collectives"
+        raise UsageError(f"--nproc {rank_count}: it {why}")
+    device, backend = given.pop("device", None), given.pop("backend", None)
+    if backend == "nccl" and device == "cpu":
+        raise UsageError("--backend nccl needs GPUs, and --device is cpu")
+    settings = Settings(
+        families=families,
+        device=device,
+        rank_count=rank_count,
+        backend=backend,
+        dtypes=_dtypes(given.pop("dtype", None), families),
+        ops=_ops(given.pop("ops", None), families),
+        scale=scale,
+        shapes=shapes,
+        sizes_bytes=sizes_bytes,
+        point_s=point_s,
+        width_pct=width_pct,
+    )
+    return settings, given
+
+
+_OPS = {
+    "gemm": ("mm", "scaled_mm", "grouped_mm"),
+    "memcpy": ("h2d", "d2h", "d2d", "h2h"),
+    "collective": COLLECTIVE_OPS,
+    "launch": ("empty_kernel", "graph_replay", "stream_sync", "op_call"),
+}
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _dtypes(text: str | None, families: tuple[str, ...]) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    options = DTYPES if "gemm" in families else ("fp32", "bf16", "fp16")
+    if not {"gemm", "collective"} & set(families):
+        raise UsageError("--dtype is for products and collectives")
+    for word in _words(text):
+        if word not in options:
+            raise UsageError(f"--dtype {word!r}: there are {', '.join(options)}")
+    return tuple(dict.fromkeys(_words(text)))
+
+
+def _ops(text: str | None, families: tuple[str, ...]) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    options = [op for family in families for op in _OPS[family]]
+    for word in _words(text):
+        if word not in options:
+            raise UsageError(f"--ops {word!r}: there are {', '.join(options)}")
+    return tuple(dict.fromkeys(_words(text)))
+
+
+def _sizes(
+    text: str | None, families: tuple[str, ...]
+) -> tuple[str | None, tuple[tuple[int, int, int], ...], tuple[int, ...]]:
+    """Return the scale, the shapes and the sizes in bytes that were asked for."""
+    if text is None or text in SCALES:
+        return text, (), ()
+    shapes, sizes_bytes = [], []
+    for word in _words(text):
+        shape = re.fullmatch(r"(\d+)[x×](\d+)[x×](\d+)", word)
+        if shape:
+            m, n, k = (int(side) for side in shape.groups())
+            if not all(1 <= side <= _MOST_SIDE for side in (m, n, k)):
+                raise UsageError(f"--sizes {word}: every side must be from 1 to {_MOST_SIDE}")
+            shapes.append((m, n, k))
+        else:
+            size_bytes = parse_bytes(word, "--sizes")
+            if size_bytes < 1:
+                raise UsageError(f"--sizes {word}: a size must be 1 byte or more")
+            sizes_bytes.append(size_bytes)
+    has_bytes = {"memcpy", "collective"} & set(families)
+    if shapes and "gemm" not in families:
+        raise UsageError("--sizes of the form MxNxK are for products", hint="for example 1KiB,1MiB")
+    if sizes_bytes and not has_bytes:
+        hint = "for example 512x512x512" if "gemm" in families else None
+        raise UsageError("--sizes in bytes are for copies and collectives", hint=hint)
+    if not shapes and not sizes_bytes:
+        raise UsageError("--sizes names no size", hint=f"or one of {', '.join(SCALES)}")
+    return None, tuple(shapes), tuple(sizes_bytes)
+
+
+def seconds_at_most(settings: Settings) -> float:
+    """Return after how long without a result a point is given up: something hangs."""
+    return math.ceil(120 + 40 * settings.point_s)

@@ -1,0 +1,99 @@
+-- How long do copies take, and how many bytes a second do they move?
+-- The points of tracekit bench memcpy, as in the paper's Figure 12. A copy inside of one memory reads and writes it: its
+-- traffic is twice its bytes, and is what the bandwidth of the data sheet is compared with.
+--
+-- Kind:     analysis
+-- Scope:    runs
+-- Requires: run, benchmark, named_peak, bench_points, bench_rates
+-- Params:
+--   best  BOOLEAN = FALSE  only the fastest point of each direction and kind of memory
+-- Columns:
+--   run                  VARCHAR  name of the run's folder
+--   device               VARCHAR  cpu or cuda:0
+--   device_name          VARCHAR  product
+--   op                   VARCHAR  h2d, d2h, d2d, or h2h: host to host
+--   memory               VARCHAR  host memory: pinned or pageable
+--   message_bytes        BIGINT   bytes copied
+--   median_ns            DOUBLE   median time of one copy, ns
+--   low_ns               DOUBLE   lower end of the median's confidence interval, ns; NULL for few samples
+--   high_ns              DOUBLE   its upper end, ns
+--   confidence_pct       DOUBLE   least confidence of the interval, 0 to 100
+--   interval_pct         DOUBLE   width of the interval, of the median
+--   repeat_count         BIGINT   samples
+--   bytes_per_s          DOUBLE   message_bytes / median_ns, bytes/s
+--   low_bytes_per_s      DOUBLE   message_bytes / high_ns
+--   high_bytes_per_s     DOUBLE   message_bytes / low_ns
+--   traffic_bytes_per_s  DOUBLE   read and written in one memory, bytes/s; NULL between two
+--   peak_bytes_per_s     DOUBLE   bandwidth of that memory by the data sheet, bytes/s
+--   peak_pct             DOUBLE   traffic_bytes_per_s of it, 0 to 100; more if caches hold the copy
+--   is_best              BOOLEAN  the fastest point of its run, device, direction and kind of memory
+--   timer                VARCHAR  cuda_event or wall_clock
+--   thread_count         INTEGER  host threads
+--   clock_hz             BIGINT   clock right after, as NVML tells
+--   memory_clock_hz      BIGINT   clock of the device's memory right after
+--   reason               VARCHAR  why there is no time
+-- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
+-- Invariant: traffic_bytes_per_s IS NULL OR traffic_bytes_per_s = 2 * bytes_per_s
+-- Invariant: reason IS NOT NULL OR bytes_per_s IS NOT NULL
+
+WITH memory AS (
+    SELECT DISTINCT
+        device_name,
+        unit_count,
+        memory_bytes_per_s
+    FROM named_peak
+),
+
+rated AS (
+    SELECT
+        p.*,
+        bench_bytes_per_s(p.message_bytes, p.median_ns) AS bytes_per_s,
+        if(p.op = 'd2d', m.memory_bytes_per_s, NULL) AS peak_bytes_per_s,
+        coalesce(p.missing, if(p.message_bytes IS NULL, 'the line has no size', NULL)) AS why
+    FROM bench_points('memcpy') AS p
+    LEFT JOIN memory AS m
+        ON
+            p.device_name = m.device_name
+            AND p.unit_count IS NOT DISTINCT FROM m.unit_count
+            AND p.device <> 'cpu'
+),
+
+ranked AS (
+    SELECT
+        *,
+        if(op IN ('d2d', 'h2h'), 2 * bytes_per_s, NULL) AS traffic_bytes_per_s,
+        bytes_per_s IS NOT NULL
+        AND row_number() OVER (
+            PARTITION BY run_id, device, op, memory ORDER BY bytes_per_s DESC NULLS LAST, bench_id
+        ) = 1 AS is_best
+    FROM rated
+)
+
+SELECT
+    run,
+    device,
+    device_name,
+    op,
+    memory,
+    message_bytes,
+    median_ns,
+    low_ns,
+    high_ns,
+    confidence_pct,
+    interval_pct,
+    repeat_count,
+    bytes_per_s,
+    bench_bytes_per_s(message_bytes, high_ns) AS low_bytes_per_s,
+    bench_bytes_per_s(message_bytes, low_ns) AS high_bytes_per_s,
+    traffic_bytes_per_s,
+    peak_bytes_per_s,
+    100 * traffic_bytes_per_s / peak_bytes_per_s AS peak_pct,
+    is_best,
+    timer,
+    thread_count,
+    clock_hz,
+    memory_clock_hz,
+    why AS reason
+FROM ranked
+WHERE is_best OR NOT $best
+ORDER BY run, run_id, bench_id

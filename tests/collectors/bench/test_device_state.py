@@ -1,0 +1,77 @@
+"""What the driver tells of a device, by a library that stands for NVIDIA's."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from tracekit.collectors.bench.device_state import DeviceState
+
+NOTHING = {"clock_hz": None, "memory_clock_hz": None, "power_w": None, "temperature_c": None}
+
+
+class Library:
+    """NVML with one device, `GPU-abc`; `missing` functions return that they are not supported."""
+
+    def __init__(self, *missing: str, init: int = 0) -> None:
+        self._missing = missing
+        self._init = init
+        self.asked: list[bytes] = []
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802 - NVIDIA's name
+        return self._init
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:  # noqa: N802
+        self.asked.append(uuid)
+        handle._obj.value = 77
+        return 0 if uuid == b"GPU-abc" else 6
+
+    def nvmlDeviceGetClockInfo(self, handle: Any, which: int, value: Any) -> int:  # noqa: N802
+        assert handle.value == 77
+        return self._tell("clock", {1: 1410, 2: 1593}[which], value)
+
+    def nvmlDeviceGetPowerUsage(self, handle: Any, value: Any) -> int:  # noqa: N802
+        assert handle.value == 77
+        return self._tell("power", 305_250, value)
+
+    def nvmlDeviceGetTemperature(self, handle: Any, sensor: int, value: Any) -> int:  # noqa: N802
+        assert (handle.value, sensor) == (77, 0)
+        return self._tell("temperature", 54, value)
+
+    def _tell(self, name: str, figure: int, value: Any) -> int:
+        assert isinstance(value._obj, ctypes.c_uint)
+        value._obj.value = figure
+        return 3 if name in self._missing else 0
+
+
+def test_figures_in_base_units() -> None:
+    state = DeviceState("abc", lambda _: Library())
+    assert state.read() == {
+        "clock_hz": 1_410_000_000,
+        "memory_clock_hz": 1_593_000_000,
+        "power_w": 305.25,
+        "temperature_c": 54,
+    }
+
+
+def test_what_is_not_supported_is_null() -> None:
+    found = DeviceState("abc", lambda _: Library("power", "temperature")).read()
+    assert (found["clock_hz"], found["power_w"], found["temperature_c"]) == (1_410_000_000,) + (
+        None,
+    ) * 2
+
+
+def test_a_device_that_nvml_does_not_know_has_no_figures() -> None:
+    library = Library()
+    assert DeviceState("def", lambda _: library).read() == NOTHING
+    assert library.asked == [b"GPU-def", b"MIG-def"]
+
+
+def test_without_a_driver_there_are_no_figures() -> None:
+    def missing(name: str) -> Any:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    assert DeviceState("abc", missing).read() == NOTHING
+    assert DeviceState("abc", lambda _: Library(init=9)).read() == NOTHING
+    assert DeviceState("abc", lambda _: object()).read() == NOTHING
+    assert DeviceState(None).read() == NOTHING

@@ -1,0 +1,86 @@
+"""`tracekit bench`: measure what a machine can really do."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from tracekit.cli._arguments import GroupedCommand, argument_options
+from tracekit.cli._options import format_option
+from tracekit.collectors.bench.settings import ARGUMENTS, WHAT
+from tracekit.errors import UsageError
+
+# \b keeps click from filling the lines.
+_EXAMPLES = """\b
+Examples:
+  tracekit bench all
+  tracekit bench gemm --dtype bf16 --sizes 4096x4096x4096,8192x8192x8192
+  tracekit bench collectives --nproc 8 --ops all_reduce --sizes 1KiB,1MiB,1GiB
+  torchrun --nproc-per-node 8 --no-python tracekit bench collectives --out runs/nccl
+"""
+
+
+@click.command(name="bench", cls=GroupedCommand, epilog=_EXAMPLES)
+@click.argument("what", metavar=f"[{'|'.join(WHAT)}]", type=click.Choice(tuple(WHAT)))
+@argument_options(ARGUMENTS)
+@click.option(
+    "--no-remember",
+    is_flag=True,
+    help="Do not keep the highest rates as the ceilings of this device.",
+)
+@format_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, what: str, no_remember: bool, format_name: str, **values: object
+) -> None:
+    """Measure products of matrices, copies, collectives and launches, and leave a run folder.
+
+    Each point is measured until the 95 % confidence interval of its median is narrow enough, or
+    its time is over: with CUDA events on a GPU, by the wall clock on a CPU. The folder holds
+    run.json and benchmarks.jsonl, raw times; `tracekit query bench_gemm`, bench_memcpy,
+    bench_collectives and bench_launches make rates of them. Stdout is a summary, the folder's path
+    goes to stderr. Ctrl-C keeps what was measured.
+    """
+    from tracekit.collectors.bench.run import run
+
+    if ctx.meta["program"]:
+        raise UsageError("bench runs no program of your own: that is for collect")
+    try:
+        folder = run(what, values, ["tracekit", *sys.argv[1:]], _echo)
+    except KeyboardInterrupt:
+        _echo("interrupted")
+        raise
+    if folder is None:
+        return
+    _echo(f"measured: {folder}")
+    if not no_remember:
+        _remember(folder)
+    if find_spec("duckdb") is not None:
+        _show(folder, format_name)
+
+
+def _remember(folder: Path) -> None:
+    """Keep the highest rates of a run for the analyses of later traces of this device."""
+    name = "tracekit.analysis.ceilings"
+    if find_spec(name) is not None:
+        import_module(name).remember(folder)
+
+
+def _show(folder: Path, format_name: str) -> None:
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+    from tracekit.trace import BENCH_BREAKDOWN
+
+    with open_traces([str(folder)]) as trace:
+        found = trace.breakdown()
+    emit({name: found[name] for name in BENCH_BREAKDOWN if found[name].rows}, format_name)
+
+
+def _echo(line: str) -> None:
+    from tracekit.render._text import printable
+
+    click.echo(printable(line), err=True)

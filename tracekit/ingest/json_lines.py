@@ -1,0 +1,212 @@
+"""Loads a file of one JSON object a line into tables, a part at a time.
+
+A line that cannot be read is set aside in table `rejected` with its place; the others count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from tracekit.ingest.progress import Progress
+from tracekit.schema import RUN_TABLES
+from tracekit.sql_text import quote, rows
+from tracekit.units import MB
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_LINE_BYTES = 64 * MB
+"""A longer line is none of ours."""
+
+PART_BYTES = 8 * MB
+"""How much text DuckDB is given at once."""
+
+MAX_REJECTED = 1000
+"""How many lines are set aside in one statement."""
+
+REJECTED_TEXT_BYTES = 2048
+
+PART = "line_part"
+"""The table of the lines of a part while they are inserted: one column a member."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineKind:
+    """What the lines of a file are.
+
+    Attributes:
+        what: one of them in a message: `request`.
+        line: their members, as far as they have columns, and `key` among them.
+        key: the member that is unique in the file.
+        table: the table that takes them; members that are no columns of it go to its `extra`.
+        further_types: DuckDB types of members that are columns of other tables.
+        further_inserts: statements that fill these from table `line_part`; `{run_id}` stands for
+            the run, quoted.
+    """
+
+    what: str
+    line: type[msgspec.Struct]
+    key: str
+    table: str
+    further_types: Mapping[str, str]
+    further_inserts: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the members that have columns."""
+        return self.line.__struct_fields__
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the table but the run, with their DuckDB types."""
+        (table,) = (table for table in RUN_TABLES if table.name == self.table)
+        return {column.name: column.type for column in table.columns if column.name != "run_id"}
+
+
+class _UnreadableError(Exception):
+    """A line is not what the file holds."""
+
+
+def load_lines(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    kind: LineKind,
+    run_id: str,
+    work_folder: Path,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[int, int]:
+    """Read a file of lines.
+
+    Args:
+        connection: of the store that is being built.
+        path: the file.
+        kind: what its lines are.
+        run_id: of the run, as it will be in table `run`.
+        work_folder: where text may lie while DuckDB reads it.
+        progress: called now and then with how far the reading is.
+
+    Returns:
+        How many lines were read, and how many were set aside.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    part = work_folder / f"{kind.table}.json"
+    line_count = rejected_count = 0
+    seen: set[object] = set()
+    file_bytes = path.stat().st_size
+    with path.open("rb") as file:
+        lines = _lines(file)
+        is_more = True
+        while is_more:
+            rejected: list[tuple[object, ...]] = []
+            with part.open("wb") as out:
+                count, longest, is_more = _write_part(lines, out, kind, seen, run_id, rejected)
+            if count:
+                _insert(connection, part, kind, run_id, longest)
+            if rejected:
+                connection.execute(f"INSERT INTO rejected VALUES {rows(rejected)}")
+            line_count += count
+            rejected_count += len(rejected)
+            if progress is not None:
+                progress(Progress(str(path), file.tell(), file_bytes, line_count))
+    part.unlink()
+    return line_count, rejected_count
+
+
+def _write_part(
+    lines: Iterator[tuple[int, bytes]],
+    out: IO[bytes],
+    kind: LineKind,
+    seen: set[object],
+    run_id: str,
+    rejected: list[tuple[object, ...]],
+) -> tuple[int, int, bool]:
+    """Write the next lines as DuckDB shall read them, or set them aside.
+
+    Returns:
+        How many were written, the bytes of the longest, and whether there may be more.
+    """
+    count = longest = 0
+    for offset, line in lines:
+        try:
+            text = _checked(line, kind, seen)
+        except _UnreadableError as error:
+            shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
+            rejected.append((None, offset, None, str(error), shown, run_id))
+        else:
+            out.write(text)
+            count += 1
+            longest = max(longest, len(text))
+        if out.tell() >= PART_BYTES or len(rejected) >= MAX_REJECTED:
+            return count, longest, True
+    return count, longest, False
+
+
+def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not empty, with where they begin; of an endless one its beginning.
+
+    A byte order mark at the start of the file is no part of a line.
+    """
+    offset = 0
+    while line := file.readline(MAX_LINE_BYTES):
+        start, offset = offset, offset + len(line)
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = line[: REJECTED_TEXT_BYTES + 1]
+            while rest := file.readline(MAX_LINE_BYTES):
+                offset += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+        if start == 0:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if line.strip():
+            yield start, line
+
+
+def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
+    """Return a line as DuckDB shall read it.
+
+    Raises:
+        _UnreadableError: it is none of the kind, or one whose key was there before.
+    """
+    try:
+        found = msgspec.json.decode(line, type=kind.line)
+        members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _UnreadableError(f"no {kind.what}: {error}") from None
+    key = getattr(found, kind.key)
+    if key in seen:
+        raise _UnreadableError(f"{kind.what} {key} comes twice")
+    seen.add(key)
+    extra = {name: value for name, value in members.items() if name not in kind.members}
+    record: dict[str, object] = {name: getattr(found, name) for name in kind.members}
+    # As text: what is in it need not be JSON that DuckDB reads (numbers beyond 64 bits).
+    record["extra"] = msgspec.json.encode(extra).decode() if extra else None
+    return msgspec.json.encode(record) + b"\n"
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, part: Path, kind: LineKind, run_id: str, longest: int
+) -> None:
+    types = {**kind.columns, "extra": "VARCHAR", **kind.further_types}
+    columns = ", ".join(f"{name}: {quote(type_name)}" for name, type_name in types.items())
+    connection.execute(
+        f"CREATE TEMP TABLE {PART} AS SELECT * FROM read_json("
+        f"{quote(str(part))}, format = 'newline_delimited', columns = {{{columns}}}, "
+        f"maximum_object_size = {max(2 * longest, MB)})"
+    )
+    try:
+        names = ", ".join(kind.columns)
+        connection.execute(
+            f"INSERT INTO {kind.table} (run_id, {names}) "
+            f"SELECT {quote(run_id)}, {names} FROM {PART} ORDER BY rowid"
+        )
+        for statement in kind.further_inserts:
+            connection.execute(statement.format(run_id=quote(run_id)))
+    finally:
+        connection.execute(f"DROP TABLE {PART}")

@@ -1,0 +1,143 @@
+"""The paper's microbenchmarks, Figures 11 to 15, and ours beside them.
+
+The figures are curves without numbers, so there is nothing to put into cells: what the text says of
+each curve is a row, and our points of the same curves follow. A point of ours belongs to a curve if
+it is of the same product (N, K, alignment, type), direction or collective; all others are none of
+the figure's, and `tracekit query` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tracekit.analysis.result import Column, Result
+
+_Row = Mapping[str, Any]
+
+_TENSOR_SCALE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFigure:
+    """Where ours of a figure come from.
+
+    Attributes:
+        analysis: the analysis that has our points.
+        curve: returns the curve that a row of it belongs to, None if to none of the figure's.
+        figures: the columns of the analysis that are shown, the curve and the run before them.
+    """
+
+    analysis: str
+    curve: Callable[[_Row], str | None]
+    figures: tuple[str, ...]
+
+
+def _product_curve(row: _Row) -> str | None:
+    """Products by their shape, whatever the series is called; rows of other ranges count too."""
+    if row["op"] != "mm" or row["m"] is None or not row["series"]:
+        return None
+    if row["series"] == "table12" or "/" in row["series"]:
+        return None
+    name = f"N{row['n']}_K{row['k']}"
+    return name if row["m"] % _TENSOR_SCALE == 0 else f"unaligned_{name}"
+
+
+def _op(*names: str) -> Callable[[_Row], str | None]:
+    return lambda row: row["op"] if row["op"] in names else None
+
+
+_INTERVAL = ("median_ns", "low_ns", "high_ns", "interval_pct")
+_MACHINE = ("device", "device_name", "timer", "reason")
+_COLLECTIVE = (
+    *("backend", "group_size", "dtype", "message_bytes", *_INTERVAL),
+    *("algorithm_bytes_per_s", "bus_bytes_per_s", *_MACHINE),
+)
+
+BENCH_FIGURES: dict[str, BenchFigure] = {
+    "figure11": BenchFigure(
+        "bench_gemm",
+        _product_curve,
+        ("dtype", "m", "n", "k", *_INTERVAL, "flop_per_s", "peak_pct", *_MACHINE),
+    ),
+    "figure12": BenchFigure(
+        "bench_memcpy",
+        _op("h2d", "d2h"),
+        ("memory", "message_bytes", *_INTERVAL, "bytes_per_s", *_MACHINE),
+    ),
+    "figure13": BenchFigure("bench_collectives", _op("all_gather"), _COLLECTIVE),
+    "figure14": BenchFigure("bench_collectives", _op("reduce_scatter"), _COLLECTIVE),
+    "figure15": BenchFigure(
+        "bench_collectives", _op("all_gather", "reduce_scatter", "reduce"), _COLLECTIVE
+    ),
+}
+"""The figures that are microbenchmarks, by name."""
+
+
+def of_figure(figure: BenchFigure, points: Result) -> Result:
+    """Return the points that belong to a figure, with all columns of their analysis.
+
+    Args:
+        figure: the figure.
+        points: the rows of its analysis.
+    """
+    names = points.column_names
+    kept = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
+    return Result(points.name, points.columns, kept)
+
+
+def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
+    """Return our points of a figure as one table, for programs.
+
+    Args:
+        name: of the figure.
+        curves: the curves that the paper has.
+        points: the rows of its analysis.
+    """
+    figure = BENCH_FIGURES[name]
+    types = {column.name: column.type for column in points.columns}
+    columns = [
+        Column("curve", "VARCHAR"),
+        Column("is_curve_of_paper", "BOOLEAN"),
+        Column("run", "VARCHAR"),
+        *(Column(column, types[column]) for column in figure.figures),
+    ]
+    rows = []
+    for row in of_figure(figure, points).to_dicts():
+        curve = figure.curve(row)
+        values = (row[column] for column in figure.figures)
+        rows.append((curve, curve in curves, row["run"], *values))
+    return Result(name, tuple(columns), rows)
+
+
+def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
+    """Return what has to be said of our points: what differs from the paper's, and what is missing.
+
+    Args:
+        name: of the figure.
+        curves: the curves that the paper has, each with what else is stated.
+        points: the rows of its analysis.
+    """
+    figure = BENCH_FIGURES[name]
+    ours = of_figure(figure, points).to_dicts()
+    found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
+    said = []
+    others = [curve for curve in found if curve not in curves]
+    if others:
+        said.append(f"curves of ours that the paper does not have: {', '.join(others)}")
+    missing = [curve for curve in curves if curve not in found]
+    if missing:
+        said.append(f"curves of the paper without points of ours: {', '.join(missing)}")
+    return said
+
+
+def machines(points: Result) -> list[str]:
+    """Return what our points were measured on, each once."""
+    found: dict[str, None] = {}
+    for row in points.to_dicts():
+        parts = [row["device_name"] or row["device"], row.get("backend")]
+        if row.get("group_size"):
+            parts.append(f"{row['group_size']} ranks")
+        found[" · ".join(str(part) for part in parts if part)] = None
+    return list(found)
