@@ -5,8 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: classified_events, device_context, device_windows, context, module_roles, serving_steps, serving_step_work,
---           triton_kernel
+-- Requires: device_windows, serving_task_work, serving_steps, serving_step_work
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -24,43 +23,7 @@
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 
 WITH work AS (
-    SELECT
-        d.trace_id,
-        d.device,
-        d.piece,
-        d.dur_ns,
-        d.wall_ns,
-        CASE
-            WHEN
-                c.phase IN ('prefill', 'mixed', 'decode', 'forward')
-                THEN c.phase
-            ELSE 'other'
-        END AS phase,
-        d.ts_ns - max(d.end_ns) OVER (
-            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS gap_ns,
-        CASE d.kind
-            WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
-        END AS part,
-        CASE
-            WHEN d.kind = 'memcpy' THEN 'memory copy'
-            WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
-            WHEN d.class = 'comm_allgather' THEN 'all-gather'
-            WHEN d.kind = 'comm' THEN 'other'
-            WHEN d.class = 'rope' OR x.part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
-            WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
-            WHEN d.class = 'gemm' THEN 'GEMM'
-            WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
-            WHEN d.class = 'attention' THEN 'attention'
-            WHEN d.class = 'elementwise' THEN 'element-wise'
-            ELSE 'other'
-        END AS task
-    FROM classified_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
-    LEFT JOIN module_roles('module') AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    SELECT * FROM serving_task_work('module')
 ),
 
 spent AS (

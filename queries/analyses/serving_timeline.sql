@@ -6,8 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, module, module_roles, launch, serving_steps,
---           serving_step_work
+-- Requires: device_windows, serving_section_work, serving_steps, serving_step_work
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -26,76 +25,7 @@
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 -- Invariant: 0 <= idle_ns AND (span_pct IS NULL OR (0 <= span_pct AND span_pct <= 100.0000001))
 
-WITH layer_range AS (
-    SELECT
-        trace_id,
-        min(position) AS first_position,
-        max(last_position) AS last_position
-    FROM module
-    WHERE layer IS NOT NULL
-    GROUP BY trace_id
-),
-
-waited AS (
-    SELECT
-        trace_id,
-        device,
-        event_id,
-        piece,
-        dur_ns,
-        wall_ns,
-        ts_ns,
-        greatest(
-            coalesce(
-                ts_ns - max(end_ns) OVER (
-                    PARTITION BY trace_id, device ORDER BY ts_ns, event_id, piece
-                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                ),
-                0
-            ),
-            0
-        ) AS idle_ns
-    FROM device_events
-),
-
-work AS (
-    SELECT
-        d.*,
-        c.phase,
-        m.layer,
-        l.ts_ns AS launch_ts_ns,
-        CASE
-            WHEN m.layer IS NOT NULL THEN r.section
-            WHEN m.last_position < g.first_position THEN 'before transformer'
-            WHEN m.position > g.last_position THEN 'after transformer'
-            ELSE 'other'
-        END AS section
-    FROM waited AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
-    LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
-    LEFT JOIN module_roles('module') AS r ON c.trace_id = r.trace_id AND c.module_id = r.module_id
-    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-    WHERE c.phase IN ('prefill', 'mixed', 'decode', 'forward')
-),
-
-sectioned AS (
-    SELECT
-        * EXCLUDE (section),
-        coalesce(
-            section,
-            last_value(section IGNORE NULLS) OVER (
-                PARTITION BY trace_id, device, layer
-                ORDER BY launch_ts_ns, ts_ns, event_id, piece
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ),
-            'attention'
-        ) AS section
-    FROM work
-),
-
-stepped AS (
+WITH stepped AS (
     SELECT
         s.trace_id,
         w.device,
@@ -124,7 +54,7 @@ SELECT
     )::BIGINT AS span_pct,
     n.step_count,
     sum(s.wall_ns + s.idle_ns)::BIGINT / n.step_count AS step_span_ns
-FROM sectioned AS s
+FROM serving_section_work('module') AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN stepped AS n
     ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase

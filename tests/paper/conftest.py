@@ -16,7 +16,10 @@ SHAPES = {"llama2-7b": (4096, 11008, 32), "llama2-13b": (5120, 13824, 40), "tiny
 GPU = Environment(devices=["NVIDIA H200"], processor="Xeon", core_count=16, memory_bytes=10**11)
 
 Work = tuple[str, str, float]
-"""Ranges around a launch, joined by `;`, the kernel, and its duration in µs."""
+"""Ranges around a launch, joined by `;`, the kernel, and its duration in µs.
+
+`aten::mm|350,4096|4096,11008` is an op with the shapes of its operands.
+"""
 
 
 @pytest.fixture
@@ -32,6 +35,7 @@ def write_run(tmp_path: Path) -> Callable[..., Path]:
         model: str = "llama2-7b",
         layers: int | None = None,
         steps: list[list[Work]] | None = None,
+        parameter_count: int | None = None,
         **members: Any,
     ) -> Path:
         folder = tmp_path / "runs" / name
@@ -44,6 +48,7 @@ def write_run(tmp_path: Path) -> Callable[..., Path]:
             **{"stage": "pretrain", "engine": "deepspeed", "environment": GPU, **members},
             model=Model(
                 model,
+                parameter_count=parameter_count,
                 layer_count=count if layers is None else layers,
                 config={"hidden_size": hidden, "intermediate_size": inner},
             ),
@@ -73,7 +78,14 @@ def _events(steps: list[list[Work]]) -> list[dict[str, Any]]:
             linked = {"correlation": number, "device": 0, "stream": 7}
             for depth, name in enumerate(ranges.split(";")):
                 nested = 0.01 * depth
-                span("user_annotation", name, now + nested, duration + 1 - 2 * nested)
+                name, *shapes = name.split("|")
+                told = {
+                    "Input Dims": [list(map(int, shape.split(","))) for shape in shapes],
+                    "Input type": ["c10::BFloat16"] * len(shapes),
+                }
+                category = "cpu_op" if shapes else "user_annotation"
+                args = told if shapes else None
+                span(category, name, now + nested, duration + 1 - 2 * nested, args)
             span("cuda_runtime", "cudaLaunchKernel", now + 0.5, 0.25, linked)
             span("kernel", kernel, now + 1, duration, linked)
             now += duration + 1

@@ -37,7 +37,9 @@ def alone(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
 # -- methods, from manifests -----------------------------------------------------------------------
 
 
-def test_a_run_stands_beside_its_method_model_and_batch_size(cli: Cli, write_run: Write) -> None:
+def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(
+    cli: Cli, write_run: Write
+) -> None:
     memory = [RankMemory(0, 60 * 10**9), RankMemory(1, 66 * 10**9)]
     write_run(
         "fits",
@@ -54,7 +56,7 @@ def test_a_run_stands_beside_its_method_model_and_batch_size(cli: Cli, write_run
     write_run("other", opt="LFA", batch_size=1, tokens_per_s_mean=1.0)
     write_run("small", model="tiny", opt="Z3", batch_size=1, tokens_per_s_mean=1.0)
     tuned = write_run("tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0)
-    rows = rows_of(cli, "table3", tuned.parent)
+    rows = rows_of(cli, "table3", tuned.parent, "--strict")
 
     (fits,) = beside(rows, "fits")
     assert (fits["model"], fits["method"], fits["platform"]) == ("Llama2-7B", "R+Z3", "A800")
@@ -81,13 +83,16 @@ def test_a_run_stands_beside_its_method_model_and_batch_size(cli: Cli, write_run
     (small,) = alone(rows, "small")
     assert small["note"] == "model tiny: the paper has Llama2-7B or Llama2-13B"
     assert (small["paper_tokens_per_s"], small["our_tokens_per_s"]) == (None, 1.0)
-    # 38 methods of the paper, and four of ours that are none of them.
-    assert len(rows) == 38 + 4
+    (other_stage,) = alone(rows, "tuned")
+    assert other_stage["note"] == "stage finetune: the paper's table is of stage pretrain"
+    # 38 methods of the paper, four of ours that are none of them, and one of another stage.
+    assert len(rows) == 38 + 5
     empty = next(row for row in rows if row["method"] == "Z2+O" and row["model"] == "Llama2-7B")
     assert empty["note"] == "no run of Llama2-7B, Z2+O, batch size 1"
 
     assert {
-        row["platform"] for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090")
+        row["platform"]
+        for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090", "--strict")
     } == {
         "RTX4090",
         None,
@@ -202,7 +207,7 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli: Cli, write_run: 
     assert {row["note"] for row in rows if row["run"] == "bare"} == {
         "method Naive: not in the paper's table: it has R; the run has no trace"
     }
-    rows = rows_of(cli, "table5", folder.parent)
+    rows = rows_of(cli, "table5", folder.parent, "--strict")
     assert {row["note"] for row in beside(rows, "bare")} == {"the run has no trace"}
     assert {row["note"] for row in beside(rows, "failed")} == {"the run failed: rank 1 died"}
     assert {row["phase"] for row in alone(rows, "cut")} == {"forward", "backward", "optimizer"}
@@ -212,7 +217,9 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli: Cli, write_run: 
     }
 
 
-def test_serving_stands_beside_the_same_engine(cli: Cli, write_run: Write) -> None:
+def test_serving_stands_beside_the_engine_that_is_strictly_the_same(
+    cli: Cli, write_run: Write
+) -> None:
     batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
     attention = f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention"
     ffn = f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP"
@@ -237,6 +244,12 @@ def test_serving_stands_beside_the_same_engine(cli: Cli, write_run: Write) -> No
         light[part, "(all)"]["our_pass_pct"] for part in ("computation", "communication", "other")
     ]
     assert sum(total) == pytest.approx(100)
+    ours = {(row["part"], row["task"]): row for row in beside(rows, "ours")}
+    assert ours["computation", "Triton"]["our_time_ms"] == triton["our_time_ms"]
+    assert (triton["mark"], ours["computation", "Triton"]["mark"]) == ("DWR", "DFWR")
+    assert "framework transformers, not LightLLM" in ours["computation", "Triton"]["differences"]
+    assert "requests 8 of 512 + 64 tokens, not 1024 of 512 + 64 tokens" in triton["differences"]
+    rows = rows_of(cli, "table10", folder.parent, "--strict")
     (note,) = {row["note"] for row in alone(rows, "ours")}
     assert note == "engine transformers: the paper has LightLLM"
 
@@ -261,11 +274,14 @@ def test_people_get_the_sides_first_and_the_left_over_last(cli: Cli, write_run: 
             == f"{head}Pre-training: methods at batch size 1 (arXiv 2311.03687v2, Table III)"
         )
         assert (
-            "* ours: 1 × NVIDIA H200 · llama2-7b · sequence length 350 · world size 1 · deepspeed"
+            "* ours: 1 × NVIDIA H200 · llama2-7b · batch size 1 · sequence length 350 · world"
             in (done.stdout)
         )
         assert "37 rows of the paper without a run of ours" in lines
-        assert "Ours that belong to no row of the paper:" in lines
+        assert (
+            "Ours that belong to no row of the paper: model tiny: the paper has Llama2-7B or "
+            "Llama2-13B"
+        ) in " ".join(lines)
         assert "as printed: Llama2-13B, F+R+Z2" in done.stdout
         assert format_name == "markdown" or max(map(len, lines)) <= 100
 

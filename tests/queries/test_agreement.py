@@ -109,6 +109,7 @@ SAYINGS: dict[str, list[Said]] = {
         Said("phases", "phase", "wall_ns"),
         Said("modules", "phase", "self_wall_ns"),
         Said("roles", "phase", "wall_ns"),
+        Said("role_layers", "phase", "wall_ns"),
         Said("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
     ],
     "time of compute by phase": [
@@ -127,6 +128,18 @@ SAYINGS: dict[str, list[Said]] = {
     "time of GEMMs": [
         Said("kernel_classes", "device", "kernel_ns", lambda row: row["class"] == "gemm"),
         Said("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
+        Said("layers", "device", "total_ns", lambda row: row["work"] == "gemm"),
+    ],
+    "kernel time": [
+        Said("phases", "device", "kernel_ns"),
+        Said("layers", "device", "total_ns", lambda row: row["work"] == "kernels"),
+    ],
+    "time of serving by phase": [
+        Said("serving_modules", "phase", "wall_ns"),
+        Said(
+            *("serving_layers", "phase", "total_ns"),
+            lambda row: row["part"] != "timeline" and row["task"] != "(all)",
+        ),
     ],
     "loading of data, by phase": [
         Said(

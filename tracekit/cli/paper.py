@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tracekit.render._text import printable
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.paper.runs import Ask
+    from tracekit.paper.side_by_side import Comparison
     from tracekit.paper.tables import PaperTable
 
 _FOR_PEOPLE = ("table", "markdown")
@@ -31,6 +33,12 @@ _WIDTH = 100
     help="Only this platform of the paper: A800, RTX4090, …  "
     "[default: all of them, A800 beside runs]",
 )
+@click.option(
+    "--strict",
+    "is_strict",
+    is_flag=True,
+    help="Only runs whose model, layers and batch size are those of the row.",
+)
 @no_cache_option
 @format_option
 def command(
@@ -38,15 +46,18 @@ def command(
     runs: tuple[str, ...],
     list_them: bool,
     platform: str | None,
+    is_strict: bool,
     no_cache: bool,
     format_name: str,
 ) -> None:
     """Show a published table of arXiv 2311.03687, and runs of ours beside it.
 
     TABLE is table1 to table16, or a figure whose text states numbers. RUNS are run folders, or
-    folders of them. A run stands beside a row of the paper only where stage, model, method and
-    batch size are the same; what is left over of either side follows with the reason. Cells that
-    cannot be right carry over as printed, and say so.
+    folders of them. A run stands beside a row of the paper where stage, method and what the row is
+    about (phase, module, shape, …) are the same; what differs in the setup (model, layers, devices,
+    framework, precision, sizes) is said above and marked in the row. Of a model that was cut to
+    some layers, the times that the whole would take are extrapolated. What is left over of either
+    side follows with the reason. Cells that cannot be right carry over as printed, and say so.
     """
     from tracekit.cli._emit import emit
     from tracekit.paper.bench_figures import BENCH_FIGURES
@@ -68,7 +79,14 @@ def command(
     if table in BENCH_FIGURES:
         _bench_figure(published, runs, platform, no_cache=no_cache, format_name=format_name)
         return
-    _beside(published, runs, platform, no_cache=no_cache, format_name=format_name)
+    _beside(
+        published,
+        runs,
+        platform,
+        is_strict=is_strict,
+        no_cache=no_cache,
+        format_name=format_name,
+    )
 
 
 def _beside(
@@ -76,13 +94,14 @@ def _beside(
     paths: tuple[str, ...],
     platform: str | None,
     *,
+    is_strict: bool,
     no_cache: bool,
     format_name: str,
 ) -> None:
     from tracekit.cli._emit import emit
     from tracekit.paper import presentation
     from tracekit.paper.runs import find_our_runs
-    from tracekit.paper.side_by_side import compare
+    from tracekit.paper.side_by_side import NO_SUCH_ROW, compare
 
     found = find_our_runs(paths, lambda folder: _ask_of(folder, no_cache=no_cache))
     for problem in found.problems:
@@ -90,25 +109,42 @@ def _beside(
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
         # The platform that the paper's analyses of modules are all of.
         platform = "A800"
-    comparison = compare(published, found.runs, platform)
+    comparison = compare(published, found.runs, platform, is_strict=is_strict)
     if format_name not in _FOR_PEOPLE:
         emit(presentation.flat_result(comparison), format_name)
         return
     _head(published, format_name)
     sides = [f"{side}: {facts}" for side, facts in presentation.sides(comparison)]
-    _paragraphs(sides)
+    _paragraphs([*sides, *presentation.setup_remarks(comparison)])
     if sides:
         click.echo()
-    emit(presentation.beside_result(comparison), format_name)
+    _emit_beside(comparison, format_name)
     without = presentation.count_without_run(comparison.lines)
     if without and "stage" in published.setup:
         click.echo(f"\n{without} rows of the paper without a run of ours")
-    alone = presentation.alone_result(comparison)
+    why, alone = presentation.alone_result(comparison)
     if alone.rows:
         head = "Ours that belong to no row of the paper" if sides else "Ours"
-        click.echo(f"\n{head}:\n")
+        text = f"{head}: {printable(why)}" if why not in (None, NO_SUCH_ROW) else f"{head}:"
+        click.echo(f"\n{click.wrap_text(text, width=_text_width())}\n")
         emit(alone, format_name)
     _foot([*presentation.remarks(comparison), *published.notes])
+
+
+def _emit_beside(comparison: Comparison, format_name: str) -> None:
+    """Write the rows; what was extrapolated in a table of its own where the terminal is narrow."""
+    from tracekit.cli._emit import emit
+    from tracekit.paper import presentation
+    from tracekit.render.table import is_grid
+
+    result = presentation.beside_result(comparison)
+    extrapolated = presentation.extrapolated_result(comparison)
+    if format_name != "table" or not extrapolated.rows or is_grid(result, sys.stdout):
+        emit(result, format_name)
+        return
+    emit(presentation.beside_result(comparison, is_extrapolated=False), format_name)
+    click.echo("\nExtrapolated to the whole model:\n")
+    emit(extrapolated, format_name)
 
 
 def _bench_figure(
@@ -171,9 +207,15 @@ def _paragraphs(texts: Sequence[str]) -> None:
     """Write texts as items of a list, wrapped for a terminal; Markdown reads it as one too."""
     for text in texts:
         shown = click.wrap_text(
-            printable(text), width=_WIDTH, initial_indent="* ", subsequent_indent="  "
+            printable(text), width=_text_width(), initial_indent="* ", subsequent_indent="  "
         )
         click.echo(shown)
+
+
+def _text_width() -> int:
+    from tracekit.render.table import width_of
+
+    return min(_WIDTH, width_of(sys.stdout))
 
 
 def _setup(published: PaperTable) -> str:

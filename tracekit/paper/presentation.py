@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracekit.analysis.result import Column, Result
-from tracekit.paper.runs import OurRun
+from tracekit.paper.differences import MARKS
+from tracekit.paper.runs import OurRun, layer_count_of
 from tracekit.paper.side_by_side import Comparison, Line
 from tracekit.paper.tables import Cell, PaperTable, Row, load_tables
+from tracekit.paper.whole_model import NOT_EXTRAPOLATED, Whole
+from tracekit.units import format_pct
 
 _LABELS: tuple[tuple[str, str], ...] = (
     ("hardware", "VARCHAR"),
     ("model", "VARCHAR"),
+    ("layer_count", "BIGINT"),
     ("method", "VARCHAR"),
     ("batch_size", "BIGINT"),
     ("sequence_length", "BIGINT"),
@@ -24,13 +28,23 @@ _FEW_RUNS = 4
 
 
 def flat_result(comparison: Comparison) -> Result:
-    """Return every line with all that is known of both sides, for programs."""
+    """Return every line with all that is known of both sides, for programs.
+
+    A figure of a whole model is two: `extrapolated_min_…` and `extrapolated_max_…`, which are the
+    same where all is told.
+    """
     columns = [Column(name, kind) for name, kind in comparison.name_columns]
     for name, kind in comparison.figure_columns:
         if name in comparison.paper_figures:
             columns.append(Column(f"paper_{name}", kind))
         columns.append(Column(f"our_{name}", kind))
-    columns += [Column(name, "VARCHAR") for name in ("as_printed", "run", "note")]
+        if name in comparison.whole_figures:
+            columns += [Column(f"extrapolated_{end}_{name}", kind) for end in ("min", "max")]
+    columns += [Column(name, "VARCHAR") for name in ("as_printed", "run", "mark", "differences")]
+    if comparison.whole_figures:
+        columns.append(Column("extrapolated_layer_count", "BIGINT"))
+        columns.append(Column("extrapolated_note", "VARCHAR"))
+    columns.append(Column("note", "VARCHAR"))
     taken = {column.name for column in columns}
     columns += [
         Column(f"{side}_{name}", kind)
@@ -40,58 +54,157 @@ def flat_result(comparison: Comparison) -> Result:
     ]
     rows = []
     for line in comparison.lines:
-        cells: Row = dict(line.names)
+        cells = _cells(line)
         if line.paper is not None:
             facts = _paper_facts(comparison.table, line.paper)
-            cells |= {f"paper_{name}": value for name, value in facts.items()}
-            cells |= {f"paper_{name}": value for name, value in line.paper.items()}
+            cells = {f"paper_{name}": value for name, value in facts.items()} | cells
             cells["as_printed"] = line.paper.get("as_printed")
         if line.run is not None:
-            cells |= {f"our_{name}": value for name, value in _our_facts(line.run).items()}
-            cells["run"] = line.run.label
-        cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
+            facts = _our_facts(line.run)
+            cells = {f"our_{name}": value for name, value in facts.items()} | cells
+        cells["differences"] = "; ".join(map(str, line.differences)) or None
+        if line.wholes and line.run is not None:
+            cells["extrapolated_layer_count"] = line.run.whole_layer_count
+            cells["extrapolated_note"] = "; ".join(_reasons(line)) or None
         cells["note"] = line.note
         rows.append(tuple(cells.get(column.name) for column in columns))
     return Result(comparison.table.name, tuple(columns), rows)
 
 
-def beside_result(comparison: Comparison) -> Result:
-    """Return the rows of the paper with ours beside them, without labels, for people."""
+def beside_result(comparison: Comparison, *, is_extrapolated: bool = True) -> Result:
+    """Return the rows of the paper with ours beside them, without labels, for people.
+
+    Shares come first. What was extrapolated is text where it has two ends.
+
+    Args:
+        comparison: what stands beside what.
+        is_extrapolated: with what the whole model would take, as far as it is known.
+    """
     lines = [line for line in comparison.lines if line.paper is not None]
-    # One platform stands above the table already.
+    sides = ("paper", "our", "extrapolated") if is_extrapolated else ("paper", "our")
+    return _for_people(comparison, lines, sides)
+
+
+def extrapolated_result(comparison: Comparison) -> Result:
+    """Return the paper's figures and what the whole model would take, by themselves, for people."""
+    lines = [
+        line
+        for line in comparison.lines
+        if line.paper is not None and any(whole.low is not None for whole in line.wholes.values())
+    ]
+    return _for_people(comparison, lines, ("paper", "extrapolated"), comparison.whole_figures)
+
+
+def _for_people(
+    comparison: Comparison,
+    lines: Sequence[Line],
+    sides: Sequence[str],
+    figures: Sequence[str] | None = None,
+) -> Result:
+    """Return lines with some sides of some figures, all if None."""
+    # One platform and one run stand above the table already.
     is_said = len({line.names.get("platform") for line in lines}) == 1
     names = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
     columns = [Column(name, kind) for name, kind in names]
-    wanted = [(name, kind) for name, kind in comparison.figure_columns if name != "outcome"]
-    for name, kind in wanted:
+    telling = [item for item in comparison.figure_columns if item[0] in comparison.telling_figures]
+    columns += [Column(f"our_{name}", kind) for name, kind in telling]
+    wanted = [
+        item
+        for item in comparison.figure_columns
+        if item[0] != "outcome" and item not in telling and (figures is None or item[0] in figures)
+    ]
+    ranges: set[str] = set()
+    for name, kind in sorted(wanted, key=lambda item: not item[0].endswith("_pct")):
         if name in comparison.paper_figures:
             columns.append(Column(f"paper_{name}", kind))
-        columns.append(Column(f"our_{name}", kind))
-    columns += [Column("our_outcome", "VARCHAR"), Column("run", "VARCHAR")]
+        if "our" in sides:
+            columns.append(Column(f"our_{name}", kind))
+        if "extrapolated" in sides and name in comparison.whole_figures:
+            if any(_is_range(line.wholes.get(name)) for line in lines):
+                ranges.add(name)
+            columns.append(Column(f"extrapolated_{name}", "VARCHAR" if name in ranges else kind))
+    if "our" in sides:
+        columns += [Column("our_outcome", "VARCHAR"), Column("mark", "VARCHAR")]
+    columns += _run_column(lines)
     rows = []
     for line in lines:
-        cells: dict[str, Cell] = dict(line.names)
-        cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
-        cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
-        cells["run"] = line.run.label if line.run else None
+        cells = _cells(line)
+        for name in ranges:
+            cells[f"extrapolated_{name}"] = _range_text(name, line.wholes.get(name))
         rows.append(tuple(cells.get(column.name) for column in columns))
     return _without_empty(Result(comparison.table.name, tuple(columns), rows))
 
 
-def alone_result(comparison: Comparison) -> Result:
-    """Return what of ours stands beside no row of the paper, with the reason, for people."""
-    lines = [line for line in comparison.lines if line.paper is None]
-    columns = [Column("run", "VARCHAR")]
+def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
+    """Return the figures of ours that stand beside no row of the paper, for people.
+
+    Returns:
+        Why, where it is the same for all of them, else None and a column of the result; the rows.
+    """
+    lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
+    columns = _run_column(lines)
     columns += [Column(name, kind) for name, kind in comparison.name_columns if name != "platform"]
     wanted = [item for item in comparison.figure_columns if item[0] in comparison.our_figures]
     columns += [Column(name, kind) for name, kind in wanted]
-    columns.append(Column("note", "VARCHAR"))
+    notes = {line.note for line in lines}
+    if len(notes) > 1:
+        columns.append(Column("note", "VARCHAR"))
     rows = []
     for line in lines:
         cells: dict[str, Cell] = {**line.names, **(line.ours or {}), "note": line.note}
         cells["run"] = line.run.label if line.run else None
         rows.append(tuple(cells.get(column.name) for column in columns))
-    return _without_empty(Result("ours", tuple(columns), rows))
+    why = notes.pop() if len(notes) == 1 else None
+    return why, _without_empty(Result("ours", tuple(columns), rows))
+
+
+def _run_column(lines: Sequence[Line]) -> list[Column]:
+    """Return a column for the run if there are several: a single one stands above the table."""
+    several = len({line.run.label for line in lines if line.run}) > 1
+    return [Column("run", "VARCHAR")] if several else []
+
+
+def _cells(line: Line) -> dict[str, Cell]:
+    """Return names, figures of both sides, mark and run of a line, by the names of columns."""
+    cells: dict[str, Cell] = dict(line.names)
+    cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
+    cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
+    for name, whole in line.wholes.items():
+        cells[f"extrapolated_{name}"] = cells[f"extrapolated_min_{name}"] = whole.low
+        cells[f"extrapolated_max_{name}"] = whole.high
+    cells["mark"] = "".join(one.mark for one in line.differences) or None
+    cells["run"] = line.run.label if line.run else None
+    return cells
+
+
+def _is_range(whole: Whole | None) -> bool:
+    """Whether the two ends of a figure differ by as much as one would see."""
+    if whole is None or whole.low is None or whole.high is None:
+        return False
+    return whole.high - whole.low > whole.high / 1000
+
+
+def _range_text(name: str, whole: Whole | None) -> str | None:
+    if whole is None or whole.low is None or whole.high is None:
+        return None
+    ends = (whole.low, whole.high) if _is_range(whole) else (whole.low,)
+    if name.endswith("_pct"):
+        texts = [format_pct(end) for end in ends]
+    else:
+        texts = [f"{float(f'{end:.4g}'):,.10g}" for end in ends]
+    return " to ".join(dict.fromkeys(texts))
+
+
+def _reasons(line: Line) -> list[str]:
+    """Return why figures of a line could not be extrapolated, with which where others could be."""
+    by_reason: dict[str, list[str]] = {}
+    for name, whole in line.wholes.items():
+        if whole.reason is not None:
+            by_reason.setdefault(whole.reason, []).append(name)
+    return [
+        reason if len(names) == len(line.wholes) else f"{', '.join(names)}: {reason}"
+        for reason, names in by_reason.items()
+    ]
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
@@ -104,30 +217,87 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for line in comparison.lines:
         if line.paper is not None:
-            found.setdefault(_text(_paper_facts(comparison.table, line.paper)), [])
+            facts = _paper_facts(comparison.table, line.paper)
+            found.setdefault(_text(comparison, facts), [])
     paper = [("paper", facts) for facts in found]
     found = {}
+    stage = comparison.table.setup["stage"]
     for line in comparison.lines:
-        if line.run is not None:
-            labels = found.setdefault(_text(_our_facts(line.run)), [])
+        if line.run is not None and line.run.manifest.stage == stage:
+            labels = found.setdefault(_text(comparison, _our_facts(line.run)), [])
             if line.run.label not in labels:
                 labels.append(line.run.label)
     ours = [("ours", f"{facts} ({_names(labels)})") for facts, labels in found.items()]
     return paper + ours
 
 
+def setup_remarks(comparison: Comparison) -> list[str]:
+    """Return what has to be said of the lines together: what differs, and what is extrapolated."""
+    with_ours = [line for line in comparison.lines if line.paper is not None and line.ours]
+    differing = [line for line in with_ours if line.differences]
+    found = []
+    if differing:
+        found.append(
+            f"{len(differing)} of {len(with_ours)} rows with ours rest on a run that differs from "
+            f"the paper's, as marked: {', '.join(_differences(differing))}"
+        )
+    cut = [line for line in with_ours if line.run and line.run.whole_layer_count]
+    layers = {(line.run.layer_count, line.run.whole_layer_count) for line in cut if line.run}
+    if any(whole.low is not None for line in cut for whole in line.wholes.values()):
+        counts = _listed([f"{whole} layers from {ran} that ran" for ran, whole in sorted(layers)])
+        text = f"extrapolated to {counts}: the time in layers times their number, the rest as it is"
+        if any(_is_range(whole) for line in cut for whole in line.wholes.values()):
+            text += "; at most, what is in no module grows with the layers too"
+        found.append(text)
+    elif cut and comparison.table.name in NOT_EXTRAPOLATED:
+        found.append(f"nothing is extrapolated: {NOT_EXTRAPOLATED[comparison.table.name]}")
+    return found
+
+
+def _differences(lines: Sequence[Line]) -> list[str]:
+    """Return each fact that differs with its letter, in how many rows, and what it is."""
+    found = []
+    for mark, fact in MARKS.items():
+        own = [one for line in lines for one in line.differences if one.mark == mark]
+        if own:
+            ours = _listed([one.ours for one in own])
+            theirs = _listed([one.paper for one in own])
+            where = f" in {len(own)}" if len(own) < len(lines) else ""
+            found.append(f"{mark} {fact}{where} ({ours}, not {theirs})")
+    return found
+
+
+def _listed(texts: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) > _FEW_RUNS:
+        return f"{', '.join(distinct[:_FEW_RUNS])} or others"
+    return " or ".join(distinct)
+
+
 def remarks(comparison: Comparison) -> list[str]:
     """Return what has to be said of single lines: cells as printed, and runs without figures."""
-    found: list[str] = []
+    printed: list[str] = []
+    apart: dict[str, list[str]] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
     for line in comparison.lines:
+        label = line.run.label if line.run else ""
         if line.paper is None:
+            if line.ours is None and line.run is not None:
+                apart.setdefault(line.note or "", []).append(label)
             continue
         what = ", ".join(str(value) for value in line.names.values() if value is not None)
         if line.paper.get("as_printed"):
-            found.append(f"as printed: {what}: {line.paper['as_printed']}")
+            printed.append(f"as printed: {what}: {line.paper['as_printed']}")
         if line.run is not None and line.note:
-            found.append(f"{line.run.label}: {what}: {line.note}")
-    return list(dict.fromkeys(found))
+            missing.setdefault((label, line.note), []).append(what)
+        for reason in _reasons(line):
+            missing.setdefault((f"{label}: not extrapolated", reason), []).append(what)
+    found = [f"{_names(labels)}: {note}" for note, labels in apart.items()]
+    found += [
+        f"{subject}: {'; '.join(dict.fromkeys(rows))}: {why}"
+        for (subject, why), rows in missing.items()
+    ]
+    return [*found, *dict.fromkeys(printed)]
 
 
 def count_without_run(lines: Sequence[Line]) -> int:
@@ -135,12 +305,14 @@ def count_without_run(lines: Sequence[Line]) -> int:
     return sum(line.paper is not None and line.run is None for line in lines)
 
 
-def _text(facts: dict[str, Cell]) -> str:
+def _text(comparison: Comparison, facts: dict[str, Cell]) -> str:
     parts = [facts["hardware"], facts["model"]]
+    # A batch size that tells rows apart, or is a figure, stands in the rows.
+    is_in_rows = any(column.name == "batch_size" for column in comparison.table.columns)
     parts += [
         f"{name.replace('_', ' ')} {facts[name]}"
-        for name in ("sequence_length", "world_size")
-        if facts[name] is not None
+        for name in ("batch_size", "sequence_length", "world_size")
+        if facts[name] is not None and not (name == "batch_size" and (is_in_rows or facts["load"]))
     ]
     parts += [facts["load"], facts["engine"], facts["precision"]]
     return " · ".join(str(part) for part in parts if part is not None)
@@ -163,6 +335,7 @@ def _our_facts(run: OurRun) -> dict[str, Cell]:
     return {
         "hardware": run.hardware,
         "model": run.model,
+        "layer_count": run.layer_count,
         "method": stated.opt,
         "batch_size": stated.batch_size,
         "sequence_length": stated.sequence_length,
@@ -177,6 +350,7 @@ def _paper_facts(table: PaperTable, row: Row) -> dict[str, Cell]:
     facts: dict[str, Cell] = {name: table.fact(row, name) for name, _ in _LABELS}
     facts["hardware"] = _paper_hardware(table.fact(row, "platform"))
     facts["engine"] = table.fact(row, "framework")
+    facts["layer_count"] = layer_count_of(table.fact(row, "model"))
     if table.setup.get("stage") == "serve":
         shape = "batch {batch_size}, {prompt_length} + {output_length} tokens"
         facts["load"] = shape.format(**table.setup)

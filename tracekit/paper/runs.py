@@ -13,17 +13,25 @@ from tracekit import manifest
 from tracekit.analysis.result import Result
 from tracekit.errors import TraceError
 from tracekit.ingest.run_folders import find_runs
-from tracekit.manifest import Manifest
+from tracekit.manifest import Manifest, Model
 
 Ask = Callable[..., Result]
 """Runs an analysis on the traces of a run: `ask("phases")`. Raises a `TracekitError`."""
 
+# Tokens of Llama2, and with some that were added, as for padding.
+_VOCABULARY = (32_000, 32_320)
 # Hidden size, size of the MLP, layers: what makes a Llama2 the one of the paper.
 _SHAPES = {
     "Llama2-7B": (4096, 11008, 32),
     "Llama2-13B": (5120, 13824, 40),
     "Llama2-70B": (8192, 28672, 80),
 }
+PARAMETER_COUNTS = {
+    "Llama2-7B": 6_738_415_616,
+    "Llama2-13B": 13_015_864_320,
+    "Llama2-70B": 68_976_648_192,
+}
+"""Parameters of the paper's models, which follow from their published configurations."""
 _NAME = re.compile(r"llama-?2-?(7|13|70)b(?:-hf)?$")
 
 
@@ -49,6 +57,33 @@ class OurRun:
     def model(self) -> str:
         """The model, with its layers where it was cut."""
         return _paper_model(self.manifest)[1]
+
+    @property
+    def base_model(self) -> str | None:
+        """The paper's name of the model, with all of its layers or cut to some; None if none."""
+        model = self.manifest.model
+        return None if model is None else _base_model(model)
+
+    @property
+    def layer_count(self) -> int | None:
+        """The layers that the model of the run has; None if not known."""
+        model = self.manifest.model
+        return None if model is None else _layer_count(model)
+
+    @property
+    def whole_layer_count(self) -> int | None:
+        """The layers of the paper's model that was cut for this run; None if none was."""
+        if self.base_model is None or self.layer_count is None:
+            return None
+        whole = _SHAPES[self.base_model][2]
+        return None if self.layer_count == whole else whole
+
+    @property
+    def parameter_count(self) -> int | None:
+        """The parameters of the model, of a cut one as if it were whole; None if not known."""
+        if self.base_model is not None:
+            return PARAMETER_COUNTS[self.base_model]
+        return self.manifest.model.parameter_count if self.manifest.model else None
 
     @property
     def method(self) -> frozenset[str]:
@@ -103,16 +138,18 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Path], Ask]) ->
     return Found(tuple(runs), tuple(problems))
 
 
+def layer_count_of(model: str | None) -> int | None:
+    """Return the layers of a model of the paper by its name there; None for none."""
+    return _SHAPES[model][2] if model in _SHAPES else None
+
+
 def _paper_model(run: Manifest) -> tuple[str | None, str]:
     """Return the paper's name of a run's model, and a description of it."""
     model = run.model
     if model is None:
         return None, "unknown"
-    layers = model.layer_count
-    if layers is None:
-        stated = model.config.get("num_hidden_layers")
-        layers = stated if isinstance(stated, int) else None
-    name = _by_shape(model.config) or _by_name(model.name)
+    layers = _layer_count(model)
+    name = _base_model(model)
     if name is None:
         return None, model.name
     whole = _SHAPES[name][2]
@@ -121,11 +158,24 @@ def _paper_model(run: Manifest) -> tuple[str | None, str]:
     return name, model.name
 
 
-def _by_shape(config: dict[str, object]) -> str | None:
+def _layer_count(model: Model) -> int | None:
+    if model.layer_count is not None:
+        return model.layer_count
+    stated = model.config.get("num_hidden_layers")
+    return stated if isinstance(stated, int) else None
+
+
+def _by_config(config: dict[str, object]) -> str | None:
     shape = (config.get("hidden_size"), config.get("intermediate_size"))
+    size = config.get("vocab_size", _VOCABULARY[0])
+    if not isinstance(size, int) or not _VOCABULARY[0] <= size <= _VOCABULARY[1]:
+        return None
     return next((name for name, (*known, _) in _SHAPES.items() if shape == tuple(known)), None)
 
 
-def _by_name(name: str) -> str | None:
-    found = _NAME.search(name.lower().rstrip("/"))
+def _base_model(model: Model) -> str | None:
+    """Return the paper's name of a model: by its shape, by its name only where that is not told."""
+    if "hidden_size" in model.config:
+        return _by_config(model.config)
+    found = _NAME.search(model.name.lower().rstrip("/"))
     return f"Llama2-{found[1]}B" if found else None

@@ -43,6 +43,32 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
     columns = text_columns(shown, units=units)
     if not columns:
         return
+    headers, widths, gap = _layout(columns, width)
+    if widths:
+        yield from _table(columns, headers, widths, " " * gap)
+    else:
+        yield from _records(columns, len(result.rows), width)
+    if not result.rows:
+        yield Text("no rows", style="dim")
+    elif shown is not result:
+        yield from text_lines(result, width)
+
+
+def fits(result: Result, width: int, *, units: bool) -> bool:
+    """Whether a result is a table within a width, and not records.
+
+    Args:
+        result: the rows.
+        width: the most cells that a line may take.
+        units: as in :func:`grid_lines`.
+    """
+    shown = without_texts(result) if units else result
+    _, widths, _ = _layout(text_columns(shown, units=units), width)
+    return bool(widths)
+
+
+def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], list[int], int]:
+    """Return the headers' lines, the widths of the columns, none if nothing fits, and the gap."""
     headers = [[column.header] for column in columns]
     widths = _natural_widths(columns, headers)
     gap = _GAPS[0]
@@ -52,14 +78,7 @@ def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
             widths = _shrunk(columns, headers, width, gap)
             if widths:
                 break
-    if widths:
-        yield from _table(columns, headers, widths, " " * gap)
-    else:
-        yield from _records(columns, len(result.rows), width)
-    if not result.rows:
-        yield Text("no rows", style="dim")
-    elif shown is not result:
-        yield from text_lines(result, width)
+    return headers, widths, gap
 
 
 def _broken_header(column: TextColumn) -> Lines:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tracekit.render._breakdown import breakdown_lines
 from tracekit.render._console import make_console, print_lines
-from tracekit.render._grid import grid_lines
+from tracekit.render._grid import fits, grid_lines
 from tracekit.render.sections import drawing, in_place
 
 if TYPE_CHECKING:
@@ -33,3 +33,13 @@ def render(
         if drawn := drawing(data, console.width):
             print_lines(console, [*drawn, Text()])
         print_lines(console, grid_lines(data, console.width, units=units))
+
+
+def width_of(stream: TextIO) -> int:
+    """Return how many cells a line on a stream may take."""
+    return make_console(stream).width
+
+
+def is_grid(result: Result, stream: TextIO) -> bool:
+    """Whether a result is shown as a table on a stream; it is records where no table would fit."""
+    return fits(result, width_of(stream), units=True)

@@ -1,0 +1,227 @@
+-- How much of a step grows with the layers of the model, and how long would it be with all of them?
+-- For models that were cut to a few layers. Time in modules of layers is multiplied, time in modules around them
+-- (embedding, last norm, head) and of the input stays. Of the rest (optimizer, gradients, communication)
+-- the trace does not tell whether it grows: whole_step_ns has it as it is, whole_max_step_ns as if it grew with the
+-- layers. No figure stands where nothing is told of a whole time, nor where only some of the layers have such work.
+-- Recomputation is part of the backward phase here. Communication and copies are those that belong to a step.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_context, device_windows, device_steps, steps, collectives, module, compiled_regions,
+--           whole_model
+-- Params:
+--   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
+-- Columns:
+--   rank               INTEGER  global rank
+--   device             VARCHAR  number of the device, or cpu
+--   phase              VARCHAR  as in phases; (all) for all together
+--   work               VARCHAR  span: busy and idle time; kernels, compute, gemm, communication, all-reduce, copies: the
+--                               sum of their durations
+--   layer_count        BIGINT   layers in the trace of the device
+--   total_ns           BIGINT   time of such work, ns
+--   layer_ns           BIGINT   of it in modules of layers, ns
+--   around_ns          BIGINT   of it around the layers, ns
+--   untold_ns          BIGINT   of it neither, ns
+--   step_ns            DOUBLE   total_ns per step, ns; NULL where the trace marks no steps
+--   whole_step_ns      DOUBLE   extrapolated: step_ns of the whole model, at least, ns
+--   whole_max_step_ns  DOUBLE   extrapolated: step_ns of the whole model, at most, ns
+--   whole_pct          DOUBLE   extrapolated share, at least: of span that of all phases, of compute and gemm the kernels
+--                               of the phase, 0 to 100; NULL where a part is not known
+--   whole_max_pct      DOUBLE   extrapolated share, at most, 0 to 100
+--   reason             VARCHAR  why nothing can be extrapolated; NULL if it can
+-- Invariant: layer_ns + around_ns + untold_ns = total_ns
+-- Invariant: whole_step_ns IS NULL OR (reason IS NULL AND whole_step_ns <= whole_max_step_ns * 1.0000001)
+-- Invariant: whole_pct IS NULL OR (0 <= whole_pct AND whole_pct <= whole_max_pct + 0.0000001)
+-- Invariant: whole_max_pct IS NULL OR whole_max_pct <= 100.0000001
+
+WITH compiled AS (
+    SELECT DISTINCT trace_id
+    FROM compiled_regions
+),
+
+placed AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        if(c.phase = 'recompute', 'backward', c.phase) AS phase,
+        m.layer,
+        layer_place(
+            c.phase, m.layer, m.source, c.row_name,
+            d.trace_id IN (SELECT trace_id FROM compiled)
+        ) AS place,
+        d.kind,
+        coalesce(k.class, d.class) AS class,
+        d.dur_ns,
+        if(c.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
+        d.wall_ns + greatest(
+            d.ts_ns - max(d.end_ns) OVER (
+                PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            0
+        ) AS span_ns
+    FROM device_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    LEFT JOIN collectives AS k
+        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        layer,
+        place,
+        sum(span_ns) AS span_ns,
+        sum(dur_ns) AS kernel_ns,
+        coalesce(sum(dur_ns) FILTER (kind = 'compute'), 0) AS compute_ns,
+        coalesce(sum(dur_ns) FILTER (class = 'gemm'), 0) AS gemm_ns,
+        coalesce(sum(step_dur_ns) FILTER (kind = 'comm'), 0) AS comm_ns,
+        coalesce(sum(step_dur_ns) FILTER (class = 'comm_allreduce'), 0) AS allreduce_ns,
+        coalesce(sum(step_dur_ns) FILTER (kind = 'memcpy'), 0) AS memcpy_ns
+    FROM placed
+    GROUP BY trace_id, device, phase, layer, place
+),
+
+kept AS (
+    SELECT
+        trace_id,
+        device,
+        layer,
+        place,
+        unnest([phase, phase, phase, phase, '(all)', '(all)', '(all)']) AS phase,
+        unnest(
+            ['span', 'kernels', 'compute', 'gemm', 'communication', 'all-reduce', 'copies']
+        ) AS work,
+        unnest(
+            [span_ns, kernel_ns, compute_ns, gemm_ns, comm_ns, allreduce_ns, memcpy_ns]
+        ) AS time_ns
+    FROM summed
+),
+
+ran AS (
+    SELECT
+        trace_id,
+        device,
+        count(DISTINCT layer) AS layer_count
+    FROM summed
+    GROUP BY trace_id, device
+),
+
+split AS (
+    SELECT
+        k.trace_id,
+        k.device,
+        k.phase,
+        k.work,
+        any_value(r.layer_count) AS layer_count,
+        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
+        sum(k.time_ns)::BIGINT AS total_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
+    FROM kept AS k
+    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
+    GROUP BY k.trace_id, k.device, k.phase, k.work
+),
+
+reasoned AS (
+    SELECT
+        *,
+        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
+    FROM split
+),
+
+whole AS (
+    SELECT
+        *,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
+        END AS as_is_ns,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
+        END AS as_layers_ns,
+        least(as_is_ns, as_layers_ns) AS low_ns,
+        greatest(as_is_ns, as_layers_ns) AS high_ns
+    FROM reasoned
+),
+
+-- What a share is of: all phases together, or the kernels of the phase. Not known unless every part of it is.
+compared AS (
+    SELECT
+        *,
+        CASE
+            WHEN work = 'span' AND bool_and(reason IS NULL) OVER spans
+                THEN sum(low_ns) OVER spans - low_ns
+            WHEN work IN ('gemm', 'compute')
+                THEN max(low_ns) FILTER (work = 'kernels') OVER phases - low_ns
+        END AS others_low_ns,
+        CASE
+            WHEN work = 'span' AND bool_and(reason IS NULL) OVER spans
+                THEN sum(high_ns) OVER spans - high_ns
+            WHEN work IN ('gemm', 'compute')
+                THEN max(high_ns) FILTER (work = 'kernels') OVER phases - high_ns
+        END AS others_high_ns
+    FROM whole
+    WINDOW
+        spans AS (PARTITION BY trace_id, device, work),
+        phases AS (PARTITION BY trace_id, device, phase)
+),
+
+step_time AS (
+    SELECT
+        trace_id,
+        device,
+        count(*) AS step_count
+    FROM device_steps
+    GROUP BY trace_id, device
+),
+
+marked AS (
+    SELECT
+        trace_id,
+        count(DISTINCT step) AS step_count
+    FROM steps
+    GROUP BY trace_id
+)
+
+SELECT
+    w.rank,
+    w.device,
+    c.phase,
+    c.work,
+    c.layer_count,
+    c.total_ns,
+    c.layer_ns,
+    c.around_ns,
+    c.untold_ns,
+    c.total_ns / if(c.phase = '(all)', t.step_count, m.step_count) AS step_ns,
+    c.low_ns / if(c.phase = '(all)', t.step_count, m.step_count) AS whole_step_ns,
+    c.high_ns / if(c.phase = '(all)', t.step_count, m.step_count) AS whole_max_step_ns,
+    whole_pct(c.low_ns, c.others_high_ns) AS whole_pct,
+    whole_pct(c.high_ns, c.others_low_ns) AS whole_max_pct,
+    c.reason
+FROM compared AS c
+INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
+LEFT JOIN step_time AS t ON c.trace_id = t.trace_id AND c.device = t.device
+LEFT JOIN marked AS m ON c.trace_id = m.trace_id
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(
+        [
+            'data', 'forward', 'backward', 'optimizer', 'evaluation',
+            'prefill', 'mixed', 'decode',
+            'other'
+        ],
+        c.phase
+    ) NULLS LAST,
+    list_position(
+        ['span', 'kernels', 'compute', 'gemm', 'communication', 'all-reduce', 'copies'], c.work
+    )

@@ -1,0 +1,173 @@
+-- How much of each part of a decoder grows with its layers, and how long would it take with all of them?
+-- The parts of roles, per step; what grows is told as in layers. A share is of the whole phase, busy and idle, of the
+-- whole model. For models that were cut to a few layers.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_windows, module, steps, compiled_regions, role_work, whole_model
+-- Params:
+--   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
+-- Columns:
+--   rank               INTEGER  global rank
+--   device             VARCHAR  number of the device, or cpu
+--   phase              VARCHAR  as in phases
+--   role               VARCHAR  the part, as in roles
+--   layer_count        BIGINT   layers in the trace of the device
+--   wall_ns            BIGINT   busy time that is its own, ns
+--   layer_ns           BIGINT   of it in modules of layers, ns
+--   around_ns          BIGINT   of it around the layers, ns
+--   untold_ns          BIGINT   of it neither, ns
+--   step_ns            DOUBLE   wall_ns per step, ns; NULL where the trace marks no steps
+--   whole_step_ns      DOUBLE   extrapolated: step_ns of the whole model, at least, ns
+--   whole_max_step_ns  DOUBLE   extrapolated: step_ns of the whole model, at most, ns
+--   whole_pct          DOUBLE   extrapolated share of the phase, at least, 0 to 100; NULL where a part is not known
+--   whole_max_pct      DOUBLE   extrapolated share of the phase, at most, 0 to 100
+--   reason             VARCHAR  why nothing can be extrapolated; NULL if it can
+-- Invariant: layer_ns + around_ns + untold_ns = wall_ns
+-- Invariant: whole_step_ns IS NULL OR (reason IS NULL AND whole_step_ns <= whole_max_step_ns * 1.0000001)
+-- Invariant: whole_pct IS NULL OR (0 <= whole_pct AND whole_pct <= whole_max_pct + 0.0000001)
+-- Invariant: whole_max_pct IS NULL OR whole_max_pct <= 100.0000001
+
+WITH compiled AS (
+    SELECT DISTINCT trace_id
+    FROM compiled_regions
+),
+
+summed AS (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.phase,
+        d.role,
+        m.layer,
+        layer_place(
+            d.phase, m.layer, m.source, d.row_name,
+            d.trace_id IN (SELECT trace_id FROM compiled)
+        ) AS place,
+        sum(d.wall_ns) AS wall_ns,
+        sum(d.wall_ns + d.idle_ns) AS span_ns
+    FROM role_work('module') AS d
+    LEFT JOIN module AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
+    GROUP BY d.trace_id, d.device, d.phase, d.role, m.layer, place
+),
+
+-- The whole phase is the row without a role: its time is busy and idle.
+kept AS (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        layer,
+        place,
+        unnest([role, NULL]) AS role,
+        unnest([wall_ns, span_ns]) AS time_ns
+    FROM summed
+),
+
+ran AS (
+    SELECT
+        trace_id,
+        device,
+        count(DISTINCT layer) AS layer_count
+    FROM summed
+    GROUP BY trace_id, device
+),
+
+split AS (
+    SELECT
+        k.trace_id,
+        k.device,
+        k.phase,
+        k.role,
+        any_value(r.layer_count) AS layer_count,
+        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
+        sum(k.time_ns)::BIGINT AS total_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
+    FROM kept AS k
+    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
+    GROUP BY k.trace_id, k.device, k.phase, k.role
+),
+
+reasoned AS (
+    SELECT
+        *,
+        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
+    FROM split
+),
+
+whole AS (
+    SELECT
+        *,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
+        END AS as_is_ns,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
+        END AS as_layers_ns,
+        least(as_is_ns, as_layers_ns) AS low_ns,
+        greatest(as_is_ns, as_layers_ns) AS high_ns
+    FROM reasoned
+),
+
+compared AS (
+    SELECT
+        *,
+        max(low_ns) FILTER (role IS NULL) OVER phases - low_ns AS others_low_ns,
+        max(high_ns) FILTER (role IS NULL) OVER phases - high_ns AS others_high_ns
+    FROM whole
+    WINDOW phases AS (PARTITION BY trace_id, device, phase)
+),
+
+marked AS (
+    SELECT
+        trace_id,
+        count(DISTINCT step) AS step_count
+    FROM steps
+    GROUP BY trace_id
+)
+
+SELECT
+    w.rank,
+    w.device,
+    c.phase,
+    c.role,
+    c.layer_count,
+    c.total_ns AS wall_ns,
+    c.layer_ns,
+    c.around_ns,
+    c.untold_ns,
+    c.total_ns / m.step_count AS step_ns,
+    c.low_ns / m.step_count AS whole_step_ns,
+    c.high_ns / m.step_count AS whole_max_step_ns,
+    whole_pct(c.low_ns, c.others_high_ns) AS whole_pct,
+    whole_pct(c.high_ns, c.others_low_ns) AS whole_max_pct,
+    c.reason
+FROM compared AS c
+INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
+LEFT JOIN marked AS m ON c.trace_id = m.trace_id
+WHERE c.role IS NOT NULL
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(
+        [
+            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
+            'prefill', 'mixed', 'decode',
+            'other'
+        ],
+        c.phase
+    ),
+    list_position(
+        [
+            'Embedding', 'QKV', 'RoPE', 'Bmm0', 'Softmax', 'Bmm1', 'Attention',
+            'other in attention', 'Output', 'MLP', 'RMSNorm', 'Linear', 'other',
+            'non-overlapping communication'
+        ],
+        c.role
+    ) NULLS LAST,
+    c.role

@@ -1,0 +1,217 @@
+-- How much of a serving engine's step grows with the layers of the model, and how long would it be with all of them?
+-- The kinds of work of serving_modules and the sections of serving_timeline, per step; what grows is told as in layers.
+-- A share is of the whole phase, busy and idle, of the whole model. For models that were cut to a few layers.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_steps,
+--           serving_step_work, whole_model
+-- Params:
+--   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
+-- Columns:
+--   rank               INTEGER  global rank
+--   device             VARCHAR  number of the device, or cpu
+--   phase              VARCHAR  prefill, mixed, decode, forward or other, as in serving_modules
+--   part               VARCHAR  computation, communication or rest, as in serving_modules; timeline for sections
+--   task               VARCHAR  as in serving_modules, (all) for the part; a section, transformer: attention and ffn
+--   layer_count        BIGINT   layers in the trace of the device
+--   total_ns           BIGINT   time of such work, ns
+--   layer_ns           BIGINT   of it in modules of layers, ns
+--   around_ns          BIGINT   of it around the layers, ns
+--   untold_ns          BIGINT   of it neither, ns
+--   step_ns            DOUBLE   total_ns per step, ns; NULL where no range marks steps of the phase
+--   whole_step_ns      DOUBLE   extrapolated: step_ns of the whole model, at least, ns
+--   whole_max_step_ns  DOUBLE   extrapolated: step_ns of the whole model, at most, ns
+--   whole_pct          DOUBLE   extrapolated share of the phase, at least, 0 to 100; NULL where a part is not known
+--   whole_max_pct      DOUBLE   extrapolated share of the phase, at most, 0 to 100
+--   reason             VARCHAR  why nothing can be extrapolated; NULL if it can
+-- Invariant: layer_ns + around_ns + untold_ns = total_ns
+-- Invariant: whole_step_ns IS NULL OR (reason IS NULL AND whole_step_ns <= whole_max_step_ns * 1.0000001)
+-- Invariant: whole_pct IS NULL OR (0 <= whole_pct AND whole_pct <= whole_max_pct + 0.0000001)
+-- Invariant: whole_max_pct IS NULL OR whole_max_pct <= 100.0000001
+
+WITH compiled AS (
+    SELECT DISTINCT trace_id
+    FROM compiled_regions
+),
+
+task_work AS MATERIALIZED (
+    SELECT * FROM serving_task_work('module')
+),
+
+work AS (
+    SELECT
+        trace_id,
+        device,
+        phase,
+        part,
+        task,
+        module_id,
+        row_name,
+        wall_ns AS time_ns
+    FROM task_work
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        phase,
+        'rest' AS part,
+        'idle' AS task,
+        module_id,
+        row_name,
+        gap_ns AS time_ns
+    FROM task_work
+    WHERE gap_ns > 0
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        phase,
+        'timeline' AS part,
+        section AS task,
+        module_id,
+        row_name,
+        wall_ns + idle_ns AS time_ns
+    FROM serving_section_work('module')
+),
+
+summed AS (
+    SELECT
+        w.trace_id,
+        w.device,
+        w.phase,
+        w.part,
+        w.task,
+        m.layer,
+        layer_place(
+            w.phase, m.layer, m.source, w.row_name,
+            w.trace_id IN (SELECT trace_id FROM compiled)
+        ) AS place,
+        sum(w.time_ns) AS time_ns
+    FROM work AS w
+    LEFT JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    GROUP BY ALL
+),
+
+-- What a share is of, all work of the phase, is a row without a task.
+kept AS (
+    SELECT * FROM summed
+    UNION ALL
+    SELECT * REPLACE ('(all)' AS task)
+    FROM summed
+    WHERE part <> 'timeline'
+    UNION ALL
+    SELECT * REPLACE ('transformer' AS task)
+    FROM summed
+    WHERE part = 'timeline' AND task IN ('attention', 'ffn')
+    UNION ALL
+    SELECT * REPLACE (if(part = 'timeline', part, 'work') AS part, NULL AS task)
+    FROM summed
+),
+
+ran AS (
+    SELECT
+        trace_id,
+        device,
+        count(DISTINCT layer) AS layer_count
+    FROM summed
+    GROUP BY trace_id, device
+),
+
+split AS (
+    SELECT
+        k.trace_id,
+        k.device,
+        k.phase,
+        k.part,
+        k.task,
+        any_value(r.layer_count) AS layer_count,
+        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
+        sum(k.time_ns)::BIGINT AS total_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
+        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
+    FROM kept AS k
+    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
+    GROUP BY k.trace_id, k.device, k.phase, k.part, k.task
+),
+
+reasoned AS (
+    SELECT
+        *,
+        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
+    FROM split
+),
+
+whole AS (
+    SELECT
+        *,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
+        END AS as_is_ns,
+        CASE
+            WHEN reason IS NULL AND $layers > 0
+                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
+        END AS as_layers_ns,
+        least(as_is_ns, as_layers_ns) AS low_ns,
+        greatest(as_is_ns, as_layers_ns) AS high_ns
+    FROM reasoned
+),
+
+compared AS (
+    SELECT
+        *,
+        max(low_ns) FILTER (task IS NULL) OVER phases - low_ns AS others_low_ns,
+        max(high_ns) FILTER (task IS NULL) OVER phases - high_ns AS others_high_ns
+    FROM whole
+    WINDOW phases AS (PARTITION BY trace_id, device, phase, part = 'timeline')
+),
+
+stepped AS (
+    SELECT
+        s.trace_id,
+        w.device,
+        s.phase,
+        count(*) AS step_count
+    FROM serving_steps AS s
+    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
+    GROUP BY s.trace_id, w.device, s.phase
+)
+
+SELECT
+    w.rank,
+    w.device,
+    c.phase,
+    c.part,
+    c.task,
+    c.layer_count,
+    c.total_ns,
+    c.layer_ns,
+    c.around_ns,
+    c.untold_ns,
+    c.total_ns / n.step_count AS step_ns,
+    c.low_ns / n.step_count AS whole_step_ns,
+    c.high_ns / n.step_count AS whole_max_step_ns,
+    whole_pct(c.low_ns, c.others_high_ns) AS whole_pct,
+    whole_pct(c.high_ns, c.others_low_ns) AS whole_max_pct,
+    c.reason
+FROM compared AS c
+INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
+LEFT JOIN stepped AS n
+    ON c.trace_id = n.trace_id AND c.device = n.device AND c.phase = n.phase
+WHERE c.task IS NOT NULL
+ORDER BY
+    w.rank NULLS LAST,
+    w.trace_id,
+    w.device,
+    list_position(['forward', 'prefill', 'mixed', 'decode', 'other'], c.phase),
+    list_position(['computation', 'communication', 'rest', 'timeline'], c.part),
+    list_position(
+        [
+            '(all)', 'element-wise', 'RoPE', 'Triton', 'GEMM', 'RMSNorm', 'attention',
+            'all-reduce', 'all-gather', 'memory copy', 'idle',
+            'before transformer', 'transformer', 'ffn', 'after transformer', 'other'
+        ],
+        c.task
+    )

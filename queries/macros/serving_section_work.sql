@@ -1,0 +1,94 @@
+-- Where in a pass of a serving engine through the model is each device event: before the layers, attention, FFN, …?
+-- serving_section_work('module') is a relation; it has the work of passes alone.
+--
+-- Kind:     macro
+-- Requires: device_events, device_context, module_roles, launch
+-- Params:
+--   modules  VARCHAR  name of the relation of modules: table module
+-- Columns:
+--   trace_id      INTEGER  the trace
+--   device        VARCHAR  number of the device, or cpu
+--   event_id      BIGINT   the device event
+--   piece         BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   dur_ns        BIGINT   duration, ns
+--   wall_ns       BIGINT   busy time that is its own, ns
+--   ts_ns         BIGINT   start, ns
+--   idle_ns       BIGINT   idle time before it, ns
+--   phase         VARCHAR  prefill, mixed, decode or forward
+--   module_id     INTEGER  module, as in table module; NULL where none
+--   row_name      VARCHAR  row of modules where there is no module
+--   layer         INTEGER  layer of its module; NULL outside of layers
+--   launch_ts_ns  BIGINT   start of its launch, ns
+--   section       VARCHAR  before transformer, attention, ffn, after transformer or other
+
+CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
+    WITH layer_range AS (
+        SELECT
+            trace_id,
+            min(position) AS first_position,
+            max(last_position) AS last_position
+        FROM query_table(modules)
+        WHERE layer IS NOT NULL
+        GROUP BY trace_id
+    ),
+
+    waited AS (
+        SELECT
+            trace_id,
+            device,
+            event_id,
+            piece,
+            dur_ns,
+            wall_ns,
+            ts_ns,
+            greatest(
+                coalesce(
+                    ts_ns - max(end_ns) OVER (
+                        PARTITION BY trace_id, device ORDER BY ts_ns, event_id, piece
+                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                    ),
+                    0
+                ),
+                0
+            ) AS idle_ns
+        FROM device_events
+    ),
+
+    work AS (
+        SELECT
+            d.*,
+            c.phase,
+            c.module_id,
+            c.row_name,
+            m.layer,
+            l.ts_ns AS launch_ts_ns,
+            CASE
+                WHEN m.layer IS NOT NULL THEN r.section
+                WHEN m.last_position < g.first_position THEN 'before transformer'
+                WHEN m.position > g.last_position THEN 'after transformer'
+                ELSE 'other'
+            END AS section
+        FROM waited AS d
+        INNER JOIN device_context AS c
+            ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+        INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
+        LEFT JOIN query_table(modules) AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+        LEFT JOIN module_roles(modules) AS r
+            ON c.trace_id = r.trace_id AND c.module_id = r.module_id
+        LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+        WHERE c.phase IN ('prefill', 'mixed', 'decode', 'forward')
+    )
+
+    SELECT
+        * EXCLUDE (section),
+        coalesce(
+            section,
+            last_value(section IGNORE NULLS) OVER (
+                PARTITION BY trace_id, device, layer
+                ORDER BY launch_ts_ns, ts_ns, event_id, piece
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            'attention'
+        ) AS section
+    FROM work
+);

@@ -1,0 +1,61 @@
+-- Which kind of work of a serving engine is each device event: GEMM, RoPE, a norm, Triton, an all-reduce, …?
+-- serving_task_work('module') is a relation.
+--
+-- Kind:     macro
+-- Requires: classified_events, device_context, context, module_roles, triton_kernel
+-- Params:
+--   modules  VARCHAR  name of the relation of modules: table module
+-- Columns:
+--   trace_id   INTEGER  the trace
+--   device     VARCHAR  number of the device, or cpu
+--   piece      BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   module_id  INTEGER  module, as in table module; NULL where none
+--   row_name   VARCHAR  row of modules where there is no module
+--   dur_ns     BIGINT   duration, ns
+--   wall_ns    BIGINT   busy time that is its own, ns
+--   phase      VARCHAR  prefill, mixed, decode, forward or other, as in phases
+--   gap_ns     BIGINT   idle time before it, ns; negative or NULL for none
+--   part       VARCHAR  computation, communication or rest
+--   task       VARCHAR  as in serving_modules, but for idle
+
+CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.piece,
+        c.module_id,
+        c.row_name,
+        d.dur_ns,
+        d.wall_ns,
+        CASE
+            WHEN
+                c.phase IN ('prefill', 'mixed', 'decode', 'forward')
+                THEN c.phase
+            ELSE 'other'
+        END AS phase,
+        d.ts_ns - max(d.end_ns) OVER (
+            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS gap_ns,
+        CASE d.kind
+            WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
+        END AS part,
+        CASE
+            WHEN d.kind = 'memcpy' THEN 'memory copy'
+            WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
+            WHEN d.class = 'comm_allgather' THEN 'all-gather'
+            WHEN d.kind = 'comm' THEN 'other'
+            WHEN d.class = 'rope' OR x.part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
+            WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
+            WHEN d.class = 'gemm' THEN 'GEMM'
+            WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
+            WHEN d.class = 'attention' THEN 'attention'
+            WHEN d.class = 'elementwise' THEN 'element-wise'
+            ELSE 'other'
+        END AS task
+    FROM classified_events AS d
+    INNER JOIN device_context AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
+    LEFT JOIN module_roles(modules) AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+);

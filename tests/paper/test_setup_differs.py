@@ -1,0 +1,381 @@
+"""Runs of another setup beside the paper's rows: what differs, and the whole model of a cut one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.manifest import Environment, Parallel
+
+Cli = Callable[..., Any]
+Write = Callable[..., Path]
+
+REPO = Path(__file__).resolve().parents[2]
+CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
+"""A run of the collectors: Llama2-7B with one of its layers, random weights, on a CPU."""
+
+K = "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
+A800 = {
+    "environment": Environment(devices=["NVIDIA A800-SXM4-80GB"] * 8, processor="Xeon"),
+    "parallel": Parallel(world_size=8, data_size=8),
+    "precision": "bf16",
+    "sequence_length": 350,
+}
+"""The setup of the paper."""
+
+
+def forward(module: str, op: str = "") -> str:
+    return f"tk/phase/forward;tk/module/forward/{module}{op}"
+
+
+# Two of the layers, the head behind them, and an optimizer; the device waits 1 µs before each.
+STEP = [
+    (forward("model.layers.0.mlp#LlamaMLP"), GEMM, 9.0),
+    (forward("model.layers.1.mlp#LlamaMLP"), GEMM, 19.0),
+    (forward("lm_head#Linear"), GEMM, 5.0),
+    ("tk/phase/optimizer", K, 4.0),
+]
+
+
+def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
+    done = cli("paper", *args, "--format", "json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    rows: list[dict[str, Any]] = done.json()
+    return rows
+
+
+def of_run(rows: list[dict[str, Any]], run: str, *, is_beside: bool) -> list[dict[str, Any]]:
+    own = [row for row in rows if row["run"] == run]
+    return [row for row in own if (row["paper_hardware"] is not None) == is_beside]
+
+
+# -- what differs ----------------------------------------------------------------------------------
+
+
+def test_the_setup_of_the_paper_has_no_mark(cli: Cli, write_run: Write) -> None:
+    folder = write_run("same", opt="Naive", batch_size=2, steps=[STEP], **A800)
+    rows = of_run(rows_of(cli, "table5", folder), "same", is_beside=True)
+    assert [(row["mark"], row["differences"]) for row in rows] == [(None, None)] * 3
+    shown = cli("paper", "table5", folder).stdout
+    assert "differs" not in shown
+    assert "mark" not in shown
+
+
+def test_everything_that_differs_is_marked_and_said_once(cli: Cli, write_run: Write) -> None:
+    folder = write_run(
+        "other",
+        model="tiny",
+        engine="ddp",
+        opt="Naive",
+        batch_size=4,
+        sequence_length=64,
+        precision="fp32",
+        steps=[STEP],
+    )
+    forward_row = rows_of(cli, "table5", folder)[0]
+    assert (forward_row["paper_step_pct"], forward_row["our_step_pct"]) == (
+        14.3,
+        pytest.approx(100 * 35 / 40),
+    )
+    assert forward_row["mark"] == "MDFPBSW"
+    assert forward_row["differences"] == (
+        "model tiny, not Llama2-7B; devices 1 × NVIDIA H200, not A800; framework ddp, not "
+        "DeepSpeed; precision fp32, not bf16; batch size 4, not 2; sequence length 64, not 350; "
+        "world size 1, not 8"
+    )
+    shown = " ".join(cli("paper", "table5", folder).stdout.split())
+    assert (
+        "2 of 2 rows with ours rest on a run that differs from the paper's, as marked: M model "
+        "(tiny, not Llama2-7B), D devices (1 × NVIDIA H200, not A800), F framework (ddp, not "
+        "DeepSpeed), P precision (fp32, not bf16), B batch size (4, not 2), S sequence length (64, "
+        "not 350), W world size (1, not 8)"
+    ) in shown
+    assert shown.count("not DeepSpeed") == 1
+    # Nothing is known of a whole model: this is none of the paper's.
+    assert forward_row["extrapolated_min_overall_ms"] is None
+    assert forward_row["extrapolated_note"] is None
+
+
+def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli: Cli, write_run: Write) -> None:
+    members = {**A800, "precision": None}
+    folder = write_run("mute", opt="Naive", batch_size=None, steps=[STEP], **members)
+    row = rows_of(cli, "table5", folder)[0]
+    assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 2"
+
+
+def test_every_run_of_a_row_has_its_line(cli: Cli, write_run: Write) -> None:
+    write_run("bs1", opt="Z2", batch_size=1, tokens_per_s_mean=1.0, **A800)
+    folder = write_run("bs8", opt="Z2", batch_size=8, tokens_per_s_mean=8.0, **A800)
+    rows = [row for row in rows_of(cli, "table3", folder.parent) if row["run"]]
+    assert [(row["run"], row["model"], row["mark"]) for row in rows] == [
+        ("bs1", "Llama2-7B", None),
+        ("bs8", "Llama2-7B", "B"),
+    ]
+    shown = cli("paper", "table3", folder.parent).stdout
+    assert "1 of 2 rows with ours rest on a run that differs" in shown
+
+
+def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(
+    cli: Cli, write_run: Write
+) -> None:
+    members = {"model": "tiny", "opt": "Z2", "batch_size": 1, "tokens_per_s_mean": 1.0, **A800}
+    write_run("small", parameter_count=4_000_000, **members)
+    write_run("large", parameter_count=14_000_000_000, **members)
+    folder = write_run("unknown", **members)
+    rows = rows_of(cli, "table3", folder.parent)
+    found = {row["run"]: (row["model"], row["mark"]) for row in rows if row["run"]}
+    assert (found["small"], found["large"]) == (("Llama2-7B", "M"), ("Llama2-13B", "M"))
+    (row,) = of_run(rows, "unknown", is_beside=False)
+    assert row["note"] == "model tiny: the paper has Llama2-7B or Llama2-13B"
+
+
+@pytest.mark.parametrize(
+    ("device", "platform", "mark"),
+    [
+        ("NVIDIA GeForce RTX 4090", "RTX4090", "W"),
+        ("NVIDIA GeForce RTX 3090", "RTX4090", "DW"),
+        ("NVIDIA GeForce RTX 3090", "RTX3090 w/ NVLink", "W"),
+    ],
+)
+def test_devices_are_told_by_their_product(
+    cli: Cli, write_run: Write, device: str, platform: str, mark: str
+) -> None:
+    members = {**A800, "environment": Environment(devices=[device]), "parallel": Parallel()}
+    folder = write_run(
+        "tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0, **members
+    )
+    rows = rows_of(cli, "table9", folder, "--platform", platform)
+    assert [row["mark"] for row in rows if row["run"]] == [mark]
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+def test_methods_and_stages_stay_conditions(cli: Cli, write_run: Write) -> None:
+    write_run("flash", opt="F", batch_size=2, steps=[STEP])
+    write_run("serving", stage="serve", engine="vllm")
+    folder = write_run("tuned", stage="finetune", opt="Naive", batch_size=2, steps=[STEP])
+    rows = rows_of(cli, "table5", folder.parent)
+    assert not [row for row in rows if row["run"] and row["paper_hardware"]]
+    assert {(row["run"], row["note"]) for row in rows if row["run"]} == {
+        ("flash", "method F: not in the paper's table: it has Naive"),
+        ("serving", "stage serve: the paper's table is of stage pretrain"),
+        ("tuned", "stage finetune: the paper's table is of stage pretrain"),
+    }
+    assert rows[0]["note"] == "no run of Naive"
+    shown = cli("paper", "table5", folder.parent).stdout
+    assert "* serving: stage serve: the paper's table is of stage pretrain" in shown
+    assert "* tuned: stage finetune: the paper's table is of stage pretrain" in shown
+    # What was measured is told of runs of the table's stage alone.
+    assert "vllm" not in shown
+
+
+def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Write) -> None:
+    mlp = forward("model.layers.0.mlp.gate_proj#Linear")
+    work = [(f"{mlp};aten::mm|700,4096|4096,11008", GEMM, 20.0)]
+    write_run("cut", layers=1, opt="Naive", batch_size=2, steps=[work] * 2, **A800)
+    work = [(f"{mlp};aten::mm|700,256|256,688", GEMM, 20.0)]
+    folder = write_run("tiny", model="tiny", opt="Naive", batch_size=2, steps=[work], **A800)
+    rows = rows_of(cli, "table12", folder.parent)
+    (cut,) = of_run(rows, "cut", is_beside=True)
+    assert (cut["n"], cut["k"], cut["paper_m"], cut["our_m"]) == (11008, 4096, 666, 700)
+    assert (cut["paper_time_ms"], cut["our_time_ms"], cut["mark"]) == (0.289, 0.02, "L")
+    (tiny,) = of_run(rows, "tiny", is_beside=False)
+    assert (tiny["n"], tiny["k"], tiny["our_m"]) == (688, 256, 700)
+    assert tiny["note"] == "n 688, k 256: the paper has n 11008, k 4096"
+    shown = " ".join(cli("paper", "table12", folder.parent).stdout.split())
+    assert "nothing is extrapolated: a product of one shape takes the same time" in shown
+
+
+def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run: Write) -> None:
+    """The name of a configuration's file may be anything."""
+    folder = write_run("a", opt="Naive", batch_size=2, steps=[STEP], **A800)
+    text = (folder / "run.json").read_text()
+    assert rows_of(cli, "table5", folder)[0]["mark"] is None
+    (folder / "run.json").write_text(text.replace('"hidden_size": 4096', '"hidden_size": 64'))
+    assert rows_of(cli, "table5", folder)[0]["mark"] == "M"
+    (folder / "run.json").write_text(
+        text.replace('"hidden_size": 4096', '"vocab_size": 256, "hidden_size": 4096')
+    )
+    assert rows_of(cli, "table5", folder)[0]["mark"] == "M"
+
+
+# -- the whole model -------------------------------------------------------------------------------
+
+
+def test_cut_layers_are_extrapolated_in_columns_of_their_own(cli: Cli, write_run: Write) -> None:
+    """Layers of 30 µs in a step with what the device waits for them, the head of 6 around them."""
+    folder = write_run("cut", layers=2, opt="Naive", batch_size=2, steps=[STEP] * 2, **A800)
+    rows = {row["phase"]: row for row in rows_of(cli, "table5", folder)}
+    row = rows["forward"]
+    assert (row["mark"], row["differences"]) == ("L", "layers 2, not 32")
+    assert (row["our_layer_count"], row["paper_layer_count"]) == (2, 32)
+    # The very first kernel has no idle time before it.
+    layers_us, head_us = (2 * 30 - 1) / 2, 6
+    assert row["our_overall_ms"] == pytest.approx((layers_us + head_us) / 1000)
+    for end in ("min", "max"):
+        assert row[f"extrapolated_{end}_overall_ms"] == pytest.approx(
+            (layers_us * 16 + head_us) / 1000
+        )
+        assert row[f"extrapolated_{end}_compute_kernel_ms"] == pytest.approx((28 * 16 + 5) / 1000)
+    assert (row["extrapolated_layer_count"], row["extrapolated_note"]) == (32, None)
+    assert rows["optimizer"]["extrapolated_min_overall_ms"] is None
+    assert rows["optimizer"]["extrapolated_note"] == "not told whether it grows with the layers"
+    assert rows["backward"]["note"] == "the run has no such row in phases"
+
+    mlp = next(row for row in rows_of(cli, "table6", folder) if row["module"] == "MLP")
+    assert mlp["extrapolated_min_time_ms"] == pytest.approx(28 * 16 / 1000)
+    whole_us = layers_us * 16 + head_us
+    assert mlp["extrapolated_min_phase_pct"] == pytest.approx(100 * 28 * 16 / whole_us)
+    assert mlp["our_phase_pct"] == pytest.approx(100 * 28 / (layers_us + head_us))
+
+    gemm = next(row for row in rows_of(cli, "table13", folder) if row["run"])
+    assert gemm["extrapolated_min_gemm_pct"] == pytest.approx(100)
+
+    done = cli("paper", "table3", folder)
+    assert "nothing is extrapolated: tokens/s and memory" in done.stdout
+
+
+def test_a_serving_engine_with_cut_layers(cli: Cli, write_run: Write) -> None:
+    """In a step 10 µs of one layer, 4 of the head and 2 of no module; 1 µs idle before each."""
+    batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
+    step = [
+        (f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention", K, 6.0),
+        (f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 4.0),
+        (f"{batch};tk/module/forward/lm_head#Linear", GEMM, 4.0),
+        (batch, K, 2.0),
+    ]
+    members = {"stage": "serve", "engine": "lightllm", "layers": 1, "steps": [step] * 2}
+    folder = write_run("cut", **members)
+    rows = {
+        (row["part"], row["task"]): row
+        for row in rows_of(cli, "table10", folder)
+        if row["our_time_ms"] is not None
+    }
+
+    def ends(row: dict[str, Any], figure: str) -> tuple[float, float]:
+        return row[f"extrapolated_min_{figure}"], row[f"extrapolated_max_{figure}"]
+
+    gemm, other = rows["computation", "GEMM"], rows["computation", "element-wise"]
+    assert gemm["our_time_ms"] == pytest.approx(8e-3)
+    assert ends(gemm, "time_ms") == (pytest.approx((4 * 32 + 4) / 1000),) * 2
+    assert ends(other, "time_ms") == (
+        pytest.approx((6 * 32 + 2) / 1000),
+        pytest.approx(8 * 32 / 1000),
+    )
+    # The very first kernel has no idle time before it.
+    layer_us, head_us, untold_us = (2 * 12 - 1) / 2, 5, 3
+    least, most = layer_us * 32 + head_us + untold_us, (layer_us + untold_us) * 32 + head_us
+    assert ends(gemm, "pass_pct") == (
+        pytest.approx(100 * 132 / most),
+        pytest.approx(100 * 132 / least),
+    )
+    idle = rows["other", "(all)"]
+    assert ends(idle, "time_ms")[0] == pytest.approx((1.5 * 32 + 2) / 1000)
+
+    rows = {(row["section"]): row for row in rows_of(cli, "table11", folder)}
+    assert ends(rows["transformer"], "time_ms") == (pytest.approx(layer_us * 32 / 1000),) * 2
+    assert ends(rows["after transformer"], "time_ms") == (pytest.approx(5e-3),) * 2
+    assert rows["attention"]["our_phase"] == "decode"
+    for columns in ("80", "100"):
+        done = cli("paper", "table10", folder, env={"COLUMNS": columns})
+        lines = done.stdout.splitlines()
+        assert max(map(len, lines)) <= int(columns)
+        assert not [line for line in lines if line.startswith("─ row")]
+        assert "extrapolated to 32 layers from 1 that ran" in done.stdout
+
+
+def test_a_trace_with_other_layers_than_ran_extrapolates_nothing(
+    cli: Cli, write_run: Write
+) -> None:
+    folder = write_run("cut", layers=4, opt="Naive", batch_size=2, steps=[STEP], **A800)
+    row = rows_of(cli, "table5", folder)[0]
+    assert row["our_overall_ms"] == pytest.approx(0.035)
+    assert (row["extrapolated_min_overall_ms"], row["extrapolated_max_overall_ms"]) == (None, None)
+    assert row["extrapolated_note"] == "the trace tells 2 of the 4 layers that ran"
+
+
+def test_a_step_without_layers_extrapolates_nothing(cli: Cli, write_run: Write) -> None:
+    folder = write_run("cut", layers=1, opt="Naive", batch_size=2, steps=[STEP[2:]], **A800)
+    row = rows_of(cli, "table5", folder)[0]
+    assert row["extrapolated_note"] == "the trace tells no layers"
+
+
+def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli) -> None:
+    rows = rows_of(cli, "table6", CUT)
+    beside = of_run(rows, CUT.name, is_beside=True)
+    assert len(beside) == 21
+    assert {row["mark"] for row in beside} == {"LDFBSW"}
+    for row in beside:
+        if row["extrapolated_note"] is None:
+            low, high = row["extrapolated_min_time_ms"], row["extrapolated_max_time_ms"]
+            assert row["our_time_ms"] <= low * 1.000001 <= high * 1.000002
+            assert low <= 32.00001 * row["our_time_ms"]
+            assert (
+                0 <= row["extrapolated_min_phase_pct"] <= row["extrapolated_max_phase_pct"] <= 100
+            )
+    told = {(row["phase"], row["module"]): row for row in beside}
+    for phase in ("forward", "backward"):
+        mlp, head = told[phase, "MLP"], told[phase, "Linear"]
+        assert mlp["extrapolated_min_time_ms"] == pytest.approx(32 * mlp["our_time_ms"])
+        assert head["extrapolated_min_time_ms"] == pytest.approx(head["our_time_ms"])
+        assert mlp["extrapolated_min_phase_pct"] > mlp["our_phase_pct"]
+    (none,) = (row for row in beside if row["extrapolated_note"])
+    assert none["module"] == "non-overlapping communication"
+
+    strict = rows_of(cli, "table6", CUT, "--strict")
+    assert not of_run(strict, CUT.name, is_beside=True)
+    assert {row["note"] for row in of_run(strict, CUT.name, is_beside=False)} == {
+        "model llama2-7b, 1 of 32 layers: the paper has Llama2-7B"
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        *(("table5", "80"), ("table6", "80"), ("table8", "80"), ("table12", "80")),
+        *(("table13", "80"), ("table15", "80"), ("table5", "100"), ("table6", "100")),
+    ],
+)
+def test_people_read_it_on_narrow_terminals_too(cli: Cli, table: str, columns: str) -> None:
+    done = cli("paper", table, CUT, env={"COLUMNS": columns})
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    # A table, and no records.
+    assert not [line for line in lines if line.startswith("─ row")]
+    text = " ".join(done.stdout.split())
+    assert "rest on a run that differs from the paper's, as marked: L layers (1, not 32)" in text
+    is_apart = "Extrapolated to the whole model:" in lines
+    assert is_apart == (columns == "80" and table in ("table5", "table6"))
+    assert ("extrapolated to 32 layers from 1 that ran" in text) == (
+        table in ("table5", "table6", "table13")
+    )
+
+
+def test_markdown_and_csv_have_the_same_figures(cli: Cli) -> None:
+    done = cli("paper", "table5", CUT, "--format", "markdown")
+    assert done.exit_code == 0
+    head = next(line for line in done.stdout.splitlines() if line.startswith("| phase"))
+    names = [cell.strip() for cell in head.strip("|").split("|")]
+    assert names[:3] == ["phase", "paper_step %", "our_step %"]
+    assert names[-1] == "mark"
+    assert "extrapolated_overall_ms" in names
+
+    text = cli("paper", "table5", CUT, "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    told = rows_of(cli, "table5", CUT)
+    for row, other in zip(rows, told, strict=True):
+        assert list(row) == list(other)
+        assert row["mark"] == (other["mark"] or "")
+        assert row["extrapolated_min_overall_ms"] == str(
+            ""
+            if other["extrapolated_min_overall_ms"] is None
+            else other["extrapolated_min_overall_ms"]
+        )
