@@ -19,6 +19,7 @@ from torch import profiler
 from tracekit.errors import WorkloadError
 
 from .accelerator import profiler_activities
+from .gloo_threads import let_rest
 from .loop_profilers import ours
 from .trace_file import pack, whole_file
 
@@ -119,14 +120,12 @@ class Profile:
 
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
-        with ours():
-            self._profiler.stop()
+        self._stop()
 
     def abandon(self) -> None:
         """Stop the profiler, and keep nothing; does nothing if it never ran."""
         if self._profiler is not None:
-            with ours():
-                self._profiler.stop()
+            self._stop()
             self._profiler = None
         self._is_recorded = False
 
@@ -137,13 +136,14 @@ class Profile:
 
     def stop(self) -> None:
         """Stop to record, on the thread that started it."""
-        with ours():
-            self._profiler.stop()
+        self._stop()
         self._is_recorded = True
 
     def step(self) -> None:
         """End a step of the schedule."""
         self._ended_count += 1
+        if self._ended_count == self.step_count:
+            let_rest()
         with ours():
             self._profiler.step()
 
@@ -194,6 +194,14 @@ class Profile:
     def _start(self) -> None:
         with ours(), starting():
             self._profiler.start()
+
+    def _stop(self) -> None:
+        try:
+            let_rest()
+        finally:
+            # A profiler that is not stopped ends the process when it is thrown away.
+            with ours():
+                self._profiler.stop()
 
     def _make(self, **schedule: Any) -> None:
         self._is_recorded = False

@@ -129,6 +129,24 @@ def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
     assert not torch.autograd._profiler_enabled()
 
 
+def test_whatever_fails_before_the_end_the_profiler_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is thrown away while it runs ends the process by a signal."""
+
+    def fail() -> None:
+        raise ArithmeticError("on purpose")
+
+    monkeypatch.setattr(profiling, "let_rest", fail)
+    profile = Profile(tmp_path / "a.json", {}, warmup=0, active=1)
+    profile.begin()
+    with pytest.raises(ArithmeticError):
+        profile.step()
+    with pytest.raises(ArithmeticError):
+        profile.abandon()
+    assert not torch.autograd._profiler_enabled()
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "none" / "a.json"
     profile = Profile(path, {})
