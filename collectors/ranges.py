@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -48,10 +47,12 @@ _graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", 
 class _Open:
     """A range that is open: whose it is, and what ends it."""
 
-    __slots__ = ("is_marked", "owner", "record")
+    __slots__ = ("first", "is_marked", "owner", "record")
 
     def __init__(self, owner: object, name: str) -> None:
         self.owner = owner
+        # Of a call of a module, the input whose gradient ends the backward range.
+        self.first: torch.Tensor | None = None
         self.record = None
         self.is_marked = nvtx is not None
         if self.is_marked:
@@ -74,8 +75,6 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.open: list[_Open] = []
         self.tasks = BackwardTasks()
-        self.last_output: weakref.ref[Any] | None = None
-        self.last_passes: list[Pass] = []
 
 
 _thread = _Thread()
@@ -259,9 +258,8 @@ class _Named:
             self._wrap_checkpoint()
         depth = self.open_call()
         if self._backward_name is not None and torch.is_grad_enabled():
-            first = next(_tensors_with_grad((*args, *kwargs.values())), None)
-            if first is not None:
-                _thread.open[depth].owner = (self, first)
+            first = _first_with_grad(args)
+            _thread.open[depth].first = _first_with_grad(kwargs) if first is None else first
 
     def open_call(self) -> int:
         """Open the range of a call of the module, or of its forward; return its depth."""
@@ -271,33 +269,22 @@ class _Named:
         """Close the range of a call, also of one that ended by an exception."""
         stack = _thread.open
         for depth in range(len(stack) - 1, -1, -1):
-            owner = stack[depth].owner
-            first = None
-            if type(owner) is tuple:
-                owner, first = owner
-            if owner is self:
+            opened = stack[depth]
+            if opened.owner is self:
                 _close_down_to(depth)
-                if first is not None and output is not None:
-                    self._watch(first, output)
+                if opened.first is not None and output is not None:
+                    self._watch(opened.first, output)
                 return
 
     def _watch(self, first: torch.Tensor, output: object) -> None:
         """Make a backward range of the call whose first input and whose output these are."""
-        if self._backward_name is None:
-            return
-        last = next(_tensors_with_grad((output,)), None)
-        if last is None or last is first or last.grad_fn is None:
+        last = _first_with_grad(output)
+        if self._backward_name is None or last is None or last is first or last.grad_fn is None:
             return
         one = Pass(self._path, self._backward_name)
-        first.register_hook(_on_gradient(lambda: _close_backward(one)))
-        # Modules around each other often have one output, whose hooks run in the order in which
-        # they were made: inner ones first. So there is one hook, which opens outer ones first.
-        if _thread.last_output is not None and _thread.last_output() is last:
-            _thread.last_passes.insert(0, one)
-            return
-        passes = _thread.last_passes = [one]
-        _thread.last_output = weakref.ref(last)
-        last.register_hook(_on_gradient(lambda: _open_backward(passes)))
+        _turn_of(first).ended.append(one)
+        # Modules around each other often have one output: inner ones end first, and open last.
+        _turn_of(last).begun.insert(0, one)
 
     def _wrap_checkpoint(self) -> None:
         function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
@@ -367,18 +354,47 @@ def _open(owner: object, name: str) -> int:
     return len(stack) - 1
 
 
-def _on_gradient(act: Callable[[], None]) -> Callable[[Any], None]:
-    """Return a hook of a tensor that does something of ours, unseen by Dynamo."""
-    return functools.partial(_run_unseen, act)
+class _Turn:
+    """What happens when the gradient of a tensor is there: a hook of the tensor.
+
+    A tensor has one, however many modules it goes out of and into: hooks are what ranges cost most.
+    """
+
+    __slots__ = ("begun", "ended", "is_kept")
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self.begun: list[Pass] = []
+        self.ended: list[Pass] = []
+        self.is_kept = is_kept
+
+    # It is called below compiled code too.
+    @unseen
+    def __call__(self, gradient: object) -> None:
+        """Open the ranges of modules that the tensor came out of, close those that it went into."""
+        del gradient
+        prior = set_eval_frame(None)
+        try:
+            if self.begun:
+                _open_backward(self.begun)
+            for one in self.ended:
+                _close_backward(one)
+            # A leaf outlives the graph: it must not gather what every step goes into it.
+            if self.is_kept:
+                self.ended.clear()
+        finally:
+            set_eval_frame(prior)
 
 
-@unseen
-def _run_unseen(act: Callable[[], None], _: Any) -> None:
-    prior = set_eval_frame(None)
-    try:
-        act()
-    finally:
-        set_eval_frame(prior)
+def _turn_of(tensor: torch.Tensor) -> _Turn:
+    """Return the hook of ours that a tensor has, or give it one."""
+    hooks = tensor._backward_hooks
+    if hooks:
+        for hook in hooks.values():
+            if type(hook) is _Turn:
+                return hook
+    turn = _Turn(is_kept=tensor.is_leaf)
+    tensor.register_hook(turn)
+    return turn
 
 
 def _open_backward(passes: list[Pass]) -> None:
@@ -426,13 +442,16 @@ def _close_down_to(depth: int) -> None:
         stack.pop().close()
 
 
-def _tensors_with_grad(values: tuple[object, ...]) -> Iterator[torch.Tensor]:
-    """Yield the tensors that require a gradient, also from containers in these values."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if value.requires_grad:
-                yield value
-        elif isinstance(value, tuple | list):
-            yield from _tensors_with_grad(tuple(value))
-        elif isinstance(value, Mapping):
-            yield from _tensors_with_grad(tuple(value.values()))
+def _first_with_grad(value: object) -> torch.Tensor | None:
+    """Return the first tensor that requires a gradient: a value itself, or one in it."""
+    if isinstance(value, torch.Tensor):
+        return value if value.requires_grad else None
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, tuple | list):
+        return None
+    for inner in value:
+        found = _first_with_grad(inner)
+        if found is not None:
+            return found
+    return None
