@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import UsageError
 
+from . import gloo_threads
+
 if TYPE_CHECKING:
     import torch
 
@@ -94,6 +96,9 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
     yield
     # Not after an error: the other ranks may be inside a collective and would be waited for.
     dist.destroy_process_group()
+    # Its threads live on, and one that frees a tensor while the interpreter ends aborts the process
+    # («terminate called without an active exception»), with or without us.
+    gloo_threads.let_rest()
 
 
 def from_first_rank(text: str | None) -> str | None:

@@ -50,3 +50,19 @@ def test_it_waits_for_them_and_not_for_ever(
     task(tmp_path, 1, "pt_gloo_runloop", "R")
     gloo_threads.let_rest(limit_s=0)
     assert len(naps) == 4
+
+
+def test_a_worker_lets_them_rest_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    distributed = pytest.importorskip("tracekit.collectors.distributed")
+    found: list[bool] = []
+    monkeypatch.setattr(
+        gloo_threads, "let_rest", lambda: found.append(torch.distributed.is_initialized())
+    )
+    place = distributed.Place(0, 0, 1)
+    with distributed.process_group(place, torch.device("cpu"), tmp_path / "store"):
+        assert torch.distributed.is_initialized()
+        assert found == []
+    assert found == [False]

@@ -23,5 +23,4 @@ for number, ids in enumerate(tiny.batches()):
     optimizer.step()
     optimizer.zero_grad()
     tiny.say(number, loss)
-distributed.barrier()
-distributed.destroy_process_group()
+tiny.leave()

@@ -68,5 +68,4 @@ for number, ids in enumerate(tiny.batches(seed=1 + rank)):
     optimizer.step()
     optimizer.zero_grad()
     tiny.say(number, loss)
-distributed.barrier()
-distributed.destroy_process_group()
+tiny.leave()
