@@ -22,10 +22,11 @@ class Task:
 class Pass:
     """The way of the gradients back through one call of a module."""
 
-    __slots__ = ("name", "path", "task")
+    __slots__ = ("name", "path", "prefix", "task")
 
     def __init__(self, path: str, name: str) -> None:
         self.path = path
+        self.prefix = f"{path}."
         self.name = name
         self.task: Task | None = None
 
@@ -36,7 +37,7 @@ class Pass:
 
     def holds(self, other: Pass) -> bool:
         """Tell whether the range of another call may lie inside of this one's."""
-        return not self.is_over and other.path.startswith(f"{self.path}.")
+        return not self.is_over and other.path.startswith(self.prefix)
 
 
 class BackwardTasks:

@@ -446,10 +446,10 @@ def _first_with_grad(value: object) -> torch.Tensor | None:
     """Return the first tensor that requires a gradient: a value itself, or one in it."""
     if isinstance(value, torch.Tensor):
         return value if value.requires_grad else None
-    if isinstance(value, Mapping):
+    if not isinstance(value, tuple | list):
+        if not isinstance(value, Mapping):
+            return None
         value = value.values()
-    elif not isinstance(value, tuple | list):
-        return None
     for inner in value:
         found = _first_with_grad(inner)
         if found is not None:
