@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from tracekit.errors import TracekitError
 
-from ._main import is_first_rank, run
 from .arguments import Argument, all_arguments
-from .launch import end_with_sweep
+from .collect import is_first_rank, run
+from .process.launch import end_with_sweep
 
 INTERRUPTED = 130
 

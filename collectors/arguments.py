@@ -2,7 +2,7 @@
 
 `tracekit collect` makes click options of them and `python -m tracekit.collectors`, which must run
 where click is missing, argparse options: one description, two faces. A stage adds its own in
-`<kind>_arguments.py`; arguments of the same name are one option with the stages of both.
+`<room>/arguments.py`; arguments of the same name are one option with the stages of both.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def all_arguments() -> tuple[Argument, ...]:
     """Return the arguments of every stage; those of one name are merged."""
     merged = {argument.name: argument for argument in SHARED}
     # Imported here: the stages' files import `Argument` from this one.
-    for module in ("training_arguments", "serving_arguments"):
+    for module in ("training.arguments", "serving.arguments"):
         for argument in import_module(f".{module}", __package__).ARGUMENTS:
             known = merged.get(argument.name)
             merged[argument.name] = argument if known is None else _merge(known, argument)

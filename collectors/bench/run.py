@@ -24,15 +24,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.distributed import place_in
-from tracekit.collectors.environment import accelerator_count, core_count, probe, require
-from tracekit.collectors.interrupts import signals_as_interrupt
-from tracekit.collectors.launch import Failure, run_ranks
-from tracekit.collectors.run_folder import RunFolder
-
 from tracekit import __version__, manifest
 from tracekit.errors import TracekitError, WorkloadError
 
+from ..process.distributed import place_in
+from ..process.launch import Failure, run_ranks
+from ..process.signals import signals_as_interrupt
+from ..run.environment import accelerator_count, core_count, probe, require
+from ..run.folder import RunFolder
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
 from .progress import ProgressLine
@@ -119,7 +118,7 @@ def _take_part(settings: Settings, work: Path | None) -> None:
     place = place_in(os.environ)
     if place is None or not worker.families_of(settings, worker.COLLECTIVE):
         return
-    from tracekit.collectors.distributed import process_group
+    from ..process.distributed import process_group
 
     with signals_as_interrupt():
         device = worker.device_for(settings, place)

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors.distributed import Place, device_of, place_in, process_group
-from tracekit.collectors.environment import probe
-from tracekit.collectors.launch import die_with_launcher
-
 from tracekit.errors import TracekitError, WorkloadError
 
+from ..process.distributed import Place, device_of, place_in, process_group
+from ..process.launch import die_with_launcher
+from ..run.environment import probe
 from .point import Point, to_text
 from .settings import Settings
 

@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.load_generator import LoadGenerator
-from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult, Prompt
-from tracekit.collectors.open_files import raise_file_limit
-from tracekit.collectors.serving_engines._dialect import Event
-from tracekit.collectors.serving_engines.lightllm import LightLlm
+from tracekit.collectors.serving.engines.lightllm import LightLlm
+from tracekit.collectors.serving.http.dialect import Event
+from tracekit.collectors.serving.http.generator import LoadGenerator
+from tracekit.collectors.serving.http.open_files import raise_file_limit
+from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult, Prompt
 
 SERVER = Path(__file__).with_name("_at_once_server.py")
 GAPS_S = (0.0, 0.2, 0.1, 0.05, 0.025)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from tracekit.collectors.__main__ import make_parser
 from tracekit.collectors.arguments import all_arguments, settle
-from tracekit.collectors.launch import end_with_sweep
-from tracekit.collectors.run_folder import RunFolder
-from tracekit.collectors.training_result import make_manifest
-from tracekit.collectors.training_spec import make_spec
+from tracekit.collectors.process.launch import end_with_sweep
+from tracekit.collectors.run.folder import RunFolder
+from tracekit.collectors.training.result import make_manifest
+from tracekit.collectors.training.spec import make_spec
 
 from tracekit import manifest
 from tracekit.errors import StoreError, WorkloadError

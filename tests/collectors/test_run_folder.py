@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run_folder import RunFolder
+from tracekit.collectors.run.folder import RunFolder
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracekit.collectors.http_call import fetch
-from tracekit.collectors.http_exchange import (
+from tracekit.collectors.serving.http.call import fetch
+from tracekit.collectors.serving.http.exchange import (
     Address,
     BrokenConnectionError,
     Connection,

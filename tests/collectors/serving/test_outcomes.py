@@ -145,9 +145,9 @@ def test_a_server_that_is_not_there(serve: Run, tmp_path: Path) -> None:
 
 def test_refused_connections_are_recorded() -> None:
     """The server dies under the load: later requests find nobody."""
-    from tracekit.collectors.load_generator import LoadGenerator
-    from tracekit.collectors.load_plan import LoadPlan, Prompt
-    from tracekit.collectors.serving_engines.lightllm import LightLlm
+    from tracekit.collectors.serving.engines.lightllm import LightLlm
+    from tracekit.collectors.serving.http.generator import LoadGenerator
+    from tracekit.collectors.serving.load.plan import LoadPlan, Prompt
 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

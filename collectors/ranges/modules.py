@@ -1,0 +1,438 @@
+"""Named ranges around what a model does: modules, phases, steps and parts of modules.
+
+The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
+`tk/module/<forward|backward|recompute>/<path>#<Class>`. Each range is a `record_function`, which
+only costs something while a profiler records, and an NVTX range where the nvtx package is installed
+(silent without CUDA and without Nsight). `module_paths` says what the path of a module is.
+
+**Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
+inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
+early stop of non-reentrant checkpoints, and Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import torch
+from torch import nn
+from torch.autograd import profiler
+
+from ..calls import module_calls
+from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
+from ..calls.module_paths import class_name, module_paths, unwrapped
+from .backward import BackwardTasks, Pass
+
+try:
+    import nvtx
+except ImportError:
+    nvtx = None
+
+Phase = Literal[
+    "forward", "backward", "optimizer", "evaluation", "data", "prefill", "decode", "mixed"
+]
+
+# Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
+# which costs a few µs; without the third, recomputation counts as forward.
+_is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+_is_process_profiled = "_is_profiler_enabled"
+_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+class _Open:
+    """A range that is open: whose it is, and what ends it."""
+
+    __slots__ = ("is_marked", "owner", "record")
+
+    def __init__(self, owner: object, name: str) -> None:
+        self.owner = owner
+        self.record = None
+        self.is_marked = nvtx is not None
+        if self.is_marked:
+            nvtx.push_range(name)
+        # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
+        if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
+            self.record = profiler.record_function(name)
+            self.record.__enter__()
+
+    def close(self) -> None:
+        if self.record is not None:
+            self.record.__exit__(None, None, None)
+        if self.is_marked:
+            nvtx.pop_range()
+
+
+class _Thread(threading.local):
+    """What is open on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
+        self.tasks = BackwardTasks()
+        self.last_output: weakref.ref[Any] | None = None
+        self.last_passes: list[Pass] = []
+
+
+_thread = _Thread()
+
+
+def open_count() -> int:
+    """Return how many ranges are open on this thread."""
+    return len(_thread.open)
+
+
+def is_backward() -> bool:
+    """Tell whether the autograd engine is running a backward pass on this thread."""
+    return _graph_task_id() != -1
+
+
+class Range:
+    """A range as a context manager; it can be entered again after it was left.
+
+    Args:
+        name: the whole name, as it stands in the trace.
+    """
+
+    __slots__ = ("_depths", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._depths: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._depths.append(_open(self, self.name))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        depth = self._depths.pop()
+        stack = _thread.open
+        # One around it may have closed it already.
+        if depth < len(stack) and stack[depth].owner is self:
+            _close_down_to(depth)
+
+
+def step(number: int) -> Range:
+    """Return the range of the step of this number."""
+    return Range(f"tk/step/{number}")
+
+
+def phase(name: Phase) -> Range:
+    """Return the range of a phase of a step."""
+    return Range(f"tk/phase/{name}")
+
+
+def part(name: str) -> Range:
+    """Return the range of a part of a module's work: rope, bmm0, softmax, bmm1."""
+    return Range(f"tk/part/{name}")
+
+
+class ModuleRanges:
+    """Ranges around every module of a model, while they are attached.
+
+    Forward and recompute ranges are those of the calls of modules (`module_calls`), which change no
+    output. Transformers recomputes a decoder layer by its `forward`, past its call; its checkpoint
+    function is wrapped so that the layer has a range there too.
+
+    Backward ranges come from hooks on tensors, which change neither the graph nor the gradients:
+    a module's begins when the gradient of its output is taken up and ends when that of its input
+    is there, or when a module beside it begins. A module that no gradient passes through (an
+    embedding, what lies below frozen weights) has none. They are for people; the analyses trust
+    the sequence numbers of autograd's own nodes more.
+
+    Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
+
+    Args:
+        model: the model; it may be wrapped by DDP, FSDP, DeepSpeed or PEFT.
+        backward: whether to make backward ranges.
+        name: the path of the model itself, put before all others; for a second model beside the
+            first, such as a teacher.
+    """
+
+    def __init__(self, model: nn.Module, *, backward: bool = True, name: str | None = None) -> None:
+        self.model = model
+        self._name = name
+        self._backward = backward
+        self._table: dict[nn.Module, _Named] = {}
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.detach()
+
+    def __contains__(self, module: nn.Module) -> bool:
+        return module in self._table
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether calls of the modules have ranges."""
+        return bool(self._table)
+
+    def attach(self) -> None:
+        """Give the calls of every module ranges from now on; does nothing if they have them."""
+        if self._table:
+            return
+        paths = module_paths(self.model)
+        inner = unwrapped(self.model)
+        root = paths[inner]
+        for module, path in paths.items():
+            kind = class_name(inner if path == root else module)
+            if self._name is not None:
+                path = self._name if path == root else f"{self._name}.{path}"
+            named = _Named(path, kind, self._table, backward=self._backward)
+            self._table[module] = named
+            # Dynamo guards on the attributes of a module that it has compiled.
+            if hasattr(module, "gradient_checkpointing") and not has_compiled():
+                named.checkpointing = module
+        module_calls.listen(self)
+
+    def detach(self) -> None:
+        """Give no more ranges, and put everything back; does nothing if there are none."""
+        module_calls.unlisten(self)
+        for named in self._table.values():
+            named.detach()
+        self._table.clear()
+        _close_stale()
+
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> _Named | None:
+        """Open the range of a call of a module of the model."""
+        named = self._table.get(module)
+        if named is not None:
+            named.begin(args, kwargs)
+        return named
+
+    def after(self, module: nn.Module, token: object, output: object) -> None:
+        """Close the range of a call."""
+        del module
+        if isinstance(token, _Named):
+            token.end(output)
+
+    def broken(self, error: Exception) -> None:
+        """Keep what went wrong; there are no ranges from then on."""
+        self.error = error
+
+
+class _Named:
+    """A module with its path: opens and closes the ranges of its calls."""
+
+    __slots__ = (
+        "_backward_name",
+        "_everyone",
+        "_forward_name",
+        "_path",
+        "_recompute_name",
+        "checkpointing",
+    )
+
+    def __init__(
+        self, path: str, kind: str, everyone: Mapping[nn.Module, _Named], *, backward: bool
+    ) -> None:
+        self._path = path
+        self._forward_name = f"tk/module/forward/{path}#{kind}"
+        self._recompute_name = f"tk/module/recompute/{path}#{kind}"
+        self._backward_name = f"tk/module/backward/{path}#{kind}" if backward else None
+        self._everyone = everyone
+        self.checkpointing: Any = None
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Open the range of a call."""
+        if self.checkpointing is not None:
+            self._wrap_checkpoint()
+        depth = self.open_call()
+        if self._backward_name is not None and torch.is_grad_enabled():
+            first = next(_tensors_with_grad((*args, *kwargs.values())), None)
+            if first is not None:
+                _thread.open[depth].owner = (self, first)
+
+    def open_call(self) -> int:
+        """Open the range of a call of the module, or of its forward; return its depth."""
+        return _open(self, self._recompute_name if is_backward() else self._forward_name)
+
+    def end(self, output: object) -> None:
+        """Close the range of a call, also of one that ended by an exception."""
+        stack = _thread.open
+        for depth in range(len(stack) - 1, -1, -1):
+            owner = stack[depth].owner
+            first = None
+            if type(owner) is tuple:
+                owner, first = owner
+            if owner is self:
+                _close_down_to(depth)
+                if first is not None and output is not None:
+                    self._watch(first, output)
+                return
+
+    def _watch(self, first: torch.Tensor, output: object) -> None:
+        """Make a backward range of the call whose first input and whose output these are."""
+        if self._backward_name is None:
+            return
+        last = next(_tensors_with_grad((output,)), None)
+        if last is None or last is first or last.grad_fn is None:
+            return
+        one = Pass(self._path, self._backward_name)
+        first.register_hook(_on_gradient(lambda: _close_backward(one)))
+        # Modules around each other often have one output, whose hooks run in the order in which
+        # they were made: inner ones first. So there is one hook, which opens outer ones first.
+        if _thread.last_output is not None and _thread.last_output() is last:
+            _thread.last_passes.insert(0, one)
+            return
+        passes = _thread.last_passes = [one]
+        _thread.last_output = weakref.ref(last)
+        last.register_hook(_on_gradient(lambda: _open_backward(passes)))
+
+    def _wrap_checkpoint(self) -> None:
+        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
+        if function is not None and not isinstance(function, _Checkpoint):
+            self.checkpointing._gradient_checkpointing_func = _Checkpoint(
+                function, self, self._everyone
+            )
+
+    def detach(self) -> None:
+        """Give the module the checkpoint function back that it had."""
+        if self.checkpointing is None:
+            return
+        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
+        if isinstance(function, _Checkpoint):
+            self.checkpointing._gradient_checkpointing_func = function.function
+
+
+class _Checkpoint:
+    """A model's checkpoint function, which opens the layer's range where it recomputes it."""
+
+    def __init__(
+        self, function: Callable[..., Any], owner: _Named, everyone: Mapping[nn.Module, _Named]
+    ) -> None:
+        self.function = function
+        self._owner = owner
+        self._everyone = everyone
+
+    def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a layer under the checkpoint function."""
+        named = None if torch.compiler.is_compiling() else self._named(run)
+        if named is None:
+            return self.function(run, *args, **kwargs)
+
+        @functools.wraps(run, assigned=(), updated=())
+        def ranged(*args: Any, **kwargs: Any) -> Any:
+            if not is_backward():
+                return run(*args, **kwargs)
+            depth = named.open_call()
+            try:
+                return run(*args, **kwargs)
+            finally:
+                _close_down_to(depth)
+
+        return self.function(ranged, *args, **kwargs)
+
+    def _named(self, run: Callable[..., Any]) -> _Named | None:
+        """Return the layer whose work this is; None where it is called, which is seen."""
+        bound: tuple[Any, ...] = ()
+        while isinstance(run, functools.partial):
+            bound = (*run.args, *bound)
+            run = run.func
+        module = getattr(run, "__self__", run)
+        if isinstance(module, nn.Module):
+            is_call = module is run or "call" in getattr(run, "__name__", "")
+            return None if is_call else self._everyone.get(module, self._owner)
+        if bound and isinstance(bound[0], nn.Module):
+            return self._everyone.get(bound[0], self._owner)
+        return self._owner
+
+
+def _open(owner: object, name: str) -> int:
+    """Open a range on this thread, and return how many are around it."""
+    stack = _thread.open
+    if stack and isinstance(stack[-1].owner, Pass):
+        _close_stale()
+    stack.append(_Open(owner, name))
+    return len(stack) - 1
+
+
+def _on_gradient(act: Callable[[], None]) -> Callable[[Any], None]:
+    """Return a hook of a tensor that does something of ours, unseen by Dynamo."""
+    return functools.partial(_run_unseen, act)
+
+
+@unseen
+def _run_unseen(act: Callable[[], None], _: Any) -> None:
+    prior = set_eval_frame(None)
+    try:
+        act()
+    finally:
+        set_eval_frame(prior)
+
+
+def _open_backward(passes: list[Pass]) -> None:
+    """Open the backward ranges of calls that have one output, after closing those beside them."""
+    stack = _thread.open
+    task = _thread.tasks.current(_graph_task_id(), _end_backward)
+    for one in passes:
+        one.task = task
+        while stack and isinstance(stack[-1].owner, Pass) and not stack[-1].owner.holds(one):
+            stack.pop().close()
+        stack.append(_Open(one, one.name))
+
+
+def _close_backward(one: Pass) -> None:
+    """Close the backward range of a call if it is still open."""
+    stack = _thread.open
+    for depth in range(len(stack) - 1, -1, -1):
+        owner = stack[depth].owner
+        if owner is one:
+            _close_down_to(depth)
+            return
+        if not isinstance(owner, Pass):
+            return
+
+
+def _end_backward() -> None:
+    """Close the backward ranges that no input's gradient closed, at the end of the engine's run."""
+    stack = _thread.open
+    while stack and isinstance(stack[-1].owner, Pass) and stack[-1].owner.is_over:
+        stack.pop().close()
+
+
+def _close_stale() -> None:
+    """Close the backward ranges that an exception in a backward pass has left open."""
+    stack = _thread.open
+    if not is_backward():
+        while stack and isinstance(stack[-1].owner, Pass):
+            stack.pop().close()
+
+
+def _close_down_to(depth: int) -> None:
+    """Close the innermost ranges of this thread until so many are open."""
+    stack = _thread.open
+    while len(stack) > depth:
+        stack.pop().close()
+
+
+def _tensors_with_grad(values: tuple[object, ...]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that require a gradient, also from containers in these values."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                yield value
+        elif isinstance(value, tuple | list):
+            yield from _tensors_with_grad(tuple(value))
+        elif isinstance(value, Mapping):
+            yield from _tensors_with_grad(tuple(value.values()))
