@@ -4,7 +4,8 @@
 `tk/module/<forward|backward|recompute>/<path>#<Class>`.
 """
 
-from .modules import ModuleRanges, Phase, Range, is_backward, open_count, part, phase, step
+from .modules import ModuleRanges
+from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step
 
 __all__ = [
     "ModuleRanges",

@@ -1,139 +1,32 @@
-"""Named ranges around what a model does: modules, phases, steps and parts of modules.
+"""Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`.
 
-The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
-`tk/module/<forward|backward|recompute>/<path>#<Class>`. Each range is a `record_function`, which
-only costs something while a profiler records, and an NVTX range where the nvtx package is installed
-(silent without CUDA and without Nsight). `module_paths` says what the path of a module is.
-
-**Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
-inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
-early stop of non-reentrant checkpoints, and Ctrl-C.
+`module_paths` says what the path of a module is.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import nn
-from torch.autograd import profiler
 
 from ..calls import module_calls
 from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, module_paths, unwrapped
-from .backward import BackwardTasks, Pass
-
-try:
-    import nvtx
-except ImportError:
-    nvtx = None
-
-Phase = Literal[
-    "forward", "backward", "optimizer", "evaluation", "data", "prefill", "decode", "mixed"
-]
-
-# Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
-# which costs a few µs; without the third, recomputation counts as forward.
-_is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
-_is_process_profiled = "_is_profiler_enabled"
-_graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
-
-
-class _Open:
-    """A range that is open: whose it is, and what ends it."""
-
-    __slots__ = ("is_marked", "owner", "record")
-
-    def __init__(self, owner: object, name: str) -> None:
-        self.owner = owner
-        self.record = None
-        self.is_marked = nvtx is not None
-        if self.is_marked:
-            nvtx.push_range(name)
-        # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
-        if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
-            self.record = profiler.record_function(name)
-            self.record.__enter__()
-
-    def close(self) -> None:
-        if self.record is not None:
-            self.record.__exit__(None, None, None)
-        if self.is_marked:
-            nvtx.pop_range()
-
-
-class _Thread(threading.local):
-    """What is open on this thread, outermost first."""
-
-    def __init__(self) -> None:
-        self.open: list[_Open] = []
-        self.tasks = BackwardTasks()
-        self.last_output: weakref.ref[Any] | None = None
-        self.last_passes: list[Pass] = []
-
-
-_thread = _Thread()
-
-
-def open_count() -> int:
-    """Return how many ranges are open on this thread."""
-    return len(_thread.open)
-
-
-def is_backward() -> bool:
-    """Tell whether the autograd engine is running a backward pass on this thread."""
-    return _graph_task_id() != -1
-
-
-class Range:
-    """A range as a context manager; it can be entered again after it was left.
-
-    Args:
-        name: the whole name, as it stands in the trace.
-    """
-
-    __slots__ = ("_depths", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._depths: list[int] = []
-
-    def __enter__(self) -> Self:
-        self._depths.append(_open(self, self.name))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        depth = self._depths.pop()
-        stack = _thread.open
-        # One around it may have closed it already.
-        if depth < len(stack) and stack[depth].owner is self:
-            _close_down_to(depth)
-
-
-def step(number: int) -> Range:
-    """Return the range of the step of this number."""
-    return Range(f"tk/step/{number}")
-
-
-def phase(name: Phase) -> Range:
-    """Return the range of a phase of a step."""
-    return Range(f"tk/phase/{name}")
-
-
-def part(name: str) -> Range:
-    """Return the range of a part of a module's work: rope, bmm0, softmax, bmm1."""
-    return Range(f"tk/part/{name}")
+from .backward import Pass
+from .open_ranges import (
+    OpenRange,
+    close_down_to,
+    close_stale,
+    graph_task_id,
+    is_backward,
+    open_range,
+    this_thread,
+)
 
 
 class ModuleRanges:
@@ -209,7 +102,7 @@ class ModuleRanges:
         for named in self._table.values():
             named.detach()
         self._table.clear()
-        _close_stale()
+        close_stale()
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -261,22 +154,22 @@ class _Named:
         if self._backward_name is not None and torch.is_grad_enabled():
             first = next(_tensors_with_grad((*args, *kwargs.values())), None)
             if first is not None:
-                _thread.open[depth].owner = (self, first)
+                this_thread.open[depth].owner = (self, first)
 
     def open_call(self) -> int:
         """Open the range of a call of the module, or of its forward; return its depth."""
-        return _open(self, self._recompute_name if is_backward() else self._forward_name)
+        return open_range(self, self._recompute_name if is_backward() else self._forward_name)
 
     def end(self, output: object) -> None:
         """Close the range of a call, also of one that ended by an exception."""
-        stack = _thread.open
+        stack = this_thread.open
         for depth in range(len(stack) - 1, -1, -1):
             owner = stack[depth].owner
             first = None
             if type(owner) is tuple:
                 owner, first = owner
             if owner is self:
-                _close_down_to(depth)
+                close_down_to(depth)
                 if first is not None and output is not None:
                     self._watch(first, output)
                 return
@@ -292,11 +185,11 @@ class _Named:
         first.register_hook(_on_gradient(lambda: _close_backward(one)))
         # Modules around each other often have one output, whose hooks run in the order in which
         # they were made: inner ones first. So there is one hook, which opens outer ones first.
-        if _thread.last_output is not None and _thread.last_output() is last:
-            _thread.last_passes.insert(0, one)
+        if this_thread.last_output is not None and this_thread.last_output() is last:
+            this_thread.last_passes.insert(0, one)
             return
-        passes = _thread.last_passes = [one]
-        _thread.last_output = weakref.ref(last)
+        passes = this_thread.last_passes = [one]
+        this_thread.last_output = weakref.ref(last)
         last.register_hook(_on_gradient(lambda: _open_backward(passes)))
 
     def _wrap_checkpoint(self) -> None:
@@ -339,7 +232,7 @@ class _Checkpoint:
             try:
                 return run(*args, **kwargs)
             finally:
-                _close_down_to(depth)
+                close_down_to(depth)
 
         return self.function(ranged, *args, **kwargs)
 
@@ -358,15 +251,6 @@ class _Checkpoint:
         return self._owner
 
 
-def _open(owner: object, name: str) -> int:
-    """Open a range on this thread, and return how many are around it."""
-    stack = _thread.open
-    if stack and isinstance(stack[-1].owner, Pass):
-        _close_stale()
-    stack.append(_Open(owner, name))
-    return len(stack) - 1
-
-
 def _on_gradient(act: Callable[[], None]) -> Callable[[Any], None]:
     """Return a hook of a tensor that does something of ours, unseen by Dynamo."""
     return functools.partial(_run_unseen, act)
@@ -383,22 +267,22 @@ def _run_unseen(act: Callable[[], None], _: Any) -> None:
 
 def _open_backward(passes: list[Pass]) -> None:
     """Open the backward ranges of calls that have one output, after closing those beside them."""
-    stack = _thread.open
-    task = _thread.tasks.current(_graph_task_id(), _end_backward)
+    stack = this_thread.open
+    task = this_thread.tasks.current(graph_task_id(), _end_backward)
     for one in passes:
         one.task = task
         while stack and isinstance(stack[-1].owner, Pass) and not stack[-1].owner.holds(one):
             stack.pop().close()
-        stack.append(_Open(one, one.name))
+        stack.append(OpenRange(one, one.name))
 
 
 def _close_backward(one: Pass) -> None:
     """Close the backward range of a call if it is still open."""
-    stack = _thread.open
+    stack = this_thread.open
     for depth in range(len(stack) - 1, -1, -1):
         owner = stack[depth].owner
         if owner is one:
-            _close_down_to(depth)
+            close_down_to(depth)
             return
         if not isinstance(owner, Pass):
             return
@@ -406,23 +290,8 @@ def _close_backward(one: Pass) -> None:
 
 def _end_backward() -> None:
     """Close the backward ranges that no input's gradient closed, at the end of the engine's run."""
-    stack = _thread.open
+    stack = this_thread.open
     while stack and isinstance(stack[-1].owner, Pass) and stack[-1].owner.is_over:
-        stack.pop().close()
-
-
-def _close_stale() -> None:
-    """Close the backward ranges that an exception in a backward pass has left open."""
-    stack = _thread.open
-    if not is_backward():
-        while stack and isinstance(stack[-1].owner, Pass):
-            stack.pop().close()
-
-
-def _close_down_to(depth: int) -> None:
-    """Close the innermost ranges of this thread until so many are open."""
-    stack = _thread.open
-    while len(stack) > depth:
         stack.pop().close()
 
 
