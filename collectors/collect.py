@@ -8,7 +8,8 @@ from importlib import import_module
 
 from tracekit.errors import UsageError
 
-from .arguments import all_arguments, settle
+from .arguments import all_arguments
+from .command.argument import settle
 from .run.ended import Ended
 
 # What runs each stage; none imports torch in this process.

@@ -41,14 +41,15 @@ from .calls.module_paths import class_name, unwrapped
 from .loop import rank_choice
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan
-from .loop.profilers import LoopProfilers
 from .loop.recorder import LoopRecorder
 from .loop.report import LoopReport, first_failure, read_reports, summary
 from .loop.watch import CallKind, LoopWatch
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
+from .profiler.loop_profilers import LoopProfilers
 from .ranges import phase
-from .run.folder import check_replaceable, host_mark
+from .run.folder import check_replaceable
+from .run.leftovers import host_mark
 
 _T = TypeVar("_T")
 

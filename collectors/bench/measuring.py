@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..machine import memory
-from ..run.environment import processor_name
+from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
 from .clock import MOST_QUEUED, clock_of
 from .device_state import DeviceState, state_of

@@ -18,20 +18,21 @@ import json
 import os
 import time
 import traceback
-import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracekit import __version__, manifest
+from tracekit import manifest
 from tracekit.errors import TracekitError, WorkloadError
 
+from ..machine.hardware import accelerator_count, core_count
 from ..process.distributed import place_in
 from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
-from ..run.environment import accelerator_count, core_count, probe, require
+from ..run.environment import probe, require
 from ..run.folder import RunFolder
+from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
 from .progress import ProgressLine
@@ -324,15 +325,12 @@ def _manifest(
         outcome = "failed"
         why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
         reason = f"not one point could be measured: {why}"
-    return manifest.Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage="bench",
-        engine="torch",
+    return manifest_of(
+        "bench",
+        "torch",
+        command,
         outcome=outcome,
         reason=reason,
-        command=command,
         parallel=manifest.Parallel(world_size=rank_count, data_size=rank_count),
         steps=manifest.Steps(repeat_count=0),
         environment=bench.environment(),

@@ -14,7 +14,7 @@ from typing import Any
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
-from ..arguments import Argument, converted, parse_bytes
+from ..command.argument import Argument, converted, parse_bytes
 from .collectives import OPS as COLLECTIVE_OPS
 from .gemm import DTYPES
 from .point import FAMILIES

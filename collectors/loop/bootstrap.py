@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 VARIABLE = "TRACEKIT_WRAP"
 """Names the folder in which this file finds the plan and leaves the report."""
 
-PLAN = "plan.json"
-
 UNUSABLE = "unusable"
 """The file in which a Python without tracekit says so."""
 
@@ -92,7 +90,7 @@ def _watch(folder: str) -> None:
     try:
         from .program_loop import watch
 
-        watch(folder)
+        watch(folder, unusable)
     except Exception as error:  # noqa: BLE001 - the program must not fail for us
         unusable(folder, f"{type(error).__name__}: {error}")
 

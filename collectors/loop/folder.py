@@ -8,7 +8,6 @@ traces of later windows and the exit code, is added.
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,8 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import TracekitError
 
-from ..run.folder import LOGS, disk_errors, sweep
+from ..run.folder import LOGS, disk_errors
+from ..run.leftovers import WORK, made_beside, own, sweep, working_folder
 from ..run.parts import commit_part, rewrite
 from ..run.trace_file import compress
 from .plan import LoopPlan
@@ -42,9 +42,8 @@ class LoopFolder:
         self._plan = plan
         self._command = command
         self._force = force
-        whole = target.resolve()
-        self.path = whole.parent / f".{whole.name}.partial-{mark}"
-        self.work = self.path / ".work"
+        self.path = working_folder(target, mark)
+        self.work = self.path / WORK
         self._window_count = 0
 
     def open(self) -> None:
@@ -55,7 +54,7 @@ class LoopFolder:
         """
         with disk_errors(self.target):
             sweep(self.target)
-            self.work.mkdir(parents=True, exist_ok=True)
+            own(self.path)
 
     def close(self) -> None:
         """Remove the working folder and what is in it."""
@@ -86,7 +85,7 @@ class LoopFolder:
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
-        aside = self.path.with_name(f"{self.path.name}.made-{os.getpid()}")
+        aside = made_beside(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
             try:
@@ -142,7 +141,7 @@ class LoopFolder:
     def _add_window(
         self, run: manifest.Manifest, first_step: int, entries: Sequence[tuple[int, int, int, str]]
     ) -> None:
-        aside = self.path.with_name(f"{self.path.name}.made-{os.getpid()}")
+        aside = made_beside(self.path)
         traces = {}
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)

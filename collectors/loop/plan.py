@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +13,9 @@ if TYPE_CHECKING:
 
 PROFILER_WARMUP_COUNT = 1
 """Steps that the profiler sees before those that it keeps."""
+
+
+_FILE = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,19 @@ class LoopPlan:
     window_count: int = 1
     every_count: int = 0
     request: str | None = None
+
+    @staticmethod
+    def read(folder: Path) -> LoopPlan:
+        """Read the plan that `write` left in a folder."""
+        return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
+
+    def write(self, folder: Path) -> None:
+        """Leave the plan in a folder, for the processes of a program.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        (folder / _FILE).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @property
     def step_count(self) -> int:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,30 +25,30 @@ from ..calls import (
 )
 from ..calls.beside_dynamo import IS_POSSIBLE
 from ..process.job import current_place
-from .bootstrap import PLAN, unusable
+from ..profiler.loop_profilers import LoopProfilers
 from .plan import LoopPlan
-from .profilers import LoopProfilers
 from .watch import CallKind, LoopWatch
 
 if TYPE_CHECKING:
     from .recorder import LoopRecorder
 
 
-def watch(folder: str) -> None:
+def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
     """Record what this process trains.
 
     Args:
         folder: holds the plan, and takes the report.
+        unusable: says in the folder why this process is not recorded.
     """
-    plan = LoopPlan(**json.loads(Path(folder, PLAN).read_text("utf-8")))
-    _Loop(Path(folder), plan).watch()
+    _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable).watch()
 
 
 class _Loop:
     """The training loop of this process, if it turns out to have one."""
 
-    def __init__(self, folder: Path, plan: LoopPlan) -> None:
+    def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
+        self._tell_unusable = unusable
         self._plan = plan
         self._called: dict[nn.Module, None] = {}
         self._watch: LoopWatch | None = None
@@ -201,7 +200,7 @@ class _Loop:
                 recorder.report.write(self._folder)
 
     def _unusable(self, reason: str) -> None:
-        unusable(str(self._folder), reason)
+        self._tell_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
         """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""

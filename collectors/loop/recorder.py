@@ -13,32 +13,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from tracekit import __version__
 from tracekit.errors import TracekitError
 
-from ..machine import accelerator, memory
+from ..machine import accelerator
 from ..process.distributed import Place
-from ..process.job import job_id, local_rank_count
-from ..profiler.profile import Profile
-from ..profiler.step_clock import StepClock
+from ..profiler.loop_profilers import LoopProfilers, keep_copy
 from ..ranges import Phase
 from .description import describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .precision import autocast_type
-from .profilers import LoopProfilers, keep_copy
 from .ranges import LoopRanges
-from .rank_choice import is_traced
 from .report import LoopReport, Window
-from .tokens import TokenCounter
+from .times import LoopTimes, mean_ns
+from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
 from .windows import Windows
 
@@ -71,33 +64,20 @@ class LoopRecorder:
         optimizer: Any = None,
     ) -> None:
         self.plan = plan
-        self.report = LoopReport(
-            rank=place.rank,
-            world_size=place.world_size,
-            local_rank=place.local_rank,
-            local_rank_count=local_rank_count(os.environ),
-            job_id=job_id(),
-            is_traced=is_traced(plan.ranks, place),
-        )
+        self.report = LoopReport.of(place, plan)
         self.is_done = False
         self._place = place
         self._folder = folder
         self._watch = watch
         self._publish = publish
         self._model = models[0]
-        self._device = accelerator.CPU
         self._ranges = LoopRanges(models, optimizer)
-        self._tokens = TokenCounter()
+        self._times = LoopTimes(self.report)
         self._theirs = profilers
         self._theirs.observer = self
         self._windows = Windows(plan, place)
-        self._evaluation_ns = 0
-        self._evaluation_begin: int | None = None
         self._is_first_call = True
-        self._clock: StepClock | None = None
-        self._their_clock: StepClock | None = None
-        self._profile: Profile | None = None
-        self._profile_begin = 0
+        self._traces = LoopTraces(plan, place, self.report)
         self._is_under_theirs = False
         # Steps of the plan that are over: without those under the loop's own profiler.
         self._planned = 0
@@ -122,32 +102,23 @@ class LoopRecorder:
         """Begin a step."""
         if self.is_done or not self._begin_part():
             return
-        if self._clock is not None:
-            self._clock.resume()
-        if self._theirs.is_active and self._their_clock is None:
-            self._their_clock = StepClock(self._device)
+        self._times.begin_step(is_under_theirs=self._theirs.is_active)
         self._ranges.begin_step(self.report.step_count)
 
     def end_step(self) -> None:
         """End a step, and everything after the last one."""
         if self.is_done:
             return
-        self._end_evaluation()
+        self._times.end_evaluation()
         self._ranges.end_step()
-        if self._clock is not None:
-            self._clock.tick()
-        if self._profile is not None:
-            self._profile.step()
+        self._times.tick()
+        self._traces.step()
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
-            if self._clock is not None:
-                self._clock.drop()
-            if self._their_clock is not None:
-                self._their_clock.tick()
-            self._tokens.drop_step()
+            self._times.drop_step()
             self._is_under_theirs = self._theirs.is_active
         else:
-            self._tokens.keep_step()
+            self._times.keep_step()
             self._planned += 1
         if self._windows.is_open:
             if self._windows.step_ended():
@@ -167,11 +138,9 @@ class LoopRecorder:
 
     def suspend(self) -> None:
         """Let what follows belong to no step: an evaluation begins."""
-        if self._evaluation_begin is None:
-            self._evaluation_begin = time.perf_counter_ns()
+        if not self._times.is_evaluating:
             self._ranges.close_step()
-            if self._clock is not None:
-                self._clock.pause()
+            self._times.begin_evaluation()
 
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -182,9 +151,8 @@ class LoopRecorder:
         if kind == "evaluation":
             self.suspend()
         elif kind == "training":
-            self._end_evaluation()
-            if self._clock is not None:
-                self._clock.resume()
+            self._times.end_evaluation()
+            self._times.resume()
             if module is self._model:
                 self._note_training(args, kwargs)
         self._ranges.root_begins(module, self._phase_of(kind))
@@ -195,14 +163,14 @@ class LoopRecorder:
 
     def inner_begins(self) -> None:
         """Look once at what a module computes in, below the calls that set it up."""
-        kind = autocast_type(self._device)
+        kind = autocast_type(self._times.device)
         if kind is not None:
             self.report.precision = kind
             self._watch.wants_inner = False
 
     def their_profiler_starts(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
-        if self._profile is not None:
+        if self._traces.is_open:
             self._end_for_theirs()
         if self._lacks_trace():
             self._is_under_theirs = True
@@ -216,14 +184,14 @@ class LoopRecorder:
         if is_between:
             self._watch.step_began()
             self.end_step()
-        self._note(
+        self.report.note(
             f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
             "ours"
         )
         self._ranges.close_step()
         if self._windows.is_open:
             self._end_window()
-        elif self._profile is not None:
+        elif self._traces.is_open:
             self._write_first()
             if not self._lacks_trace():
                 self._end_first()
@@ -243,7 +211,7 @@ class LoopRecorder:
         if not self._lacks_trace():
             return
         self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
-        self._note(
+        self.report.note(
             "the loop has a profiler of its own: the trace is what that wrote; ours did not run"
         )
         if self._planned >= self.plan.step_count:
@@ -252,7 +220,7 @@ class LoopRecorder:
 
     def failed(self, error: Exception) -> None:
         """Give up: the loop goes on without us."""
-        self._note(f"recording stopped in step {self.report.step_count}: {_sentence(error)}")
+        self.report.note(f"recording stopped in step {self.report.step_count}: {_sentence(error)}")
         with contextlib.suppress(Exception):
             self.abandon()
         self.report.is_final = True
@@ -268,10 +236,10 @@ class LoopRecorder:
         self._ranges.close_step()
         try:
             if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
-                self._keep_measured()
+                self._times.keep_measured()
             if self._windows.is_open:
                 self._end_window()
-            elif self._profile is not None:
+            elif self._traces.is_open:
                 self._write_first()
         finally:
             self.abandon()
@@ -282,26 +250,22 @@ class LoopRecorder:
             return
         self.is_done = True
         self._ranges.close_step()
-        self._end_evaluation()
-        if self._evaluation_ns:
+        self._times.end_evaluation()
+        if self._times.had_evaluation:
             self._note_evaluation()
-        if self._profile is not None:
-            profile, self._profile = self._profile, None
-            profile.abandon()
+        self._traces.abandon()
         self._theirs.detach()
         self._detach()
-        if self._their_clock is not None and self.report.profiled_step_ns is None:
-            self.report.profiled_count = self._their_clock.step_count
-            self.report.profiled_step_ns = _mean_ns(self._their_clock)
+        self._times.keep_theirs()
         if self._theirs.was_seen and self._lacks_trace():
-            self._note(
+            self.report.note(
                 "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
             )
 
     def leave(self) -> None:
         """Do nothing from now on, in the child of a fork: profiler and ranges are the parent's."""
         self.is_done = True
-        self._profile = None
+        self._traces.leave()
         self._theirs.detach()
         self._ranges.leave()
 
@@ -320,11 +284,11 @@ class LoopRecorder:
         return not self.is_done
 
     def _note_training(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._tokens.count(args, kwargs)
+        self._times.tokens.count(args, kwargs)
         if self._is_first_call:
             self._is_first_call = False
-            self._device = accelerator.device_of(self._model, (*args, *kwargs.values()))
-            found = autocast_type(self._device)
+            self._times.device = accelerator.device_of(self._model, (*args, *kwargs.values()))
+            found = autocast_type(self._times.device)
             if found is not None:
                 self.report.precision = found
 
@@ -332,7 +296,7 @@ class LoopRecorder:
         return self.report.is_traced and self.report.trace is None
 
     def _phase_of(self, kind: CallKind) -> Phase:
-        is_evaluation = kind == "evaluation" or self._evaluation_begin is not None
+        is_evaluation = kind == "evaluation" or self._times.is_evaluating
         return "evaluation" if is_evaluation else "forward"
 
     def _attach(self) -> None:
@@ -343,82 +307,46 @@ class LoopRecorder:
         self._watch.wants_inner = False
         self._ranges.detach()
 
-    def _end_evaluation(self) -> None:
-        if self._evaluation_begin is not None:
-            self._evaluation_ns += time.perf_counter_ns() - self._evaluation_begin
-            self._evaluation_begin = None
-
     def _note_evaluation(self) -> None:
-        self._note(
+        self.report.note(
             "calls of the model without gradients or in evaluation mode between steps count as "
             "evaluation, and are in no step's time"
         )
 
     def _begin_measured(self) -> None:
-        self._tokens.begin()
+        self._times.tokens.begin()
         self.describe()
-        accelerator.synchronize(self._device)
-        self._clock = StepClock(self._device)
+        self._times.begin()
         self._publish()
 
     def _begin_ranged(self) -> None:
-        self._keep_measured()
+        self._times.keep_measured()
         self._publish()
         self._attach()
-        accelerator.synchronize(self._device)
-        self._clock = StepClock(self._device)
-
-    def _keep_measured(self) -> None:
-        """Keep what the timed steps told, as many as there were."""
-        if self._clock is not None:
-            self.report.step_ns = self._clock.stop()
-        self._clock = None
-        self._tokens.end()
-        self.report.token_count = self._tokens.total
-        self.report.batch_size = self._tokens.batch_size
-        self.report.sequence_length = self._tokens.sequence_length
-        self.report.memory = memory.peak(self._device)
+        self._times.begin()
 
     def _begin_profiled(self) -> None:
-        self.report.ranges_step_ns = _mean_ns(self._clock)
-        self._note_accumulation()
-        self._clock = None
+        self.report.ranges_step_ns = mean_ns(self._times.end())
+        self.report.note_accumulation(self._ranges.accumulated)
         if not self.report.is_traced:
             self._end_first()
         elif self._theirs.was_seen:
             self._detach()
         else:
-            self._profile = self._start_profile(self.plan.profiled_count, self._folder)
+            self._traces.begin(self.plan.profiled_count, self._folder)
 
     def _begin_kept(self) -> None:
-        if self._profile is not None:
-            accelerator.synchronize(self._device)
-            self._clock = StepClock(self._device)
-
-    def _start_profile(self, step_count: int, folder: Path) -> Profile:
-        profile = Profile(
-            folder / f"rank{self._place.rank}.json.gz",
-            self._metadata(),
-            warmup=PROFILER_WARMUP_COUNT,
-            active=step_count,
-            record_shapes=self.plan.record_shapes,
-            with_stack=self.plan.with_stack,
-            with_flops=self.plan.with_flops,
-            profile_memory=self.plan.profile_memory,
-            all_threads=self.plan.all_threads,
-        )
-        profile.begin()
-        self._profile_begin = self.report.step_count
-        return profile
+        if self._traces.is_open:
+            self._times.begin()
 
     def _end_first(self) -> None:
         """End the first window; what comes after it is another window or nothing."""
-        if self._theirs.was_seen and self._profile is None and self._lacks_trace():
+        if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
-        if self._profile is not None:
+        if self._traces.is_open:
             self._write_first()
-        self._clock = None
+        self._times.forget()
         self._detach()
         self.report.is_recorded = True
         if self._windows.wait(self.report.step_count):
@@ -427,29 +355,17 @@ class LoopRecorder:
             self.abandon()
 
     def _write_first(self) -> None:
-        # The profiler has seen the first of these only to warm up.
-        kept = self.report.step_count - self._profile_begin - PROFILER_WARMUP_COUNT
-        profile, self._profile = self._profile, None
-        if profile is None:
+        kept = self._traces.kept_count
+        step_ns = mean_ns(self._times.end()) if kept else None
+        path = self._traces.end()
+        if path is None:
             return
-        if kept <= 0:
-            profile.abandon()
-            return
-        self.report.profiled_step_ns = _mean_ns(self._clock)
+        self.report.profiled_step_ns = step_ns
         self.report.profiled_count = kept
-        self.report.trace = self._save(profile).name
+        self.report.trace = path.name
         self.report.is_recorded = True
         if kept < self.plan.profiled_count:
-            self._note(f"{kept} of {self.plan.profiled_count} steps were profiled")
-
-    def _save(self, profile: Profile) -> Path:
-        """End a profile and write it, while the loop waits; note for how long that was."""
-        begin = time.perf_counter_ns()
-        profile.end()
-        path = profile.save()
-        stall_ns = time.perf_counter_ns() - begin
-        self.report.export_stall_ns = max(self.report.export_stall_ns or 0, stall_ns)
-        return path
+            self.report.note(f"{kept} of {self.plan.profiled_count} steps were profiled")
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)
@@ -458,57 +374,20 @@ class LoopRecorder:
         folder = self._folder / f"step-{self.report.step_count + PROFILER_WARMUP_COUNT}"
         folder.mkdir(exist_ok=True)
         self._attach()
-        self._profile = self._start_profile(count, folder)
+        self._traces.begin(count, folder)
 
     def _end_window(self) -> None:
-        profile, self._profile = self._profile, None
-        kept = self.report.step_count - self._profile_begin - PROFILER_WARMUP_COUNT
-        if profile is not None and kept > 0:
-            path = self._save(profile)
-            window = Window(
-                self._profile_begin + PROFILER_WARMUP_COUNT,
-                kept,
-                f"{path.parent.name}/{path.name}",
-            )
+        kept = self._traces.kept_count
+        path = self._traces.end()
+        if path is not None:
+            name = f"{path.parent.name}/{path.name}"
+            window = Window(self._traces.first_step, kept, name)
             self.report.windows.append(dataclasses.asdict(window))
-        elif profile is not None:
-            profile.abandon()
         self._detach()
         if self._windows.wait(self.report.step_count):
             self._publish()
         else:
             self.abandon()
-
-    def _note_accumulation(self) -> None:
-        counts = self._ranges.accumulated
-        if not counts:
-            return
-        self.report.gradient_accumulation = round(statistics.median(counts))
-        if min(counts) != max(counts):
-            self._note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
-
-    def _note(self, text: str) -> None:
-        if text not in self.report.notes:
-            self.report.notes.append(text)
-
-    def _metadata(self) -> dict[str, Any]:
-        return {
-            "version": __version__,
-            "stage": self.plan.stage,
-            "engine": self.report.engine,
-            "model": self.report.model.get("name"),
-            "batch_size": self.report.batch_size,
-            "sequence_length": self.report.sequence_length,
-            "precision": self.report.precision,
-            "rank": self._place.rank,
-            "world_size": self._place.world_size,
-        }
-
-
-def _mean_ns(clock: StepClock | None) -> int | None:
-    """Return the mean time of the steps that a clock has seen, ns; None without any."""
-    times = clock.stop() if clock is not None else []
-    return round(statistics.fmean(times)) if times else None
 
 
 def _sentence(error: Exception) -> str:

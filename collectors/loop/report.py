@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import os
 import statistics
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracekit import __version__, manifest
+from tracekit import manifest
 from tracekit.redaction import mask_text
 from tracekit.units import format_duration
 
 from ..machine import memory
-from ..run.environment import of_ranks
+from ..process.distributed import Place
+from ..process.job import job_id, local_rank_count
+from ..run.manifest import manifest_of, node_count
 from ..run.step_cost import step_cost
 from . import rank_choice
 from .plan import LoopPlan
@@ -76,6 +76,31 @@ class LoopReport:
     trace: str | None = None
     windows: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, place: Place, plan: LoopPlan) -> LoopReport:
+        """Return the report of a rank that has nothing to tell yet."""
+        return cls(
+            rank=place.rank,
+            world_size=place.world_size,
+            local_rank=place.local_rank,
+            local_rank_count=local_rank_count(os.environ),
+            job_id=job_id(),
+            is_traced=rank_choice.is_traced(plan.ranks, place),
+        )
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def note_accumulation(self, counts: Sequence[int]) -> None:
+        """Note after how many backward passes the optimizers stepped, each time."""
+        if not counts:
+            return
+        self.gradient_accumulation = round(statistics.median(counts))
+        if min(counts) != max(counts):
+            self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
     def write(self, folder: Path) -> None:
         """Leave the report in a folder, whole or not at all."""
@@ -147,39 +172,30 @@ def make_manifest(
     """
     first = reports[0] if reports else LoopReport(0, 1)
     layout = first.layout or {}
-    ranks = [_rank(report) for report in reports]
-    run = manifest.Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage=plan.stage,
-        engine=first.engine,
+    run = manifest_of(
+        plan.stage,
+        first.engine,
+        command,
+        reports,
         outcome=outcome,
         reason=reason,
-        command=list(command),
         model=manifest.Model(**first.model) if first.model else None,
         batch_size=first.batch_size,
         sequence_length=first.sequence_length,
         gradient_accumulation=first.gradient_accumulation,
         precision=first.precision,
-        attention_backend=first.attention_backend,
         parallel=manifest.Parallel(
             world_size=first.world_size,
             data_size=layout.get("data_size"),
             tensor_size=layout.get("tensor_size"),
             pipeline_size=layout.get("pipeline_size"),
-            node_count=max(1, len({rank.host_name for rank in ranks})),
+            node_count=node_count(reports),
         ),
         steps=manifest.Steps(
             warmup_count=plan.warmup_count,
             measured_count=len(first.step_ns),
             profiled_count=max((report.profiled_count for report in reports), default=0),
         ),
-        peak_memory=[
-            manifest.RankMemory(rank=report.rank, **report.memory)
-            for report in reports
-            if report.memory
-        ],
         overhead=manifest.Overhead(
             plain_step_ns=round(statistics.fmean(first.step_ns)) if first.step_ns else None,
             ranges_step_ns=first.ranges_step_ns,
@@ -189,12 +205,9 @@ def make_manifest(
                 default=None,
             ),
         ),
-        environment=of_ranks(report.environment for report in reports),
         job_id=first.job_id,
         exit_code=exit_code,
-        ranks=ranks,
-        traces=[report.trace for report in reports if report.trace],
-        notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
+        ranks=[_rank(report) for report in reports],
         extra={"plain_step_ns": first.step_ns},
     )
     _add_throughput(run, first)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import json
 import os
 import shlex
 import signal
@@ -30,12 +29,14 @@ from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.redaction import mask_text, mask_words
 
 from ..machine import memory
+from ..process.ending import how_of_shell
 from ..process.job import launched_place
-from ..process.program import how, run_program
+from ..process.program import run_program
 from ..run.ended import Ended
-from ..run.folder import check_replaceable, host_mark
+from ..run.folder import check_replaceable
+from ..run.leftovers import host_mark
 from . import rank_choice
-from .bootstrap import PLAN, SITE, UNUSABLE, VARIABLE
+from .bootstrap import SITE, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan
 from .report import LoopReport, first_failure, read_reports, summary
@@ -142,7 +143,7 @@ class _Wrapped:
             site = work / "site"
             site.mkdir()
             (site / "sitecustomize.py").write_text(SITE, "utf-8")
-            (work / PLAN).write_text(json.dumps(dataclasses.asdict(self._plan)), "utf-8")
+            self._plan.write(work)
         except (StoreError, OSError) as error:
             reason = error.message if isinstance(error, StoreError) else str(error)
             self._echo(f"{reason}; the program runs without being recorded")
@@ -226,7 +227,7 @@ class _Wrapped:
         reason = None
         failed = first_failure(reports)
         if code:
-            reason = f"the program ended with {how(code)} after it was recorded"
+            reason = f"the program ended with {how_of_shell(code)} after it was recorded"
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
             self._echo(f"{reason}; {self._folder.made} is whole")
@@ -258,7 +259,7 @@ def _judged(
     reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
-    ending = f"the program ended with {how(code)}"
+    ending = f"the program ended with {how_of_shell(code)}"
     failed = first_failure(reports)
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"

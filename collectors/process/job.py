@@ -16,6 +16,7 @@ from pathlib import Path
 from tracekit.errors import UsageError
 
 from .distributed import Place, place_in
+from .sessions import read_stat
 
 _STORE_KEY = "tracekit"
 # Rank, number of ranks, rank on its node.
@@ -119,12 +120,9 @@ def job_id() -> str:
 def parent() -> str:
     """Return the process that started this one: one of its kind was never before on this host."""
     number = os.getppid()
-    try:
-        # The name, in parentheses, may hold anything; the start time is the 20th word after it.
-        text = Path(f"/proc/{number}/stat").read_text("utf-8", "replace")
-        began = text.rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        began = ""
+    stat = read_stat(Path(f"/proc/{number}/stat"))
+    # The start time is the 20th word behind the name.
+    began = stat[1][19] if stat is not None and len(stat[1]) > 19 else ""
     return f"{socket.gethostname()} {number} {began}"
 
 

@@ -22,6 +22,8 @@ from pathlib import Path
 
 from tracekit.errors import UsageError
 
+from .ending import shell_code
+
 _POLL_S = 0.1
 _SPREAD_S = 0.01
 """How long a signal to a group may take to reach all of it."""
@@ -73,7 +75,7 @@ def run_program(
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return code if code >= 0 else 128 - code
+    return shell_code(code)
 
 
 def _run_with_handlers(
@@ -103,20 +105,12 @@ def _run_with_handlers(
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return code if code >= 0 else 128 - code
+    return shell_code(code)
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         process.send_signal(number)
-
-
-def how(code: int) -> str:
-    """Return how a program ended, in words: `exit code 1`, `signal SIGKILL`."""
-    if code > 128:
-        with contextlib.suppress(ValueError):
-            return f"signal {signal.Signals(code - 128).name}"
-    return f"exit code {code}"
 
 
 def _start(

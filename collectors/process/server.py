@@ -1,17 +1,13 @@
 """`--launch "COMMAND"`: a server that is started for a run, and ended with all its children.
 
 What it writes is kept without secrets: until its end it is in a file without a name, which is gone
-with this process. So is the server, whatever ends this process: `guard` sees to that.
+with this process. So is the server, whatever ends this process: a guard sees to that.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,16 +16,15 @@ from typing import IO
 from tracekit.errors import UsageError, WorkloadError
 from tracekit.redaction import Redactor
 
-from . import guard
+from .child import Child, end
+from .ending import last_lines
 
 LOG_NAME = "server.log"
 TRACE_FOLDER_FIELD = "{trace_dir}"
 """Stands in the command for the folder that traces are to be written to."""
 
 _TERM_S = 15.0
-_KILL_S = 5.0
 _TAIL_BYTES = 4096
-_TAIL_LINES = 3
 _BLOCK_BYTES = 1 << 20
 
 
@@ -69,50 +64,25 @@ class ServerProcess:
             dir=log.parent
         )
         try:
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **variables},
-                start_new_session=True,
-            )
+            self._child = Child(words, self._output, added=variables, is_guarded=True)
         except (OSError, ValueError) as error:
             self._output.close()
             reason = getattr(error, "strerror", None) or error
             raise WorkloadError(f"--launch: {words[0]} cannot be run: {reason}") from error
-        try:
-            self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", guard.__file__, str(self._process.pid)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError:
-            self._end_session()
-            raise
 
     @property
     def exit_code(self) -> int | None:
         """What the server ended with; negative for a signal, None while it runs."""
-        return self._process.poll()
+        return self._child.exit_code
 
     @property
     def how_it_ended(self) -> str | None:
         """How the server ended, in words: `exit code 1`, `signal SIGKILL`; None while it runs."""
-        code = self.exit_code
-        if code is None or code >= 0:
-            return None if code is None else f"exit code {code}"
-        try:
-            return f"signal {signal.Signals(-code).name}"
-        except ValueError:
-            return f"signal {-code}"
+        return self._child.how_it_ended
 
     def wait(self, limit_s: float) -> None:
         """Wait until the server has ended, but no longer than so many seconds."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(limit_s)
+        self._child.wait(limit_s)
 
     def last_words(self) -> str:
         """Return the last lines of its log, for an error message."""
@@ -120,9 +90,7 @@ class ServerProcess:
         # More than is shown: a secret may begin before.
         begin = max(0, size - _TAIL_BYTES - self._redactor.longest_bytes)
         data = self._redactor.clean_bytes(os.pread(self._output.fileno(), size - begin, begin))
-        text = data[-_TAIL_BYTES:].decode("utf-8", "replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return " | ".join(lines[-_TAIL_LINES:])
+        return last_lines(data[-_TAIL_BYTES:].decode("utf-8", "replace"))
 
     def stop(self) -> None:
         """End the server and everything in its session, and keep its log; returns when done.
@@ -132,18 +100,9 @@ class ServerProcess:
         Raises:
             OSError: the log cannot be written.
         """
-        try:
-            self._end_session()
-        finally:
-            if self._guard.stdin is not None:
-                self._guard.stdin.close()
-            self._guard.wait()
+        end([self._child], _TERM_S)
         with self._output:
             self._keep_log()
-
-    def _end_session(self) -> None:
-        # The leader is waited for meanwhile, or it would stay as a zombie.
-        guard.end_session(self._process.pid, _TERM_S, _KILL_S, self._process.poll)
 
     def _keep_log(self) -> None:
         """Copy the output to its place, block by block and line by line."""

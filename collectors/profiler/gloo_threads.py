@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from ..process.sessions import read_stat
+
 LIMIT_S = 0.2
 """How long to wait at most: a thread that is at work for so long is at another collective."""
 
@@ -50,12 +52,9 @@ def _states(tasks: Path) -> list[str]:
     found = []
     try:
         for task in tasks.iterdir():
-            try:
-                name, _, rest = (task / "stat").read_text("utf-8", "replace").rpartition(")")
-            except OSError:  # it has ended
-                continue
-            if name.partition("(")[2].startswith(_NAME):
-                found.append(rest.split()[0])
+            stat = read_stat(task / "stat")
+            if stat is not None and stat[0].startswith(_NAME):
+                found.append(stat[1][0])
     except OSError:
         pass
     return found

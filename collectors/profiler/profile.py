@@ -18,10 +18,10 @@ from torch import profiler
 
 from tracekit.errors import WorkloadError
 
-from ..loop.profilers import ours
 from ..machine.accelerator import profiler_activities
 from ..run.trace_file import pack, whole_file
 from .gloo_threads import let_rest
+from .loop_profilers import ours
 
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.

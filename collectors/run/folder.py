@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import json
 import os
-import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +14,9 @@ from types import TracebackType
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
 
+from .leftovers import WORK, sweep, working_folder
+
 LOGS = "logs"
-_WORK = ".work"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -44,10 +42,9 @@ class RunFolder:
         self.target = target
         self._force = force
         self._committed = False
-        name = target.resolve().name
-        self.path = target.resolve().parent / f".{name}.partial-{os.getpid()}"
+        self.path = working_folder(target, str(os.getpid()))
         self.logs = self.path / LOGS
-        self.work = self.path / _WORK
+        self.work = self.path / WORK
 
     def __enter__(self) -> RunFolder:
         check_replaceable(self.target, force=self._force)
@@ -72,7 +69,7 @@ class RunFolder:
 
     def join(self, path: Path) -> None:
         """Use a folder that was made elsewhere on the disk, or by another process of this run."""
-        self.path, self.logs, self.work = path, path / LOGS, path / _WORK
+        self.path, self.logs, self.work = path, path / LOGS, path / WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
         """Write the manifest, give the folder its name and return that.
@@ -124,30 +121,6 @@ def disk_cause(error: BaseException | None) -> OSError | None:
             return error
         error = error.__cause__
     return None
-
-
-def sweep(target: Path) -> None:
-    """Remove what killed processes of this machine left of a run of this name."""
-    prefix = f".{target.resolve().name}.partial-"
-    for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
-        pid, _, host = left.name.removeprefix(prefix).partition(".")
-        if pid.isdigit() and host in ("", host_mark()) and not _is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def host_mark() -> str:
-    """Return what tells this machine from others that share the disk, fit for a file's name."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def check_replaceable(target: Path, *, force: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import Argument
+from ..command.argument import Argument
 
 _SERVE = ("serve",)
 _HTTP = "Server (all engines but transformers)"

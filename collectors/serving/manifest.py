@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import uuid
 from dataclasses import dataclass, replace
 
-from tracekit import __version__
 from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
 from tracekit.redaction import Redactor, mask_words
 from tracekit.units import format_duration
 
-from ..run import environment
+from ..run.manifest import manifest_of
 from . import summary
 from .engine import EngineFacts
 from .load.arrival import Arrival
@@ -60,15 +57,13 @@ def serving_manifest(
     rate = summary.output_tokens_per_s(measured)
     interval_ns = summary.interval_ns(measured)
     outcome, reason = _outcome(result, measured)
-    return Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage="serve",
-        engine=engine,
+    # Its environment says nothing of threads: the engine's are not those of this process.
+    return manifest_of(
+        "serve",
+        engine,
+        [redactor.clean(word) for word in mask_words(command)],
         outcome=outcome,
         reason=reason,
-        command=[redactor.clean(word) for word in mask_words(command)],
         model=facts.model,
         sequence_length=wanted.prompt_token_count,
         precision=facts.precision,
@@ -80,8 +75,6 @@ def serving_manifest(
         repeats=[Repeat(rate, interval_ns)] if rate is not None and interval_ns else [],
         tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
-        # The engine's threads are not those of this process.
-        environment=replace(environment.probe(), thread_count=None),
         load=Load(
             request_count=wanted.request_count,
             prompt_token_count=wanted.prompt_token_count,

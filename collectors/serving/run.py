@@ -31,8 +31,8 @@ from tracekit.errors import TracekitError, UsageError, WorkloadError
 from tracekit.redaction import Redactor
 from tracekit.units import NS_PER_S
 
+from ..machine.hardware import accelerator_count
 from ..process.signals import signals_as_interrupt
-from ..run import environment
 from ..run.folder import RunFolder
 from . import engines, summary
 from .engine import EngineFacts, ServingEngine
@@ -258,4 +258,4 @@ def _default_target(engine: str, values: Mapping[str, Any]) -> Path:
 
 
 def _is_without_gpu() -> bool:
-    return environment.accelerator_count() == 0
+    return accelerator_count() == 0

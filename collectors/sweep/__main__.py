@@ -1,14 +1,27 @@
-"""`python -m tracekit.collectors.sweep`: a sweep without the rest of the command line."""
+"""`python -m tracekit.collectors.sweep`: a sweep where the analysis half is not installed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from tracekit.errors import TracekitError
+import click
 
+from ..command.boundary import echo, exit_code_of
+from ..command.options import GroupedCommand, argument_options
 from .arguments import sweep_arguments
-from .run import check, run_sweep
+from .run import check, refuse_program, run_sweep
+
+
+@click.command(name="python -m tracekit.collectors.sweep", cls=GroupedCommand)
+@argument_options(sweep_arguments())
+@click.pass_context
+def command(ctx: click.Context, /, **values: object) -> int:
+    """Run a grid of workloads under the profiler, one run folder for each."""
+    refuse_program(ctx.meta["program"])
+    check(run_sweep(values, echo))
+    sys.stdout.write(f"{values['out']}\n")
+    return 0
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -17,32 +30,7 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: the arguments after the program's name; those of the process if None.
     """
-    from ..__main__ import INTERRUPTED, make_parser
-
-    parser = make_parser(
-        sweep_arguments(),
-        program="python -m tracekit.collectors.sweep",
-        description="Run a grid of workloads under the profiler, one run folder for each.",
-    )
-    try:
-        values = vars(parser.parse_args(args))
-        check(run_sweep(values, _echo))
-    except TracekitError as error:
-        _echo(f"error: {error.message}")
-        if error.hint:
-            _echo(f"hint: {error.hint}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        _echo("")
-        return INTERRUPTED
-    sys.stdout.write(f"{values['out']}\n")
-    return 0
-
-
-def _echo(line: str) -> None:
-    """Write a line to stderr: stdout is the folder's path alone."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    return exit_code_of(command, sys.argv[1:] if args is None else args)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..arguments import Argument, all_arguments
+from ..arguments import all_arguments
+from ..command.argument import Argument
 
 STAGES = ("pretrain", "finetune")
 MAX = "max"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from tracekit.errors import UsageError
+
+from ..process.sessions import end_sessions, is_alive
 
 try:
     import fcntl
@@ -27,7 +27,6 @@ else:
 
 _TERM_S = 20.0
 _KILL_S = 5.0
-_POLL_S = 0.05
 
 
 class CellLock:
@@ -103,31 +102,13 @@ class CellLock:
         """End the cell of a sweep that is gone, and take the lock."""
         words = os.pread(self._descriptor, 100, 0).split()
         sweep, cell = (int(word) for word in words) if len(words) == 2 else (0, 0)
-        if cell == 0 or _is_there(sweep):
+        if cell == 0 or (sweep > 0 and is_alive(sweep)):
             who = f"process {sweep}" if sweep else "another process"
             raise UsageError(
                 f"{self._folder} is being made by another sweep, {who}",
                 hint="wait for it, or choose another --out",
             )
         self._echo(f"  ending process {cell}, which a sweep that was killed left running")
-        for number, patience_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(cell, number)
-            deadline = time.monotonic() + patience_s
-            while time.monotonic() < deadline:
-                if self._try():
-                    return
-                time.sleep(_POLL_S)
-        raise UsageError(f"{self._folder}: process {cell} makes it and cannot be ended")
-
-
-def _is_there(process_id: int) -> bool:
-    if process_id <= 0:
-        return False
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+        end_sessions([cell], _TERM_S, _KILL_S)
+        if not self._try():
+            raise UsageError(f"{self._folder}: process {cell} makes it and cannot be ended")

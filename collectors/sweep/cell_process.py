@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -15,8 +11,11 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import StoreError, TraceError, WorkloadError
 
-from ..process.launch import OWN_PYTHON, sweep_variables
+from ..process.child import OWN_PYTHON, Child, end
+from ..process.ending import signal_name
+from ..process.parent import TO_SWEEP
 from ..run.folder import LOGS, RunFolder
+from ..run.leftovers import sweep
 from ..training.result import make_manifest
 from .cell_lock import CellLock
 from .grid import Cell
@@ -40,7 +39,7 @@ class _Ended:
     def how(self) -> str:
         """Return how it ended, where it does not say why itself."""
         if self.exit_code < 0:
-            return f"the collector was ended by {signal.Signals(-self.exit_code).name}"
+            return f"the collector was ended by {signal_name(-self.exit_code)}"
         lines = self.text.split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
         return f"the collector ended with exit code {self.exit_code}: {last[:_REASON_LENGTH]}"
@@ -87,39 +86,24 @@ def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
     its lock.
     """
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
+        child = Child(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=output,
-            start_new_session=True,
-            env={**os.environ, **sweep_variables()},
-            pass_fds=lock.inherited,
+            subprocess.DEVNULL,
+            errors=output,
+            added=TO_SWEEP.variables(),
+            inherited=lock.inherited,
         )
         try:
-            lock.held_by(process.pid)
-            process.wait()
+            lock.held_by(child.pid)
+            child.wait()
         finally:
-            _end(process)
-            # One that was killed could not clear up itself.
-            partial = folder.resolve().parent / f".{folder.name}.partial-{process.pid}"
-            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                # It ends its ranks; those of one that is killed die with it.
+                end([child], _GRACE_S if child.exit_code is None else 0)
+            finally:
+                sweep(folder)
         output.seek(0)
-        return _Ended(process.returncode, output.read().decode("utf-8", "replace"))
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a run, which ends its ranks; kill it if it takes too long: its ranks die with it."""
-    if process.poll() is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(_GRACE_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        return _Ended(child.wait() or 0, output.read().decode("utf-8", "replace"))
 
 
 def _run_id(folder: Path) -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import itertools
 import re
 from collections.abc import Mapping
@@ -12,12 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from tracekit import manifest
 from tracekit.errors import TracekitError, UsageError
 
-from ..arguments import all_arguments, settle
+from ..arguments import all_arguments
+from ..command.argument import settle
+from ..command.options import parsed
+from ..machine.hardware import accelerator_count
 from ..model.models import display_name
-from ..run.environment import accelerator_count
 from ..training import opt as opt_module
 from ..training.spec import TrainingSpec, make_spec
 from .arguments import LISTS, MAX, MAX_BATCH_SIZE, STAGES
@@ -114,17 +116,12 @@ def difference(cell: Cell, run: manifest.Manifest) -> str | None:
         cell: the cell.
         run: the manifest in the folder of its name.
     """
-    # Imported here: it is the entry of `python -m`, which Python wants to import first.
-    from ..__main__ import make_parser
-
-    parser = make_parser(all_arguments(), program="", description="")
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            values = vars(parser.parse_args(words[options:]))
+        values = parsed(all_arguments(), words[options:])
         spec = make_spec(settle(values, all_arguments()), [])
-    except (TracekitError, SystemExit):
+    except (TracekitError, click.UsageError):
         return f"its command is {' '.join(words)!r}"
     ignored = {"command", "batch_size"} if cell.is_max else {"command"}
     for member in dataclasses.fields(TrainingSpec):

@@ -13,7 +13,7 @@ from tracekit import manifest
 from tracekit.errors import TraceError, UsageError
 from tracekit.units import GB
 
-from ..arguments import parse_bytes
+from ..command.argument import parse_bytes
 from ..process.distributed import place_in
 from ..process.signals import signals_as_interrupt
 from .arguments import sweep_arguments
@@ -220,6 +220,16 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is no folder")
     return Sweep(make_grid(given), out, search_limit(given), bool(given.get("force")))
+
+
+def refuse_program(program: Sequence[str]) -> None:
+    """Say that a sweep takes no program after `--`.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if program:
+        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> list[CellResult]:

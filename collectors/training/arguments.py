@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import Argument
+from ..command.argument import Argument
 
 ARGUMENTS: tuple[Argument, ...] = (
     Argument(

@@ -14,8 +14,8 @@ from tracekit.errors import StoreError, TracekitError, WorkloadError
 from ..process.distributed import Place, barrier, device_of, from_first_rank, process_group
 from ..process.signals import signals_as_interrupt
 from ..run.folder import RunFolder
+from .outcome import raise_outcome, summary
 from .result import RankResult, make_manifest, read_results
-from .run import raise_outcome, summary
 from .spec import TrainingSpec
 from .worker import run_rank
 

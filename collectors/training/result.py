@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import os
 import statistics
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracekit import __version__, manifest
+from tracekit import manifest
 from tracekit.units import NS_PER_S
 
 from ..model.models import display_name
-from ..run.environment import of_ranks
+from ..run.manifest import manifest_of, node_count
 from .spec import TrainingSpec
 
 
@@ -82,18 +80,16 @@ def make_manifest(
         reason: why it is not `ok`.
     """
     first = results[0] if results else RankResult(rank=0)
-    repeats = _repeats(spec, results) if outcome == "ok" else []
+    is_ok = outcome == "ok"
+    repeats = _repeats(spec, results) if is_ok else []
     rates = [repeat.tokens_per_s for repeat in repeats]
-    environment = of_ranks(result.environment for result in results)
-    run = manifest.Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage=spec.stage,  # type: ignore[arg-type]
-        engine=spec.engine,
+    run = manifest_of(
+        spec.stage,  # type: ignore[arg-type]
+        spec.engine,
+        spec.command,
+        results,
         outcome=outcome,
         reason=reason,
-        command=list(spec.command),
         opt=spec.opt_text,
         model=manifest.Model(
             **{"name": display_name(spec.model), "layer_count": spec.layer_count, **first.model}
@@ -102,13 +98,12 @@ def make_manifest(
         sequence_length=spec.sequence_length,
         precision=spec.precision,
         seed=spec.seed,
-        attention_backend=first.attention_backend,
         attention_reason=first.attention_reason,
         parallel=manifest.Parallel(
             world_size=spec.rank_count,
             data_size=spec.data_size,
             tensor_size=spec.tensor_size,
-            node_count=_node_count(results),
+            node_count=node_count(results),
         ),
         steps=manifest.Steps(
             warmup_count=spec.warmup_count,
@@ -117,13 +112,6 @@ def make_manifest(
             profiled_count=spec.profiled_count,
         ),
         repeats=repeats,
-        peak_memory=[
-            manifest.RankMemory(rank=result.rank, **result.memory)
-            for result in results
-            if result.memory
-        ],
-        environment=environment,
-        notes=list(dict.fromkeys(note for result in results for note in result.notes)),
         extra={
             "learning_rate": spec.learning_rate,
             "is_batch_fixed": spec.is_batch_fixed,
@@ -133,13 +121,14 @@ def make_manifest(
             **first.extra,
         },
     )
-    if outcome == "ok":
+    if is_ok:
         run.tokens_per_s_mean = statistics.fmean(rates)
         run.tokens_per_s_std = statistics.stdev(rates) if len(rates) > 1 else None
         run.overhead = manifest.Overhead(
             first.plain_step_ns, first.ranges_step_ns, first.profiled_step_ns
         )
-        run.traces = [result.trace for result in results if result.trace]
+    else:
+        run.traces = []
     return run
 
 
@@ -159,11 +148,6 @@ def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest
             )
         )
     return repeats
-
-
-def _node_count(results: Sequence[RankResult]) -> int:
-    hosts = {result.environment.get("host_name") for result in results if result.environment}
-    return max(1, len(hosts))
 
 
 def _path(folder: Path, rank: int) -> Path:

@@ -11,9 +11,9 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from ..arguments import parse_bytes
+from ..command.argument import parse_bytes
+from ..machine.hardware import accelerator_count
 from ..model.models import check_name
-from ..run.environment import accelerator_count
 from . import opt as opt_module
 from .opt import Opt
 

@@ -17,7 +17,7 @@ from tracekit.errors import StoreError, TracekitError, WorkloadError
 
 from ..machine import memory
 from ..process.distributed import Place, device_of, place_in, process_group
-from ..process.launch import die_with_launcher
+from ..process.parent import TO_LAUNCHER
 from ..run.folder import disk_cause
 from .result import RankResult
 from .spec import TrainingSpec
@@ -29,7 +29,7 @@ STORE = "store"
 
 def main(arguments: list[str]) -> int:
     """Run a rank and return its exit code: 0 if it did what it was to do."""
-    die_with_launcher()
+    TO_LAUNCHER.hold()
     work = Path(arguments[0])
     spec = TrainingSpec.read(work / SPEC)
     place = place_in(os.environ)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.collectors.arguments import all_arguments
+from tracekit.collectors.command.options import GroupedCommand, argument_options
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b

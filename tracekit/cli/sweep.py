@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.cli._options import format_option
+from tracekit.collectors.command.options import GroupedCommand, argument_options
 from tracekit.collectors.sweep.arguments import sweep_arguments
-from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +29,9 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
     `tracekit query methods RUNS` compares the runs.
     """
     from tracekit.cli._emit import emit
-    from tracekit.collectors.sweep.run import check, run_sweep
+    from tracekit.collectors.sweep.run import check, refuse_program, run_sweep
 
-    if ctx.meta["program"]:
-        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
+    refuse_program(ctx.meta["program"])
     results = run_sweep(values, lambda line: click.echo(line, err=True))
     emit(cells_result(results), format_name)
     check(results)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...machine.hardware import memory_bytes
 from ...model.models import parameter_count
-from ...run.environment import memory_bytes
 from ._engine import WEIGHT_DECAY, trained
 
 if TYPE_CHECKING:

@@ -1,14 +1,13 @@
-"""Click options of the collectors' arguments, which are data there."""
+"""The options of click that arguments make, and commands that have them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from tracekit.collectors.arguments import Argument
+from .argument import Argument
 
 
 class GroupedCommand(click.Command):
@@ -18,6 +17,7 @@ class GroupedCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the program aside, as `ctx.meta["program"]`."""
         ctx.meta["program"] = []
         if "--" in args:
             at = args.index("--")
@@ -61,11 +61,29 @@ def argument_options(arguments: Iterable[Argument]) -> Callable[[Any], Any]:
     return decorate
 
 
+def parsed(arguments: Iterable[Argument], words: Sequence[str]) -> dict[str, object]:
+    """Return the values that the words of a command line give to arguments.
+
+    Args:
+        arguments: those that the command takes.
+        words: what follows its name.
+
+    Returns:
+        The values as typed, by `Argument.key`; None or False where one was not given.
+
+    Raises:
+        click.UsageError: the words are no command line of these.
+    """
+    command = argument_options(arguments)(lambda: None)
+    bare: click.Command = click.command(name="", add_help_option=False)(command)
+    return bare.make_context("", list(words)).params
+
+
 def _option(argument: Argument) -> Callable[[Any], Any]:
     meaning = f"{argument.meaning[:1].upper()}{argument.meaning[1:]}."
     if argument.default is not None:
         meaning += f"  [default: {argument.default}]"
-    named = {"cls": _GroupedOption, "group": argument.group, "help": meaning}
+    named: dict[str, Any] = {"cls": _GroupedOption, "group": argument.group, "help": meaning}
     if argument.kind == "flag":
         return click.option(argument.name, argument.key, is_flag=True, **named)
     choices = "[" + "|".join(argument.choices) + "]" if argument.choices else None
