@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
 from tracekit.errors import WorkloadError
 from tracekit.manifest import RankMemory
 
 from ...machine import memory
-from ..load.plan import LoadPlan, LoadResult, Mark, ProfileSwitch, Progress, Prompt
-from ..load.requests_file import RequestRecord
+from ..load.passes import Pass
+from ..load.plan import LoadPlan, LoadResult, Mark, ProfileSwitch, Progress
+from ..load.runner import LoadRunner, records_of
 from .continuous_batching import ContinuousBatching
-from .passes import Pass, PassRunner, rebase
+from .passes import PassSender
 from .watch import RecordingWatcher
 
 if TYPE_CHECKING:
@@ -58,45 +59,33 @@ class EmbeddedLoad:
         self._watcher = watcher
         self._plan = plan
         self._folder = folder
-        self._progress = progress
         self._trace_options = trace_options
-        self._profile_prompts = plan.profile_prompts or plan.prompts
-        count, warmup_count = len(plan.prompts), len(plan.warmup_prompts)
-        self._measured = _records(0, plan.prompts)
-        self._warmup = _records(count, plan.warmup_prompts, is_warmup=True)
-        self._profiled = _records(count + warmup_count, self._profile_prompts, is_profiled=True)
+        self._runner = LoadRunner(plan, self, progress)
 
     def run(self) -> LoadResult:
         """Carry out all of it; Ctrl-C or the engine's failure ends it with what there is."""
-        plan = self._plan
-        result = LoadResult(records=[], start_unix_ns=time.time_ns(), wall_ns=0)
-        start_ns = time.perf_counter_ns()
+        result = self._runner.result
         try:
-            at_once = [0] * len(self._warmup)
-            self._run(self._runner("warm-up", self._warmup, plan.warmup_prompts, at_once))
-            memory.reset_peak(self._model.device)
-            result.start_unix_ns, start_ns = time.time_ns(), time.perf_counter_ns()
-            runner = self._runner("load", self._measured, plan.prompts, plan.arrival_ns)
-            self._run(runner)
-            result.wall_ns = runner.end_ns - start_ns
-            result.extra["steps"] = dataclasses.asdict(self._watcher.counts)
-            result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
-            if plan.profile.is_wanted:
-                self._profile(result, start_ns)
+            _run_at_once(self._runner.carry_out(is_traced=self._plan.profile.is_wanted))
         except KeyboardInterrupt:
             result.interrupted = True
         except WorkloadError as error:
             result.failure = error.message
             result.is_out_of_memory = memory.is_out_of_memory(error)
-        result.wall_ns = result.wall_ns or time.perf_counter_ns() - start_ns
-        # The profiled pass ends with its window: what it had not served by then was sent for
-        # nothing, and is no failure.
-        answered = [record for record in self._profiled if record.outcome != "cancelled"]
-        result.records = [*self._measured, *self._warmup, *answered]
-        rebase(result.records, start_ns)
-        return result
+        return self._runner.settle()
 
-    def _profile(self, result: LoadResult, start_ns: int) -> None:
+    async def send(self, part: Pass) -> None:
+        """Send every request of a pass when it is due, and wait for all."""
+        self._send(part)
+
+    async def measure(self, part: Pass, result: LoadResult) -> None:
+        """Send the requests that count, and note the engine's steps and its memory."""
+        memory.reset_peak(self._model.device)
+        self._send(part)
+        result.extra["steps"] = dataclasses.asdict(self._watcher.counts)
+        result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
+
+    async def trace(self, part: Pass, result: LoadResult) -> None:
         """Send the load again with the profiler on; what goes wrong is only noted."""
         # Imported here: they need torch.
         from ...profiler.profile import Profile
@@ -105,19 +94,18 @@ class EmbeddedLoad:
         plan = self._plan.profile
         step_count = self._watcher.counts.step_count
         is_whole = plan.after is None and plan.length is None and step_count <= _DEFAULT_STEP_COUNT
-        steady_count = 0 if is_whole else max(1, len(self._profiled) * _STEADY_PCT // 100)
+        steady_count = 0 if is_whole else max(1, len(part.records) * _STEADY_PCT // 100)
         after = plan.after or Mark(request_count=steady_count)
-        runner = self._runner("trace", self._profiled, self._profile_prompts, self._plan.arrival_ns)
         profile = StepProfile(
             self._model,
             Profile(self._folder / TRACE, self._metadata(), **self._trace_options),
             ProfileSwitch(after, plan.length),
-            runner.so_far,
+            part.so_far,
             None if is_whole or plan.length is not None else _DEFAULT_STEP_COUNT,
         )
         _initialize_profiler()
         try:
-            self._run(runner, profile)
+            self._send(part, profile)
             profile.end(_END_TIMEOUT_S)
             if profile.step_count:
                 profile.export()
@@ -134,27 +122,15 @@ class EmbeddedLoad:
             )
             return
         result.traces = [TRACE]
-        result.window_start_ns = profile.start_ns - start_ns
-        result.window_end_ns = profile.end_ns - start_ns
+        result.window_start_ns = profile.start_ns
+        result.window_end_ns = profile.end_ns
         result.profiled_step_count = profile.step_count
         result.profile_note = _note(profile, after, is_whole=is_whole)
 
-    def _runner(
-        self,
-        stage: Literal["warm-up", "load", "trace"],
-        records: Sequence[RequestRecord],
-        prompts: Sequence[Prompt],
-        due_ns: Sequence[int],
-    ) -> PassRunner:
-        plan = self._plan
-        wanted = Pass(
-            stage, prompts, due_ns, plan.max_new_token_count, plan.concurrency, plan.timeout_ns
-        )
-        return PassRunner(self._engine, self._watcher, wanted, records, self._progress)
-
-    def _run(self, runner: PassRunner, profile: StepProfile | None = None) -> None:
+    def _send(self, part: Pass, profile: StepProfile | None = None) -> None:
         self._watcher.begin_pass(profile)
-        runner.run(None if profile is None else profile.is_enough)
+        sender = PassSender(self._engine, self._watcher, part, self._plan)
+        sender.run(None if profile is None else profile.is_enough)
 
     def _metadata(self) -> dict[str, Any]:
         """Return what makes the trace tell by itself what it is."""
@@ -171,10 +147,7 @@ class EmbeddedLoad:
 
 def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
     """Return the result of a load for which the engine had not memory enough to begin."""
-    records = [
-        *_records(0, plan.prompts),
-        *_records(len(plan.prompts), plan.warmup_prompts, is_warmup=True),
-    ]
+    records = records_of(plan)
     for record in records:
         record.reason = "the engine did not come up"
     return LoadResult(
@@ -186,22 +159,17 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
     )
 
 
-def _records(
-    first_id: int,
-    prompts: Sequence[Prompt],
-    *,
-    is_warmup: bool = False,
-    is_profiled: bool = False,
-) -> list[RequestRecord]:
-    return [
-        RequestRecord(
-            request_id=request_id,
-            is_warmup=is_warmup,
-            is_profiled=is_profiled,
-            prompt_token_count=prompt.token_count,
-        )
-        for request_id, prompt in enumerate(prompts, first_id)
-    ]
+def _run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run what waits for nothing: a thread of the engine does the work, and this one the waiting.
+
+    Without an event loop an interrupt comes where it is, as it does everywhere else.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+    raise RuntimeError("an engine in this process has something to wait for")
 
 
 def _initialize_profiler() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from ..load.requests_file import Outcome, RequestRecord
-from .call import TextReceiver
+from .client import TextReceiver
 from .dialect import Dialect, Event
 from .server_values import plain
 from .sse import SseReader

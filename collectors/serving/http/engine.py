@@ -21,9 +21,9 @@ from ..engine import EngineFacts
 from ..load.plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from ..redactor import redactor_of
 from .arguments import base_url, extra_body, key_headers, seconds_of
-from .call import call
+from .client import HttpClient
 from .dialect import Dialect
-from .exchange import Address, BrokenConnectionError, NotHttpError, connection_problem
+from .exchange import BrokenConnectionError, NotHttpError, connection_problem
 from .generator import LoadGenerator
 from .listening import listens_everywhere
 from .server_values import an_answer, plain
@@ -76,8 +76,7 @@ class HttpEngine:
     def __init__(self, dialect: Dialect, values: Mapping[str, object]) -> None:
         self._dialect = dialect
         self._url, credentials = base_url(str(values.get("url") or dialect.default_url))
-        self._address = Address.of(self._url)
-        self._headers = key_headers(credentials)
+        self._client = HttpClient(self._url, key_headers(credentials))
         self._redactor = redactor_of(values)
         self._launch = values.get("launch")
         folder = values.get("trace_dir")
@@ -105,7 +104,7 @@ class HttpEngine:
         if self._launch is not None:
             self._start_server(str(self._launch), folder, echo)
         self._wait_for_health(echo)
-        if self._server is not None and listens_everywhere(self._address.port):
+        if self._server is not None and listens_everywhere(self._client.address.port):
             self._notes.append(_OPEN_NOTE)
         self._setup_end_s = time.monotonic() + _SETUP_TIMEOUT_S
         facts = self._dialect.facts(self._get_json)
@@ -130,12 +129,11 @@ class HttpEngine:
         )
         generator = LoadGenerator(
             self._dialect,
-            self._url,
+            self._client,
             plan,
             progress,
             start_call=self._dialect.start_call(trace_dir) if note is None else None,
             stop_timeout_s=self._trace_timeout_s,
-            headers=self._headers,
             ended=self._ended,
         )
         result: LoadResult = generator.run()
@@ -347,12 +345,9 @@ class HttpEngine:
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float
     ) -> _Reply:
-        headers = {"Content-Type": "application/json", **self._headers}
         try:
             async with asyncio.timeout(limit_s):
-                answer = await call(
-                    self._address, method, path, body, headers, limit_bytes=_ANSWER_BYTES
-                )
+                answer = await self._client.call(method, path, body, limit_bytes=_ANSWER_BYTES)
         except TimeoutError:
             return _Reply(None, problem=f"no whole answer within {limit_s:.3g} s")
         except BrokenConnectionError as error:

@@ -6,10 +6,6 @@ The connections of a burst are opened before it, so that it arrives as a burst.
 Times are taken when a packet is read, before anything in it or in another is looked at. How busy
 the client itself was is measured and reported: a client that is the bottleneck must say so.
 
-The load is sent twice when there is a profile, as with the embedded engine: the first time is what
-the figures are of; the second time, with other prompts so that no cache of the engine knows them,
-lasts until the profile's window is over. Its requests are recorded as `is_profiled`.
-
 A server that is known to have ended ends the load: nobody is left to answer.
 """
 
@@ -28,20 +24,19 @@ from typing import Any
 from tracekit.units import NS_PER_MS, NS_PER_S
 
 from ...process.signals import signals_as_cancellation
-from ..load.passes import Pass, new_records, shift
-from ..load.plan import LoadPlan, LoadProgress, LoadResult, Mark, ProfilePlan, Progress, Prompt
+from ..load.passes import Pass
+from ..load.plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress, Prompt
 from ..load.requests_file import RequestRecord
+from ..load.runner import LoadRunner
 from .attempt import Attempt
+from .client import HttpClient
 from .dialect import Call, Dialect
 from .exchange import (
-    Address,
     BrokenConnectionError,
     Connection,
     NotHttpError,
-    connect,
     connection_problem,
     length_line,
-    request_head,
 )
 from .profile_window import ProfileWindow
 
@@ -49,7 +44,6 @@ DEFAULT_AFTER_PCT = 40
 DEFAULT_LENGTH_NS = 2 * NS_PER_S
 
 _POLL_S = 0.01
-_PROGRESS_S = 0.1
 _CONNECT_S = 10.0
 # Requests that are on their way when the server ends learn it from their connections.
 _LOST_S = 1.0
@@ -65,52 +59,34 @@ class LoadGenerator:
 
     Args:
         dialect: how to talk to the engine.
-        url: the server, without a path.
+        client: talks to the server.
         plan: what to send and when.
         progress: takes the state of the load about ten times a second.
         start_call: starts the profile, or None for a load without one.
         stop_timeout_s: how long stopping the profile may take; some engines write traces then.
-        headers: sent with every request.
         ended: says what the server ended with, once it has; None while it runs or nobody knows.
     """
 
     def __init__(
         self,
         dialect: Dialect,
-        url: str,
+        client: HttpClient,
         plan: LoadPlan,
         progress: Progress,
         *,
         start_call: Call | None = None,
         stop_timeout_s: float = 600.0,
-        headers: dict[str, str] | None = None,
         ended: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._dialect = dialect
         self._ended = ended
         self._plan = plan
-        self._progress = progress
         self._start_call = start_call
         self._stop_timeout_s = stop_timeout_s
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
-        self._address = Address.of(url)
-        self._head = request_head(self._address, "POST", dialect.generate_path, self._headers)
-        count, warmup_count = len(plan.prompts), len(plan.warmup_prompts)
-        self._load = Pass("load", new_records(0, count), plan.prompts, plan.arrival_ns)
-        self._warmup = Pass(
-            "warm-up",
-            new_records(count, warmup_count, is_warmup=True),
-            plan.warmup_prompts,
-            [0] * warmup_count,
-        )
-        self._traced = Pass(
-            "trace",
-            new_records(count + warmup_count, count, is_profiled=True),
-            plan.profile_prompts or plan.prompts,
-            plan.arrival_ns,
-        )
-        self._result = LoadResult([*self._load.records, *self._warmup.records], 0, 0)
-        self._origin_ns = time.perf_counter_ns()
+        self._client = client
+        self._head = client.head("POST", dialect.generate_path)
+        self._runner = LoadRunner(plan, self, progress)
+        self._result = self._runner.result
         self._cpu_ns = time.process_time_ns()
         self._lags_ns: list[int] = []
 
@@ -124,23 +100,24 @@ class LoadGenerator:
 
     async def run_in_loop(self) -> LoadResult:
         """Carry out the load; cancelling it ends the load early and raises nothing."""
-        load = asyncio.create_task(self._carry_out())
+        is_traced = self._start_call is not None
+        load = asyncio.create_task(self._runner.carry_out(is_traced=is_traced))
         end = asyncio.create_task(self._end_of_server())
         try:
             await asyncio.wait((load, end), return_when=asyncio.FIRST_COMPLETED)
             if not load.done():
                 self._result.failure = end.result()
-                self._result.lost_ns = self._now()
+                self._result.lost_ns = time.perf_counter_ns()
                 await asyncio.wait((load,), timeout=_LOST_S)
         except asyncio.CancelledError:
             self._result.interrupted = True
-            self._result.lost_ns = self._now()
+            self._result.lost_ns = time.perf_counter_ns()
         end.cancel()
         if not load.done():
             load.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await load
-        return self._result
+        return self._runner.settle()
 
     async def _run_until_signalled(self) -> LoadResult:
         task = asyncio.current_task()
@@ -148,12 +125,6 @@ class LoadGenerator:
             return await self.run_in_loop()
         with signals_as_cancellation(task, asyncio.get_running_loop()):
             return await self.run_in_loop()
-
-    async def _carry_out(self) -> None:
-        await self._send(self._warmup)
-        await self._measure()
-        if self._start_call is not None and self._result.failure is None:
-            await self._trace(self._start_call)
 
     async def _end_of_server(self) -> str:
         """Return what the server ended with, when it has."""
@@ -163,37 +134,30 @@ class LoadGenerator:
                 return how
             await asyncio.sleep(_POLL_S)
 
-    def _begin_load(self) -> None:
-        """Let times count from now on."""
-        shift_ns = self._now()
-        self._origin_ns += shift_ns
-        self._result.start_unix_ns = time.time_ns()
-        self._cpu_ns = time.process_time_ns()
-        for record in self._warmup.records:
-            shift(record, shift_ns)
-
-    async def _measure(self) -> None:
-        """Send the requests that count."""
+    async def measure(self, part: Pass, result: LoadResult) -> None:
+        """Send the requests that count, and note how busy this client was."""
+        begin_ns = time.perf_counter_ns()
         try:
-            await self._send(self._load)
+            await self.send(part)
         finally:
-            self._result.wall_ns = self._now()
-            self._state_client(time.process_time_ns() - self._cpu_ns)
+            end_ns = part.end_ns or time.perf_counter_ns()
+            cpu_ns = time.process_time_ns() - self._cpu_ns
+            self._state_client(result, end_ns - (part.begin_ns or begin_ns), cpu_ns)
 
-    async def _trace(self, start_call: Call) -> None:
+    async def trace(self, part: Pass, result: LoadResult) -> None:
         """Send the load once more, until the profile's window is over."""
-        traced = self._traced
+        if self._start_call is None:
+            return
         window = ProfileWindow(
             self._dialect,
-            self._address,
-            self._headers,
-            self._profile_plan(),
-            start_call,
+            self._client,
+            self._profile_plan(result),
+            self._start_call,
             self._stop_timeout_s,
-            lambda: (traced.finished_count, self._now()),
+            lambda: (part.finished_count, time.perf_counter_ns()),
         )
         await window.before_load()
-        load = asyncio.create_task(self._send(traced))
+        load = asyncio.create_task(self.send(part))
         profile = asyncio.create_task(window.run())
         is_stopped = False
         try:
@@ -206,14 +170,11 @@ class LoadGenerator:
         load.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await load
-        self._result.window_start_ns = window.start_ns
-        self._result.window_end_ns = window.end_ns
-        self._result.profile_note = window.note
-        self._result.records += [
-            record for record in traced.records if record.outcome != "cancelled"
-        ]
+        result.window_start_ns = window.start_ns
+        result.window_end_ns = window.end_ns
+        result.profile_note = window.note
 
-    def _profile_plan(self) -> ProfilePlan:
+    def _profile_plan(self, result: LoadResult) -> ProfilePlan:
         """Fill in what was not asked for, from how long the load took without a profile.
 
         A short load is profiled as a whole; of a longer one a piece from its middle, where requests
@@ -222,32 +183,30 @@ class LoadGenerator:
         plan = self._plan.profile
         if plan.after is not None or plan.length is not None:
             return plan
-        if self._result.wall_ns <= DEFAULT_LENGTH_NS:
+        if result.wall_ns <= DEFAULT_LENGTH_NS:
             return plan
-        after = Mark(duration_ns=self._result.wall_ns * DEFAULT_AFTER_PCT // 100)
+        after = Mark(duration_ns=result.wall_ns * DEFAULT_AFTER_PCT // 100)
         return replace(plan, after=after, length=Mark(duration_ns=DEFAULT_LENGTH_NS))
 
-    async def _send(self, part: Pass) -> None:
+    async def send(self, part: Pass) -> None:
         """Send every request of a pass when it is due, and wait for all."""
         limit = self._plan.concurrency
         gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
         ready = await self._ready(part)
+        part.begin()
         if part.stage == "load":
-            self._begin_load()
-        begin_ns = self._now()
-        for record, due_ns in zip(part.records, part.due_ns, strict=True):
-            record.arrival_ns = begin_ns + due_ns
-        reporter = asyncio.create_task(self._report(part, begin_ns))
+            self._cpu_ns = time.process_time_ns()
+        reporter = asyncio.create_task(self._report(part))
         tasks = []
         try:
             for record, prompt in zip(part.records, part.prompts, strict=True):
-                wait_ns = record.arrival_ns - self._now()
+                wait_ns = record.arrival_ns - time.perf_counter_ns()
                 if wait_ns > 0:
                     await asyncio.sleep(wait_ns / NS_PER_S)
                 if self._result.failure is not None:
                     break
                 data, connection = ready.popleft() if ready else (self._encoded(prompt), None)
-                request = self._request(part, record, prompt, gate, data, connection)
+                request = self._request(part, record, gate, data, connection)
                 tasks.append(asyncio.create_task(request))
             await asyncio.gather(*tasks)
         finally:
@@ -257,14 +216,11 @@ class LoadGenerator:
             for task in (reporter, *tasks):
                 task.cancel()
             await asyncio.gather(reporter, *tasks, return_exceptions=True)
-            for record in part.records:
-                if record.outcome == "cancelled" and record.reason is None:
-                    record.reason = (
-                        "the load was stopped before it was sent"
-                        if self._result.failure is None
-                        else "the server had ended before it was sent"
-                    )
-            self._tell(part, begin_ns)
+            part.end(
+                "the load was stopped before it was sent"
+                if self._result.failure is None
+                else "the server had ended before it was sent"
+            )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
         """Prepare what is due at the very start: its body, and an open connection.
@@ -275,7 +231,7 @@ class LoadGenerator:
         count = min(count, self._plan.concurrency or count)
         limit_s = min(_CONNECT_S, self._plan.timeout_ns / NS_PER_S)
         opened = await asyncio.gather(
-            *(asyncio.wait_for(connect(self._address, self._now), limit_s) for _ in range(count)),
+            *(asyncio.wait_for(self._client.connect(), limit_s) for _ in range(count)),
             return_exceptions=True,
         )
         # One that cannot be opened now is tried again when it is needed, and recorded then.
@@ -291,20 +247,17 @@ class LoadGenerator:
         self,
         part: Pass,
         record: RequestRecord,
-        prompt: Prompt,
         gate: Any,
         data: bytes,
         connection: Connection | None,
     ) -> None:
         """Carry out one request with its retries; every way out leaves an outcome."""
-        record.prompt_token_count = prompt.token_count
-        record.prompt_source = "text" if prompt.token_ids is None else "token_ids"
         # The gaps between attempts differ from request to request, or all would come at once again.
         jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
         async with gate:
             if self._result.failure is not None:
                 return
-            part.in_flight_count += 1
+            part.sent()
             try:
                 while True:
                     pause_s = await self._attempt(record, data, connection)
@@ -314,10 +267,7 @@ class LoadGenerator:
                     pause_s = pause_s or _FIRST_PAUSE_S * 2 ** (record.attempt_count - 1)
                     await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S) * (0.5 + jitter.random()))
             finally:
-                part.in_flight_count -= 1
-                part.finished_count += 1
-                part.failed_count += record.outcome != "ok"
-                part.output_token_count += record.output_token_count
+                part.finished(record)
 
     async def _attempt(
         self, record: RequestRecord, data: bytes, connection: Connection | None
@@ -330,7 +280,7 @@ class LoadGenerator:
         """
         limit_s = self._plan.timeout_ns / NS_PER_S
         deadline = asyncio.timeout(limit_s)
-        attempt = Attempt(self._dialect, record, self._now, deadline)
+        attempt = Attempt(self._dialect, record, time.perf_counter_ns, deadline)
         attempt.begin()
         try:
             async with deadline:
@@ -338,7 +288,7 @@ class LoadGenerator:
                     connection.close()
                     connection = None
                 if connection is None:
-                    connection = await connect(self._address, self._now)
+                    connection = await self._client.connect()
                 await connection.exchange(self._head + length_line(data), data, attempt)
             attempt.end_of_answer()
         except TimeoutError:
@@ -363,56 +313,35 @@ class LoadGenerator:
             raise
         return None if attempt.is_settled else _pause_s(attempt.headers)
 
-    async def _report(self, part: Pass, begin_ns: int) -> None:
+    async def _report(self, part: Pass) -> None:
         """Report progress, and measure how late the event loop is."""
-        next_report_ns = due_ns = self._now()
+        due_ns = time.perf_counter_ns()
         while True:
-            now_ns = self._now()
             if part.stage == "load":
-                self._lags_ns.append(max(0, now_ns - due_ns))
-            if now_ns >= next_report_ns:
-                next_report_ns = now_ns + round(_PROGRESS_S * NS_PER_S)
-                self._tell(part, begin_ns)
-            due_ns = self._now() + round(_POLL_S * NS_PER_S)
+                self._lags_ns.append(max(0, time.perf_counter_ns() - due_ns))
+            part.report()
+            due_ns = time.perf_counter_ns() + round(_POLL_S * NS_PER_S)
             await asyncio.sleep(_POLL_S)
 
-    def _tell(self, part: Pass, begin_ns: int) -> None:
-        if part.records:
-            self._progress(
-                LoadProgress(
-                    part.stage,
-                    len(part.records),
-                    part.finished_count,
-                    part.failed_count,
-                    part.in_flight_count,
-                    part.output_token_count,
-                    self._now() - begin_ns,
-                )
-            )
-
-    def _state_client(self, cpu_ns: int) -> None:
+    def _state_client(self, result: LoadResult, wall_ns: int, cpu_ns: int) -> None:
         """Record how busy this client was, and warn if it was too busy to be believed."""
-        cpu_pct = 100 * cpu_ns / max(1, self._result.wall_ns)
+        cpu_pct = 100 * cpu_ns / max(1, wall_ns)
         lags_ns = sorted(self._lags_ns) or [0]
-        self._result.extra["client"] = {
+        result.extra["client"] = {
             "cpu_pct": round(cpu_pct, 1),
             "loop_lag_p99_ns": lags_ns[(len(lags_ns) - 1) * 99 // 100],
             "loop_lag_max_ns": lags_ns[-1],
         }
-        wall_ns = self._result.wall_ns
         # A load of a moment is all start-up, and says nothing about the client.
         if cpu_pct > _BUSY_PCT and wall_ns > NS_PER_S:
-            self._result.notes.append(
+            result.notes.append(
                 f"the client was busy {cpu_pct:.0f} % of the time: the latencies are partly its own"
             )
         elif lags_ns[-1] > max(_LATE_NS, wall_ns * _LATE_PCT // 100):
-            self._result.notes.append(
+            result.notes.append(
                 f"the client was kept waiting for a core, up to {lags_ns[-1] // NS_PER_MS} ms: "
                 "latencies are no more exact than that"
             )
-
-    def _now(self) -> int:
-        return time.perf_counter_ns() - self._origin_ns
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:

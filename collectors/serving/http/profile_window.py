@@ -6,12 +6,12 @@ Whatever goes wrong becomes a note: a load is measured with or without a profile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ..load.plan import Mark, ProfilePlan, ProfileSwitch
-from .call import fetch
+from .client import HttpClient
 from .dialect import Call, Dialect
-from .exchange import Address, BrokenConnectionError, NotHttpError
+from .exchange import BrokenConnectionError, NotHttpError
 from .server_values import plain
 
 _POLL_S = 0.01
@@ -25,8 +25,7 @@ class ProfileWindow:
 
     Args:
         dialect: how to talk to the engine.
-        address: the server.
-        headers: sent with each call.
+        client: talks to the server.
         plan: when to profile; without `after` from the beginning, without `length` to the end.
         start_call: what starts the profile.
         stop_timeout_s: how long stopping may take; some engines write their traces then.
@@ -39,16 +38,14 @@ class ProfileWindow:
     def __init__(
         self,
         dialect: Dialect,
-        address: Address,
-        headers: Mapping[str, str],
+        client: HttpClient,
         plan: ProfilePlan,
         start_call: Call,
         stop_timeout_s: float,
         state: Callable[[], tuple[int, int]],
     ) -> None:
         self._dialect = dialect
-        self._address = address
-        self._headers = headers
+        self._client = client
         self._plan = plan
         self._start_call = start_call
         self._stop_timeout_s = stop_timeout_s
@@ -109,9 +106,7 @@ class ProfileWindow:
         """Make a call and return what went wrong, or None."""
         try:
             async with asyncio.timeout(timeout_s):
-                status, text = await fetch(
-                    self._address, call.method, call.path, call.body, self._headers
-                )
+                status, text = await self._client.fetch(call.method, call.path, call.body)
         except TimeoutError:
             return f"{call.path} was not answered within {timeout_s:g} s"
         except (OSError, BrokenConnectionError, NotHttpError) as error:
