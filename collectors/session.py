@@ -36,19 +36,20 @@ from torch import nn
 from tracekit.errors import TracekitError, UsageError
 from tracekit.manifest import Manifest, Outcome, Stage
 
-from . import rank_choice
-from .beside_dynamo import IS_POSSIBLE
-from .distributed import Place
-from .job import current_place, job_id, local_rank_count
-from .loop_folder import LoopFolder
-from .loop_plan import LoopPlan
-from .loop_profilers import LoopProfilers
-from .loop_recorder import LoopRecorder
-from .loop_report import LoopReport, first_failure, read_reports, summary
-from .loop_watch import CallKind, LoopWatch
-from .module_paths import class_name, unwrapped
+from .calls.beside_dynamo import IS_POSSIBLE
+from .calls.module_paths import class_name, unwrapped
+from .loop import rank_choice
+from .loop.folder import LoopFolder
+from .loop.plan import LoopPlan
+from .loop.recorder import LoopRecorder
+from .loop.report import LoopReport, first_failure, read_reports, summary
+from .loop.watch import CallKind, LoopWatch
+from .process.distributed import Place
+from .process.job import current_place, job_id, local_rank_count
+from .profiler.loop_profilers import LoopProfilers
 from .ranges import phase
-from .run_folder import check_replaceable, host_mark
+from .run.folder import check_replaceable
+from .run.leftovers import host_mark
 
 _T = TypeVar("_T")
 

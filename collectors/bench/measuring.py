@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors import memory
-from tracekit.collectors.environment import processor_name
-
+from ..machine import memory
+from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
 from .clock import MOST_QUEUED, clock_of
 from .device_state import DeviceState, state_of

@@ -18,21 +18,21 @@ import json
 import os
 import time
 import traceback
-import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.distributed import place_in
-from tracekit.collectors.environment import accelerator_count, core_count, probe, require
-from tracekit.collectors.interrupts import signals_as_interrupt
-from tracekit.collectors.launch import Failure, run_ranks
-from tracekit.collectors.run_folder import RunFolder
-
-from tracekit import __version__, manifest
+from tracekit import manifest
 from tracekit.errors import TracekitError, WorkloadError
 
+from ..machine.hardware import accelerator_count, core_count
+from ..process.distributed import place_in
+from ..process.launch import Failure, run_ranks
+from ..process.signals import signals_as_interrupt
+from ..run.environment import probe, require
+from ..run.folder import RunFolder
+from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
 from .progress import ProgressLine
@@ -119,7 +119,7 @@ def _take_part(settings: Settings, work: Path | None) -> None:
     place = place_in(os.environ)
     if place is None or not worker.families_of(settings, worker.COLLECTIVE):
         return
-    from tracekit.collectors.distributed import process_group
+    from ..process.distributed import process_group
 
     with signals_as_interrupt():
         device = worker.device_for(settings, place)
@@ -325,15 +325,12 @@ def _manifest(
         outcome = "failed"
         why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
         reason = f"not one point could be measured: {why}"
-    return manifest.Manifest(
-        run_id=uuid.uuid4().hex,
-        tracekit_version=__version__,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        stage="bench",
-        engine="torch",
+    return manifest_of(
+        "bench",
+        "torch",
+        command,
         outcome=outcome,
         reason=reason,
-        command=command,
         parallel=manifest.Parallel(world_size=rank_count, data_size=rank_count),
         steps=manifest.Steps(repeat_count=0),
         environment=bench.environment(),

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.arguments import Argument, converted, parse_bytes
-
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
+from ..command.argument import Argument, converted, parse_bytes
 from .collectives import OPS as COLLECTIVE_OPS
 from .gemm import DTYPES
 from .point import FAMILIES

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors.distributed import Place, device_of, place_in, process_group
-from tracekit.collectors.environment import probe
-from tracekit.collectors.launch import die_with_launcher
-
 from tracekit.errors import TracekitError, WorkloadError
 
+from ..process.distributed import Place, device_of, place_in, process_group
+from ..process.parent import TO_LAUNCHER
+from ..run.environment import probe
 from .point import Point, to_text
 from .settings import Settings
 
@@ -68,7 +67,7 @@ def families_of(settings: Settings, part: str) -> tuple[str, ...]:
 
 def main(arguments: list[str]) -> int:
     """Measure and return the exit code: 0 if every point has its line."""
-    die_with_launcher()
+    TO_LAUNCHER.hold()
     work, part, first = Path(arguments[0]), arguments[1], int(arguments[2])
     settings = Settings.read(work / SETTINGS)
     place = place_in(os.environ)

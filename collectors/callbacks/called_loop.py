@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from tracekit.collectors.beside_dynamo import IS_POSSIBLE
-from tracekit.collectors.loop_watch import LoopWatch
-from tracekit.collectors.program_loop import at_exit, outermost
-from tracekit.collectors.session import Collection, collect
 
 from tracekit.errors import TracekitError
+
+from ..calls.beside_dynamo import IS_POSSIBLE
+from ..loop.program_loop import at_exit, outermost
+from ..loop.watch import LoopWatch
+from ..session import Collection, collect
 
 
 class CalledLoop:

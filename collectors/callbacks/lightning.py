@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.collectors.callbacks.called_loop import CalledLoop
+from .called_loop import CalledLoop
 
 if TYPE_CHECKING:
     Callback: Any = object

@@ -14,8 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.callbacks.called_loop import CalledLoop
 from transformers import TrainerCallback
+
+from .called_loop import CalledLoop
 
 
 class TracekitCallback(TrainerCallback):

@@ -19,8 +19,9 @@ _CLAIMED = ("h2d pinned", "d2h pinned", "d2d")
 def run(setting: Setting, record: Record) -> None:
     """Profile copies in every direction."""
     import torch
-    from tracekit.collectors import accelerator, ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors import ranges
+    from tracekit.collectors.machine import accelerator
+    from tracekit.collectors.profiler.profile import Profile
 
     has_cuda = setting.host.has_cuda
     device = torch.device("cuda", 0) if has_cuda else torch.device("cpu")

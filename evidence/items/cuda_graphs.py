@@ -15,7 +15,7 @@ def run(setting: Setting, record: Record) -> None:
     """Capture forward and backward of a small decoder, replay it, and step its optimizer."""
     import torch
     from tracekit.collectors import ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors.profiler.profile import Profile
 
     with record.case("replays") as case:
         model = small.decoder()

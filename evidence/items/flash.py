@@ -17,7 +17,7 @@ def run(setting: Setting, record: Record) -> None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
     from tracekit.collectors import ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors.profiler.profile import Profile
 
     device = "cuda" if setting.host.has_cuda else "cpu"
     for name in _BACKENDS:

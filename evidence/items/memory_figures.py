@@ -13,8 +13,9 @@ _CUDA_TYPE = 1
 def run(setting: Setting, record: Record) -> None:
     """Train a small decoder with the allocator's events on."""
     import torch
-    from tracekit.collectors import memory, ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors import ranges
+    from tracekit.collectors.machine import memory
+    from tracekit.collectors.profiler.profile import Profile
 
     device = torch.device("cuda", 0) if setting.host.has_cuda else torch.device("cpu")
     with record.case("peak and events") as case:

@@ -33,7 +33,7 @@ class _Timer:
     """Instants on the stream of a device, or of the clock without one."""
 
     def __init__(self, device: Any) -> None:
-        from tracekit.collectors import accelerator
+        from tracekit.collectors.machine import accelerator
 
         self._event = accelerator.event
         self._device = device
@@ -61,8 +61,10 @@ class _Timer:
 def run(setting: Setting, record: Record) -> None:
     """Train a Llama of full width and two layers, and time its parts in two ways."""
     import torch
-    from tracekit.collectors import accelerator, models, ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors import ranges
+    from tracekit.collectors.machine import accelerator
+    from tracekit.collectors.model import models
+    from tracekit.collectors.profiler.profile import Profile
 
     has_cuda = setting.host.has_cuda
     device = torch.device("cuda", 0) if has_cuda else torch.device("cpu")

@@ -31,7 +31,7 @@ def run(setting: Setting, record: Record) -> None:
     import torch
     import torch.distributed as dist
     from tracekit.collectors import ranges
-    from tracekit.collectors.profiling import Profile
+    from tracekit.collectors.profiler.profile import Profile
 
     device = torch.device("cuda", 0) if setting.host.has_cuda else torch.device("cpu")
     if setting.host.has_cuda:

@@ -20,11 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit.collectors.load_generator import LoadGenerator
-from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult, Prompt
-from tracekit.collectors.open_files import raise_file_limit
-from tracekit.collectors.serving_engines._dialect import Event
-from tracekit.collectors.serving_engines.lightllm import LightLlm
+from tracekit.collectors.serving.engines.lightllm import LightLlm
+from tracekit.collectors.serving.http.client import HttpClient
+from tracekit.collectors.serving.http.dialect import Event
+from tracekit.collectors.serving.http.generator import LoadGenerator
+from tracekit.collectors.serving.http.open_files import raise_file_limit
+from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult, Prompt
 
 SERVER = Path(__file__).with_name("_at_once_server.py")
 GAPS_S = (0.0, 0.2, 0.1, 0.05, 0.025)
@@ -62,7 +63,7 @@ def measure(request_count: int, token_count: int, gap_s: float) -> list[str]:
             prompts = [Prompt(512, [index, *range(1, 512)]) for index in range(request_count)]
             plan = LoadPlan(prompts, [0] * request_count, token_count)
             begin_ns = time.perf_counter_ns()
-            result: LoadResult = LoadGenerator(dialect, url, plan, nothing).run()
+            result: LoadResult = LoadGenerator(dialect, HttpClient(url), plan, nothing).run()
         finally:
             server.kill()
             server.wait()

@@ -30,7 +30,7 @@ from tracekit.collectors.bench.clock import WallClock
 from tracekit.collectors.bench.collectives import Group
 from tracekit.collectors.bench.point import Point
 from tracekit.collectors.bench.sampling import Budget, take_samples
-from tracekit.collectors.launch import run_ranks
+from tracekit.collectors.process.launch import run_ranks
 
 CPU = torch.device("cpu")
 SHAPES = ((64, 64, 64), (256, 256, 256), (512, 512, 512))

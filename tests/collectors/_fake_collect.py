@@ -16,12 +16,13 @@ import sys
 import time
 from pathlib import Path
 
-from tracekit.collectors.__main__ import make_parser
-from tracekit.collectors.arguments import all_arguments, settle
-from tracekit.collectors.launch import end_with_sweep
-from tracekit.collectors.run_folder import RunFolder
-from tracekit.collectors.training_result import make_manifest
-from tracekit.collectors.training_spec import make_spec
+from tracekit.collectors.arguments import all_arguments
+from tracekit.collectors.command.argument import settle
+from tracekit.collectors.command.options import parsed
+from tracekit.collectors.process.parent import TO_SWEEP
+from tracekit.collectors.run.folder import RunFolder
+from tracekit.collectors.training.result import make_manifest
+from tracekit.collectors.training.spec import make_spec
 
 from tracekit import manifest
 from tracekit.errors import StoreError, WorkloadError
@@ -30,9 +31,8 @@ from tracekit.errors import StoreError, WorkloadError
 def main(arguments: list[str]) -> int:
     behavior = json.loads(os.environ["FAKE_COLLECT"])
     if not behavior.get("orphaned"):
-        end_with_sweep()
-    parser = make_parser(all_arguments(), program="fake", description="")
-    values = settle(vars(parser.parse_args(arguments)), all_arguments())
+        TO_SWEEP.hold()
+    values = settle(parsed(all_arguments(), arguments), all_arguments())
     spec = make_spec(values, ["python", "-m", "tracekit.collectors", *arguments])
     out = Path(values["out"])
     with Path(behavior["log"]).open("a") as log:

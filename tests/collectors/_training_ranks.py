@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 import torch
-from tracekit.collectors.distributed import barrier, place_in, process_group
-from tracekit.collectors.engines import deepspeed as deepspeed_engine
-from tracekit.collectors.training import train
-from tracekit.collectors.training_result import RankResult, make_manifest, read_results
-from tracekit.collectors.training_spec import make_spec
+from tracekit.collectors.process.distributed import barrier, place_in, process_group
+from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
+from tracekit.collectors.training.result import RankResult, make_manifest, read_results
+from tracekit.collectors.training.spec import make_spec
+from tracekit.collectors.training.train import train
 
 from tracekit import manifest
 

@@ -73,7 +73,7 @@ def training_runs(tmp_path_factory: pytest.TempPathFactory, small_model: Path) -
     """Return the folder of the run folders of `CASES`, each of two ranks on one fixed batch."""
     for package in _TRAINING_PACKAGES:
         pytest.importorskip(package)
-    from tracekit.collectors.launch import run_ranks
+    from tracekit.collectors.process.launch import run_ranks
 
     folder = tmp_path_factory.mktemp("training")
     cases = {}

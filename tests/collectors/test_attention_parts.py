@@ -14,8 +14,8 @@ from tracekit.errors import WorkloadError
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tracekit.collectors import attention_parts  # noqa: E402
-from tracekit.collectors.profiling import Profile  # noqa: E402
+from tracekit.collectors.profiler.profile import Profile  # noqa: E402
+from tracekit.collectors.ranges import attention_parts  # noqa: E402
 
 TOKENS = torch.arange(2 * 24).reshape(2, 24) % 128
 SIZES = {

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracekit.collectors.engines import deepspeed  # noqa: E402
+from tracekit.collectors.training.engines import deepspeed  # noqa: E402
 
 
 def test_a_small_model_gets_small_buckets() -> None:

@@ -14,8 +14,8 @@ from tracekit.errors import UsageError
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from tracekit.collectors import module_calls  # noqa: E402
 from tracekit.collectors.callbacks.called_loop import CalledLoop  # noqa: E402
+from tracekit.collectors.calls import module_calls  # noqa: E402
 
 OPTIONS = {"warmup": 1, "steps": 1, "profile_steps": 1}
 NEEDED = 1 + 1 + 1 + 1 + 1

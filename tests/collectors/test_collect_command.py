@@ -148,6 +148,22 @@ def test_what_deepspeeds_launcher_adds_is_no_error(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "error: --opt Z1+Z2: Z1 and Z2 exclude each other\n"
 
 
+@pytest.mark.parametrize("words", [["--seed"], ["--seed", "1", "stray"], ["--no-seed"]])
+def test_both_command_lines_refuse_a_wrong_usage_alike(
+    cli: Cli, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    from tracekit.collectors.__main__ import main
+
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    done = cli("collect", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    problem, hint = said.splitlines()
+    assert done.stderr.startswith(f"{problem}\nhint: tracekit")
+    assert hint == "hint: python -m tracekit.collectors --help shows what it takes"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

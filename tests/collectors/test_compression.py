@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.compression import install, methods
+from tracekit.collectors.training.compression import install, methods
 
 from tracekit.errors import UsageError
 
@@ -75,7 +75,7 @@ def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any])
 
 
 def test_acpsgd_is_the_algebra_of_the_paper() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     steps = [[random(6, 9, seed=10 * step + rank).numpy() for rank in (0, 1)] for step in range(5)]
     codecs = [AlternatingLowRank(rank=2) for _ in (0, 1)]
@@ -104,7 +104,7 @@ def test_acpsgd_is_the_algebra_of_the_paper() -> None:
 
 
 def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     shapes = []
@@ -116,7 +116,7 @@ def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
 
 
 def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     codecs = [AlternatingLowRank(rank=5) for _ in range(3)]
     parameters = [torch.zeros(5, 5) for _ in range(3)]
@@ -130,7 +130,7 @@ def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
 
 
 def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(20, 30)
     gradient = random(20, 2) @ random(2, 30, seed=1)
@@ -142,7 +142,7 @@ def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
 
 
 def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     for gradient in (torch.zeros(6, 9), torch.zeros(6, 9), random(6, 9, dtype=torch.float32)):
@@ -152,7 +152,7 @@ def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
 
 
 def test_acpsgd_leaves_alone_what_its_factors_would_not_make_smaller() -> None:
-    from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
     codec = AlternatingLowRank(rank=4)
     assert codec.takes(torch.zeros(64, 32))
@@ -195,16 +195,16 @@ def test_error_feedback_takes_in_the_rounding_of_bf16() -> None:
 
 def codec_of(method: str) -> Any:
     if method == "acpsgd":
-        from tracekit.collectors.compression.acpsgd import AlternatingLowRank
+        from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
 
         return AlternatingLowRank(rank=2)
-    from tracekit.collectors.compression.topk import Sparsifier
+    from tracekit.collectors.training.compression.topk import Sparsifier
 
     return Sparsifier(density=0.05)
 
 
 def test_topk_sends_the_largest_magnitudes() -> None:
-    from tracekit.collectors.compression.topk import Sparsifier
+    from tracekit.collectors.training.compression.topk import Sparsifier
 
     codec, parameter = Sparsifier(density=0.25), torch.zeros(2, 4)
     gradient = torch.tensor([[1.0, -8.0, 2.0, 0.5], [-3.0, 7.0, 0.0, 4.0]])
@@ -216,7 +216,7 @@ def test_topk_sends_the_largest_magnitudes() -> None:
 
 
 def test_topk_averages_what_the_ranks_chose() -> None:
-    from tracekit.collectors.compression.topk import Sparsifier
+    from tracekit.collectors.training.compression.topk import Sparsifier
 
     codecs, parameters = [Sparsifier(density=0.5) for _ in (0, 1)], [torch.zeros(1, 4)] * 2
     gradients = [torch.tensor([[4.0, 2.0, 0.1, 0.2]]), torch.tensor([[6.0, 0.3, 0.4, -2.0]])]
@@ -226,7 +226,7 @@ def test_topk_averages_what_the_ranks_chose() -> None:
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 1e-9])
 def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
-    from tracekit.collectors.compression.topk import Sparsifier
+    from tracekit.collectors.training.compression.topk import Sparsifier
 
     codec, parameter = Sparsifier(density), torch.zeros(10, 7)
     indices, values = codec.encode(parameter, random(10, 7))
@@ -235,7 +235,7 @@ def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
 
 
 def test_signsgd_follows_the_majority() -> None:
-    from tracekit.collectors.compression.signsgd import MajorityVote
+    from tracekit.collectors.training.compression.signsgd import MajorityVote
 
     gradients = [
         torch.tensor([[1.0, -2.0, 3.0, -4.0]]),
@@ -249,7 +249,7 @@ def test_signsgd_follows_the_majority() -> None:
 
 
 def test_signsgd_leaves_a_tie_alone() -> None:
-    from tracekit.collectors.compression.signsgd import MajorityVote
+    from tracekit.collectors.training.compression.signsgd import MajorityVote
 
     codecs, parameters = [MajorityVote(0), MajorityVote(1)], [torch.zeros(1, 2)] * 2
     gradients = [torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, 4.0]])]
@@ -260,7 +260,7 @@ def test_signsgd_leaves_a_tie_alone() -> None:
 @pytest.mark.parametrize("rank_count", [1, 2, 3, 4])
 def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
     """A row of an embedding that no token used stays where it is, over two steps at the latest."""
-    from tracekit.collectors.compression.signsgd import MajorityVote
+    from tracekit.collectors.training.compression.signsgd import MajorityVote
 
     codecs = [MajorityVote(rank) for rank in range(rank_count)]
     parameters = [torch.zeros(3, 5) for _ in codecs]
@@ -276,7 +276,7 @@ def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
 def test_bits_come_out_as_they_went_in(count: int) -> None:
-    from tracekit.collectors.compression.signsgd import pack_bits, unpack_bits
+    from tracekit.collectors.training.compression.signsgd import pack_bits, unpack_bits
 
     bits = random(count) > 0
     packed = pack_bits(bits)
@@ -285,7 +285,7 @@ def test_bits_come_out_as_they_went_in(count: int) -> None:
 
 
 def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
-    from tracekit.collectors.compression._hook import pack, unpack
+    from tracekit.collectors.training.compression._hook import pack, unpack
 
     messages = [
         [torch.arange(3, dtype=torch.int32), random(3).to(torch.bfloat16)],

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("deepspeed")
 
-from tracekit.collectors.engines import deepspeed as engine
+from tracekit.collectors.training.engines import deepspeed as engine
 
 
 class Builder:

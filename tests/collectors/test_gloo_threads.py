@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-gloo_threads = pytest.importorskip("tracekit.collectors.gloo_threads")
+gloo_threads = pytest.importorskip("tracekit.collectors.profiler.gloo_threads")
 
 
 def task(tasks: Path, number: int, name: str, state: str) -> None:
@@ -56,7 +56,7 @@ def test_a_worker_lets_them_rest_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    distributed = pytest.importorskip("tracekit.collectors.distributed")
+    distributed = pytest.importorskip("tracekit.collectors.process.distributed")
     found: list[bool] = []
     monkeypatch.setattr(
         gloo_threads, "let_rest", lambda: found.append(torch.distributed.is_initialized())

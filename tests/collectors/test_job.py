@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracekit.collectors import job
-from tracekit.collectors.distributed import Place
+from tracekit.collectors.process import job
+from tracekit.collectors.process.distributed import Place
 
 
 def test_launchers() -> None:

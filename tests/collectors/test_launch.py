@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.distributed import Place, place_in
-from tracekit.collectors.launch import Failure, run_ranks
+from tracekit.collectors.process.distributed import Place, place_in
+from tracekit.collectors.process.launch import Failure, run_ranks
 
 from tracekit.errors import UsageError
 
@@ -47,7 +47,7 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
 def test_a_rank_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tracekit.collectors import launch
+    from tracekit.collectors.process import launch
 
     monkeypatch.setattr(launch, "_GRACE_S", 0.3)
     arguments = script(

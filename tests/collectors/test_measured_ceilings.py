@@ -64,7 +64,7 @@ def test_the_steps_of_a_run_have_shares_of_what_its_cpu_can_do(
 
 
 def test_ranks_with_unlike_threads_have_no_common_number() -> None:
-    from tracekit.collectors.environment import of_ranks
+    from tracekit.collectors.run.environment import of_ranks
 
     two = {"host_name": "a", "thread_count": 2}
     assert of_ranks([two, two]) == Environment(host_name="a", thread_count=2)

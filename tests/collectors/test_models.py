@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tracekit.collectors import models
+from tracekit.collectors.model import models
 
 from tracekit.errors import UsageError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.collectors import opt
+from tracekit.collectors.training import opt
 
 from tracekit.errors import UsageError
 

@@ -16,8 +16,9 @@ from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")
 
-from tracekit.collectors import profiling, ranges  # noqa: E402
-from tracekit.collectors.profiling import Profile  # noqa: E402
+from tracekit.collectors import ranges  # noqa: E402
+from tracekit.collectors.profiler import profile as profiling  # noqa: E402
+from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys, torch
 from pathlib import Path
-from tracekit.collectors.profiling import Profile
+from tracekit.collectors.profiler.profile import Profile
 from tracekit.errors import WorkloadError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for case, (name, limit_bytes) in enumerate(

@@ -20,9 +20,10 @@ transformers = pytest.importorskip("transformers")
 
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-from tracekit.collectors import attention_parts, ranges  # noqa: E402
-from tracekit.collectors.module_paths import class_name, module_paths  # noqa: E402
-from tracekit.collectors.profiling import Profile  # noqa: E402
+from tracekit.collectors import ranges  # noqa: E402
+from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402
+from tracekit.collectors.profiler.profile import Profile  # noqa: E402
+from tracekit.collectors.ranges import attention_parts, open_ranges  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
 # Of the ops, counted: checkpoints detach and accumulate outside of all modules.
@@ -320,7 +321,7 @@ class Nvtx:
 
 def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvtx = Nvtx()
-    monkeypatch.setattr(ranges, "nvtx", nvtx)
+    monkeypatch.setattr(open_ranges, "nvtx", nvtx)
     model = tiny_llama("non-reentrant")
     with ranges.ModuleRanges(model):
         spans = recorded(tmp_path, lambda: train_step(model))
@@ -329,7 +330,7 @@ def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_the_nvtx_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "nvtx", None)
+    monkeypatch.setattr(open_ranges, "nvtx", None)
     model = Block()
     with ranges.ModuleRanges(model):
         assert len(recorded(tmp_path, lambda: model(torch.ones(2, 4)))) == 2

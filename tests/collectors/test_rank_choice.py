@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.collectors.distributed import Place
-from tracekit.collectors.rank_choice import check, is_traced
+from tracekit.collectors.loop.rank_choice import check, is_traced
+from tracekit.collectors.process.distributed import Place
 
 from tracekit.errors import UsageError
 

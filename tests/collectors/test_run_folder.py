@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run_folder import RunFolder
+from tracekit.collectors.run.folder import RunFolder
+from tracekit.collectors.run.leftovers import host_mark, own, sweep, working_folder
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
@@ -119,3 +120,36 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
         folder.mkdir()
     make(tmp_path / "run")
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "run", *beside])
+
+
+def test_what_several_processes_made_is_left_over_when_none_of_them_runs(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    here, job = host_mark(), "c0ffee0000000000"
+    # Who makes it, by name and by what is inside; whether it is left over.
+    cases = {
+        f"{job}.{here}": ([gone.pid], True),
+        f"d{job}.{here}": ([gone.pid, os.getppid()], False),
+        f"e{job}.{here}": ([], False),
+        f"{job}.another-host": ([gone.pid], False),
+        f"{gone.pid}.another-host": ([], False),
+        f"{gone.pid}.{here}": ([os.getppid()], True),
+        f"{job}.{here}.made-{gone.pid}": ([], True),
+        f"{job}.{here}.made-{os.getppid()}": ([gone.pid], False),
+    }
+    for mark, (makers, _) in cases.items():
+        owners = working_folder(tmp_path / "run", mark) / ".work" / "owners"
+        owners.mkdir(parents=True)
+        for maker in makers:
+            (owners / str(maker)).touch()
+    sweep(tmp_path / "run")
+    left = {path.name.partition("partial-")[2] for path in tmp_path.iterdir()}
+    assert left == {mark for mark, (_, is_left_over) in cases.items() if not is_left_over}
+
+
+def test_a_process_that_joins_a_run_keeps_its_folder(tmp_path: Path) -> None:
+    folder = working_folder(tmp_path / "run", f"c0ffee.{host_mark()}")
+    own(folder)
+    own(folder)
+    sweep(tmp_path / "run")
+    assert [path.name for path in (folder / ".work" / "owners").iterdir()] == [str(os.getpid())]

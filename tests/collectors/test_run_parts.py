@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run_parts import commit_part, rewrite
+from tracekit.collectors.run.parts import commit_part, rewrite
 
 from tracekit import manifest
 

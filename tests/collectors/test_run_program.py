@@ -12,7 +12,7 @@ import pytest
 
 RUNNER = """
 import os, sys
-from tracekit.collectors.run_program import run_program
+from tracekit.collectors.process.program import run_program
 sys.exit(run_program(sys.argv[1:], os.environ, lambda: None, lambda number: False))
 """
 # Notes each signal, and leaves with its number once it is told to by an empty line.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.collectors.step_finder import StepFinder
+from tracekit.collectors.loop.step_finder import StepFinder
 
 
 def bounds(events: str) -> list[str]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors import sweep_process
-from tracekit.collectors.sweep import main
-from tracekit.collectors.sweep_arguments import sweep_arguments
-from tracekit.collectors.sweep_grid import make_grid
+from tracekit.collectors.sweep import cell_process as sweep_process
+from tracekit.collectors.sweep.__main__ import main
+from tracekit.collectors.sweep.arguments import sweep_arguments
+from tracekit.collectors.sweep.grid import make_grid
 
 import tracekit
 from tracekit import manifest
@@ -121,7 +121,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(
 
 
 def test_max_needs_an_end_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracekit.collectors.sweep_grid.accelerator_count", lambda: 0)
+    monkeypatch.setattr("tracekit.collectors.sweep.grid.accelerator_count", lambda: 0)
     with pytest.raises(UsageError, match="no end on a machine without a GPU"):
         make_grid({"batch_size": "1,max"})
     cells = make_grid({"batch_size": "1,max", "memory_limit": "8GB"})
@@ -146,7 +146,7 @@ def test_it_does_not_run_under_a_launcher(
 
 
 def test_every_list_is_an_argument_of_collect() -> None:
-    from tracekit.collectors.sweep_arguments import LISTS
+    from tracekit.collectors.sweep.arguments import LISTS
 
     assert set(LISTS) <= {argument.key for argument in sweep_arguments()}
 
@@ -344,8 +344,8 @@ def hanging_sweep(
     """Start a sweep whose cell R hangs; return it when it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
-        "import sys; from tracekit.collectors import sweep, sweep_process\n"
-        f"sweep_process.COLLECT = ({str(FAKE)!r},)\n"
+        "import sys; from tracekit.collectors.sweep import __main__ as sweep, cell_process\n"
+        f"cell_process.COLLECT = ({str(FAKE)!r},)\n"
         "sys.exit(sweep.main(sys.argv[1:]))"
     )
     given = json.dumps({"log": str(log), "hanging": ["R"], **behavior})

@@ -221,7 +221,7 @@ def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
     (site / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if 'TRACEKIT_WRAP' in os.environ:\n"
-        "    sys.modules['tracekit.collectors.wrap_bootstrap'] = None\n"
+        "    sys.modules['tracekit.collectors.loop.bootstrap'] = None\n"
     )
     result = wrapped(tmp_path, sys.executable, "-c", "pass", PYTHONPATH=str(site))
     assert result.returncode == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.cli._options import format_option
 from tracekit.collectors.bench.settings import ARGUMENTS, WHAT
+from tracekit.collectors.command.options import GroupedCommand, argument_options
 from tracekit.errors import TracekitError, UsageError
 
 _WHOLE_SCALES = (None, "full")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.collectors.arguments import all_arguments
+from tracekit.collectors.command.options import GroupedCommand, argument_options
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b
@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
     A PROGRAM of your own runs as without tracekit: its output, signals and exit code are its own,
     and what is said of the run folder goes to stderr.
     """
-    from tracekit.collectors._main import is_first_rank, run
+    from tracekit.collectors.collect import is_first_rank, run
 
     program = ctx.meta["program"]
     try:

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._arguments import GroupedCommand, argument_options
 from tracekit.cli._options import format_option
-from tracekit.collectors.sweep_arguments import sweep_arguments
-from tracekit.errors import UsageError
+from tracekit.collectors.command.options import GroupedCommand, argument_options
+from tracekit.collectors.sweep.arguments import sweep_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracekit.analysis.result import Result
-    from tracekit.collectors.sweep import CellResult
+    from tracekit.collectors.sweep.run import CellResult
 
 
 @click.command(name="sweep", cls=GroupedCommand)
@@ -30,10 +29,9 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
     `tracekit query methods RUNS` compares the runs.
     """
     from tracekit.cli._emit import emit
-    from tracekit.collectors.sweep import check, run_sweep
+    from tracekit.collectors.sweep.run import check, refuse_program, run_sweep
 
-    if ctx.meta["program"]:
-        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
+    refuse_program(ctx.meta["program"])
     results = run_sweep(values, lambda line: click.echo(line, err=True))
     emit(cells_result(results), format_name)
     check(results)
@@ -43,7 +41,7 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
 def cells_result(results: Sequence[CellResult]) -> Result:
     """Return what became of each cell as a table."""
     from tracekit.analysis.result import Column, Result
-    from tracekit.collectors.sweep import peak_bytes
+    from tracekit.collectors.sweep.run import peak_bytes
 
     columns = (
         Column("cell", "VARCHAR"),

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tracekit.collectors.bench.collectives import OPS, whole_bytes
-from tracekit.collectors.launch import run_ranks
+from tracekit.collectors.process.launch import run_ranks
 
 
 @pytest.fixture(scope="module")

@@ -597,9 +597,9 @@ def attack(hostile: Hostile, folder: Path) -> Ended:
     Raises:
         AssertionError: something else than a readable run folder or one clear error.
     """
-    from tracekit.collectors import request_attempt
-    from tracekit.collectors._main import run
-    from tracekit.collectors.serving_engines import _http
+    from tracekit.collectors.collect import run
+    from tracekit.collectors.serving.http import attempt as request_attempt
+    from tracekit.collectors.serving.http import engine as _http
 
     out = folder / "run"
     lines: list[str] = []

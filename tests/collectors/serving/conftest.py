@@ -109,7 +109,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     Its keywords are the arguments by key; small ones are the default. An error of the run leaves
     the function as it is, and the run folder is `tmp_path / "run"`.
     """
-    from tracekit.collectors._main import run
+    from tracekit.collectors.collect import run
 
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.endswith("_proxy")]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracekit.collectors.http_call import fetch
-from tracekit.collectors.http_exchange import (
+from tracekit.collectors.serving.http.client import HttpClient
+from tracekit.collectors.serving.http.exchange import (
     Address,
     BrokenConnectionError,
     Connection,
@@ -171,6 +171,6 @@ def test_the_head_of_a_request() -> None:
 
 def test_a_small_call(stand_in: Callable[..., object]) -> None:
     server = stand_in("lightllm")
-    address = Address.of(server.url)  # type: ignore[attr-defined]
-    assert asyncio.run(fetch(address, "GET", "/health", None, {})) == (200, '{"message": "Ok"}')
-    assert asyncio.run(fetch(address, "GET", "/nowhere", None, {}))[0] == 404
+    client = HttpClient(server.url)  # type: ignore[attr-defined]
+    assert asyncio.run(client.fetch("GET", "/health", None)) == (200, '{"message": "Ok"}')
+    assert asyncio.run(client.fetch("GET", "/nowhere", None))[0] == 404

@@ -66,7 +66,7 @@ def are_gone(pids: list[int]) -> bool:
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracekit.collectors import server_process
+    from tracekit.collectors.process import server as server_process
 
     monkeypatch.setattr(server_process, "_TERM_S", 0.5)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from tracekit.collectors.load_plan import LoadProgress
-from tracekit.collectors.load_progress import ProgressLine, line_of
+from tracekit.collectors.serving.load.plan import LoadProgress
+from tracekit.collectors.serving.load.progress import ProgressLine, line_of
 
 
 class Terminal(io.StringIO):

@@ -145,16 +145,17 @@ def test_a_server_that_is_not_there(serve: Run, tmp_path: Path) -> None:
 
 def test_refused_connections_are_recorded() -> None:
     """The server dies under the load: later requests find nobody."""
-    from tracekit.collectors.load_generator import LoadGenerator
-    from tracekit.collectors.load_plan import LoadPlan, Prompt
-    from tracekit.collectors.serving_engines.lightllm import LightLlm
+    from tracekit.collectors.serving.engines.lightllm import LightLlm
+    from tracekit.collectors.serving.http.client import HttpClient
+    from tracekit.collectors.serving.http.generator import LoadGenerator
+    from tracekit.collectors.serving.load.plan import LoadPlan, Prompt
 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         plan = LoadPlan([Prompt(2, [5, 6])] * 3, [0, 0, 0], 4, retry_count=1)
         states: list[object] = []
-        result = LoadGenerator(LightLlm(), url, plan, states.append).run()
+        result = LoadGenerator(LightLlm(), HttpClient(url), plan, states.append).run()
     assert [record.outcome for record in result.records] == ["refused"] * 3
     assert [record.attempt_count for record in result.records] == [2, 2, 2]
     assert {record.reason for record in result.records} == {"Connection refused"}

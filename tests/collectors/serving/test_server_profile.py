@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.serving_engines.lightllm import NVTX_NOTE, OFF_NOTE
+from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE
 
 import tracekit
 
@@ -122,8 +122,8 @@ def test_a_refused_start_is_a_note_and_not_a_failure(
     stand_in: Servers, serve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A LightLLM that does not tell its arguments: only the 400 says that profiling is off."""
-    from tracekit.collectors.serving_engines._engine import EngineFacts
-    from tracekit.collectors.serving_engines.lightllm import LightLlm
+    from tracekit.collectors.serving.engine import EngineFacts
+    from tracekit.collectors.serving.engines.lightllm import LightLlm
 
     monkeypatch.setattr(LightLlm, "facts", lambda *_: EngineFacts())
     server = stand_in("lightllm")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors import requests_file, serving_summary
-from tracekit.collectors.requests_file import Outcome, RequestRecord
+from tracekit.collectors.serving import summary as serving_summary
+from tracekit.collectors.serving.load import requests_file
+from tracekit.collectors.serving.load.requests_file import Outcome, RequestRecord
 
 import tracekit
 from tracekit import manifest

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.serving_engines.lightllm import LightLlm
-from tracekit.collectors.serving_engines.sglang import Sglang
-from tracekit.collectors.serving_engines.vllm import Vllm
-from tracekit.collectors.trace_pickup import TraceFolder, is_complete
+from tracekit.collectors.serving.engines.lightllm import LightLlm
+from tracekit.collectors.serving.engines.sglang import Sglang
+from tracekit.collectors.serving.engines.vllm import Vllm
+from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
 
 TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
 

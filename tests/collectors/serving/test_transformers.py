@@ -15,15 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.load_plan import (
-    LoadPlan,
-    LoadResult,
-    Mark,
-    ProfilePlan,
-)
-from tracekit.collectors.prompts import token_id_prompts
-from tracekit.collectors.requests_file import RequestRecord
-from tracekit.collectors.serving_engines import transformers as engine_module
+from tracekit.collectors.serving.engines import transformers as engine_module
+from tracekit.collectors.serving.load.plan import LoadPlan, LoadResult, Mark, ProfilePlan
+from tracekit.collectors.serving.load.prompts import token_id_prompts
+from tracekit.collectors.serving.load.requests_file import RequestRecord
 
 import tracekit
 from tracekit import manifest

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.load_plan import LoadPlan, LoadProgress, LoadResult
-from tracekit.collectors.prompts import token_id_prompts
-from tracekit.collectors.requests_file import RequestRecord
-from tracekit.collectors.serving_engines import transformers as engine_module
-from tracekit.collectors.serving_engines._batch import Batch
+from tracekit.collectors.serving.embedded.batch import Batch
+from tracekit.collectors.serving.engines import transformers as engine_module
+from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult
+from tracekit.collectors.serving.load.prompts import token_id_prompts
+from tracekit.collectors.serving.load.requests_file import RequestRecord
 
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
@@ -22,7 +22,7 @@ from tracekit.units import NS_PER_S
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tracekit.collectors.serving_engines._step_profile import StepProfile  # noqa: E402
+from tracekit.collectors.serving.embedded.step_profile import StepProfile  # noqa: E402
 
 
 def plan_of(count: int = 12, **members: Any) -> LoadPlan:
@@ -141,7 +141,7 @@ def test_a_hanging_engine_is_given_up(
 
     monkeypatch.setattr(engine._model, "forward", hanging)
     monkeypatch.setattr(
-        "tracekit.collectors.serving_engines._continuous_batching._STOP_TIMEOUT_S", 0.2
+        "tracekit.collectors.serving.embedded.continuous_batching._STOP_TIMEOUT_S", 0.2
     )
     result = engine.run(plan_of(2, timeout_ns=NS_PER_S // 2), tmp_path, ignore)
     let_go.set()

@@ -7,14 +7,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tracekit.collectors import models
-from tracekit.collectors.prompts import token_id_prompts
-from tracekit.collectors.serving_engines._batch import Batch, Share, add_step
-from tracekit.collectors.serving_engines._continuous_batching import (
+from tracekit.collectors.model import models
+from tracekit.collectors.serving.embedded.batch import Batch, Share, add_step
+from tracekit.collectors.serving.embedded.continuous_batching import (
     ContinuousBatching,
     EngineSize,
     running,
 )
+from tracekit.collectors.serving.load.prompts import token_id_prompts
 
 from tracekit.errors import WorkloadError
 

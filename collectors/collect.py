@@ -1,0 +1,58 @@
+"""Run the stage that the arguments ask for: one way in for both command lines and the sweep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+from tracekit.errors import UsageError
+
+from .arguments import all_arguments
+from .command.argument import settle
+from .run.ended import Ended
+
+# What runs each stage; none imports torch in this process.
+_STAGES = {"pretrain": "training", "finetune": "training", "serve": "serving"}
+_OF_PROGRAMS = {"ranks", "windows", "every", "on_demand", "on_signal"}
+
+
+def run(
+    values: Mapping[str, object],
+    command: Sequence[str],
+    echo: Callable[[str], None],
+    program: Sequence[str] = (),
+) -> Ended:
+    """Run a workload under the profiler.
+
+    Args:
+        values: the arguments that were given, by `Argument.key`.
+        command: the command line, for the manifest.
+        echo: takes lines for people: what is being done, and the summary.
+        program: a user's own training script with its arguments, to run in place of a stage.
+
+    Returns:
+        The run folder, and the exit code: that of the program, 0 for a stage.
+
+    Raises:
+        TracekitError: the arguments are wrong, something is missing here, or the workload failed.
+    """
+    # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    settled = settle(values, all_arguments())
+    for key in () if program else _OF_PROGRAMS & settled.keys():
+        raise UsageError(
+            f"--{key.replace('_', '-')} is for a program of your own",
+            hint="tracekit collect … -- python train.py",
+        )
+    if program:
+        from .loop.wrap import run as run_wrapped
+
+        return run_wrapped(settled, list(program), list(command), echo)
+    stage = import_module(f".{_STAGES[settled['stage']]}.run", __package__)
+    return Ended(stage.run(settled, list(command), echo), 0)
+
+
+def is_first_rank() -> bool:
+    """Tell whether this process speaks for the run: of several ranks one prints the result."""
+    return os.environ.get("RANK", "0") == "0"

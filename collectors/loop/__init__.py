@@ -1,0 +1,1 @@
+"""The training loops of others: `tracekit.collect(…)` and `tracekit collect -- PROGRAM`."""

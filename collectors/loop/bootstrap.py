@@ -1,0 +1,104 @@
+"""Runs in every Python process of a program that is recorded, and waits for torch.
+
+`wrap.py` starts the program with a `sitecustomize` that calls `install`; so launchers need not be
+known. A process that never imports torch is left alone. Every Python process pays for this file, so
+it imports next to nothing; what records is imported once torch is.
+
+Whatever goes wrong here is told to the other side, by a file, and never to the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # of typing, which is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+VARIABLE = "TRACEKIT_WRAP"
+"""Names the folder in which this file finds the plan and leaves the report."""
+
+UNUSABLE = "unusable"
+"""The file in which a Python without tracekit says so."""
+
+# Its own folder goes, then a sitecustomize that the machine has gets its turn.
+SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
+
+import os
+import sys
+
+own = sys.modules["sitecustomize"]
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+del sys.modules["sitecustomize"]
+try:
+    import sitecustomize
+except ModuleNotFoundError as error:
+    if error.name != "sitecustomize":
+        raise
+finally:
+    sys.modules.setdefault("sitecustomize", own)
+folder = os.environ.get("{VARIABLE}")
+if folder and os.path.isdir(folder):
+    try:
+        from tracekit.collectors.loop.bootstrap import install
+    except ImportError as error:
+        with open(os.path.join(folder, "{UNUSABLE}"), "w", encoding="utf-8") as file:
+            file.write(f"{{sys.executable}}: {{error}}")
+    else:
+        install(folder)
+'''
+
+
+def install(folder: str) -> None:
+    """Record what this process trains, should it import torch."""
+    sys.meta_path.insert(0, _TorchWatcher(folder))
+
+
+class _TorchWatcher:
+    """Sees torch being imported, and lets it be imported as it would have been."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find nothing but torch, once, as whoever comes next finds it."""
+        del path, target
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_watch(module: ModuleType) -> None:
+                execute(module)
+                _watch(self._folder)
+
+            spec.loader.exec_module = execute_and_watch  # type: ignore[method-assign]
+        return spec
+
+
+def _watch(folder: str) -> None:
+    try:
+        from .program_loop import watch
+
+        watch(folder, unusable)
+    except Exception as error:  # noqa: BLE001 - the program must not fail for us
+        unusable(folder, f"{type(error).__name__}: {error}")
+
+
+def unusable(folder: str, reason: str) -> None:
+    """Say to the other side why this process is not recorded."""
+    try:
+        with open(os.path.join(folder, UNUSABLE), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            file.write(f"{sys.executable}: {reason}")
+    except OSError:
+        pass

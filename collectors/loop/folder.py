@@ -1,0 +1,181 @@
+"""Makes the run folder of a recorded loop of what its ranks leave in a working folder.
+
+The working folder lies beside the run folder. Ranks leave their reports in `work` and their traces
+in `path`; whoever finishes moves the traces into a folder that gets the name. What comes later, the
+traces of later windows and the exit code, is added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracekit import manifest
+from tracekit.errors import TracekitError
+
+from ..run.folder import LOGS, disk_errors
+from ..run.leftovers import WORK, made_beside, own, sweep, working_folder
+from ..run.parts import commit_part, rewrite
+from ..run.trace_file import compress
+from .plan import LoopPlan
+from .report import LoopReport, make_manifest
+
+
+class LoopFolder:
+    """The working folder of a loop, and the run folder that is made of it.
+
+    Args:
+        target: the name that the run folder is to have.
+        plan: what is recorded.
+        command: what was run.
+        mark: tells this working folder from others of the target: those of other processes.
+        force: whether to replace a run that has the name.
+    """
+
+    def __init__(
+        self, target: Path, plan: LoopPlan, command: Sequence[str], mark: str, *, force: bool
+    ) -> None:
+        self.target = target
+        self.made: Path | None = None
+        self._plan = plan
+        self._command = command
+        self._force = force
+        self.path = working_folder(target, mark)
+        self.work = self.path / WORK
+        self._window_count = 0
+
+    def open(self) -> None:
+        """Make the working folder, if another rank has not.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        with disk_errors(self.target):
+            sweep(self.target)
+            own(self.path)
+
+    def close(self) -> None:
+        """Remove the working folder and what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def commit(
+        self,
+        reports: Sequence[LoopReport],
+        outcome: manifest.Outcome,
+        reason: str | None,
+        exit_code: int | None = None,
+    ) -> manifest.Manifest:
+        """Make the run folder, or a part of it; `made` is its name then.
+
+        Args:
+            reports: those of the ranks that it is to hold.
+            outcome: what became of the run.
+            reason: why it is not `ok`.
+            exit_code: the program's, if it has ended.
+
+        Returns:
+            Its manifest.
+
+        Raises:
+            TracekitError: it cannot be written.
+        """
+        reports = [self._packed(report) for report in reports]
+        run = make_manifest(
+            reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
+        )
+        aside = made_beside(self.path)
+        with disk_errors(self.target):
+            (aside / LOGS).mkdir(parents=True)
+            try:
+                for name in run.traces:
+                    (self.path / name).replace(aside / name)
+                self.made = commit_part(aside, self.target, run, force=self._force)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        self.add_windows(reports, run)
+        return run
+
+    def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
+        """Add the later windows that have come since, and return how many there are in all.
+
+        Each is a run folder inside of the run's: `step-<first step>`.
+        """
+        found = sorted(
+            (window["first_step"], window["step_count"], report.rank, window["trace"])
+            for report in reports
+            for window in report.windows
+            if (self.path / window["trace"]).is_file()
+        )
+        if self.made is None:
+            return self._window_count
+        for first_step in dict.fromkeys(entry[0] for entry in found):
+            entries = [entry for entry in found if entry[0] == first_step]
+            self._add_window(run, first_step, entries)
+            self._window_count += 1
+        return self._window_count
+
+    def end(
+        self,
+        run: manifest.Manifest,
+        exit_code: int | None,
+        outcome: manifest.Outcome,
+        reason: str | None,
+    ) -> None:
+        """Note in the run folder how its program ended.
+
+        Args:
+            run: what the folder says so far.
+            exit_code: the program's, if it has ended.
+            outcome: what became of a program that failed after it was recorded.
+            reason: how it did; None if it did not.
+        """
+        if self.made is None:
+            return
+        run = dataclasses.replace(run, exit_code=exit_code)
+        if reason is not None:
+            run.outcome, run.reason = outcome, reason
+        rewrite(run, self.made)
+
+    def _add_window(
+        self, run: manifest.Manifest, first_step: int, entries: Sequence[tuple[int, int, int, str]]
+    ) -> None:
+        aside = made_beside(self.path)
+        traces = {}
+        with disk_errors(self.target):
+            (aside / LOGS).mkdir(parents=True)
+            try:
+                for _, _, rank, trace in entries:
+                    packed = compress(self.path / trace)
+                    packed.replace(aside / packed.name)
+                    traces[rank] = packed.name
+                ranks = [
+                    dataclasses.replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks
+                ]
+                window = dataclasses.replace(
+                    run,
+                    run_id=f"{run.run_id}-{first_step}",
+                    job_id=f"{run.job_id}-{first_step}",
+                    ranks=ranks,
+                    traces=list(traces.values()),
+                    steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
+                )
+                assert self.made is not None
+                commit_part(aside, self.made / f"step-{first_step}", window, force=True)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+
+    def _packed(self, report: LoopReport) -> LoopReport:
+        """Return a report with its trace compressed, or as it is where that fails."""
+        if report.trace is None or not report.trace.endswith(".json"):
+            return report
+        try:
+            return dataclasses.replace(report, trace=compress(self.path / report.trace).name)
+        except TracekitError as error:
+            is_there = (self.path / report.trace).is_file()
+            return dataclasses.replace(
+                report,
+                trace=report.trace if is_there else None,
+                notes=[*report.notes, error.message],
+            )

@@ -1,0 +1,257 @@
+"""The training loop of a program that is recorded, from inside of it.
+
+The first step tells which models are trained: those called outside of any other. From then on a
+step begins where a model is called for training after every optimizer took a step. So several
+optimizers, accumulated gradients and engines that step group by group make one step each. A process
+in which no optimizer takes a step is left alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from ..calls import (
+    backward_calls,
+    module_calls,
+    optimizer_steps,
+)
+from ..calls.beside_dynamo import IS_POSSIBLE
+from ..process.job import current_place
+from ..profiler.loop_profilers import LoopProfilers
+from .plan import LoopPlan
+from .watch import CallKind, LoopWatch
+
+if TYPE_CHECKING:
+    from .recorder import LoopRecorder
+
+
+def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
+    """Record what this process trains.
+
+    Args:
+        folder: holds the plan, and takes the report.
+        unusable: says in the folder why this process is not recorded.
+    """
+    _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable).watch()
+
+
+class _Loop:
+    """The training loop of this process, if it turns out to have one."""
+
+    def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
+        self._folder = folder
+        self._tell_unusable = unusable
+        self._plan = plan
+        self._called: dict[nn.Module, None] = {}
+        self._watch: LoopWatch | None = None
+        self._profilers: LoopProfilers | None = None
+        self._recorder: LoopRecorder | None = None
+        self._lone_step_count = 0
+        self._is_by_optimizer = False
+        self._pid = os.getpid()
+
+    def watch(self) -> None:
+        """Wait for a model to be called and an optimizer to take a step."""
+        if not IS_POSSIBLE:
+            self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
+            return
+        os.register_at_fork(after_in_child=self._forked)
+        self._profilers = LoopProfilers()
+        self._profilers.attach()
+        self._watch = LoopWatch(self)
+        self._watch.start()
+
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Remember what is trained; once that is known, record."""
+        if self._recorder is not None:
+            self._recorder.root_begins(module, kind, args, kwargs)
+        elif kind == "training":
+            self._called[module] = None
+
+    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
+        """Pass it on."""
+        del module
+        if self._recorder is not None:
+            self._recorder.root_ended(kind)
+
+    def inner_begins(self) -> None:
+        """Pass it on."""
+        if self._recorder is not None:
+            self._recorder.inner_begins()
+
+    def optimizer_stepped(self, parameter: Any) -> None:
+        """Take the first step of an optimizer for the end of a first step."""
+        if self._recorder is None:
+            if self._called:
+                self._begin(outermost(list(self._called)), 0)
+                self._called.clear()
+            else:
+                self._count_lone_step(parameter)
+        elif self._is_by_optimizer and self._watch is not None and self._watch.has_stepped:
+            self._watch.step_began()
+            self.step_is_over(is_part=False)
+
+    def step_is_over(self, *, is_part: bool) -> None:
+        """Go on to the next step."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        recorder.end_step()
+        if is_part:
+            recorder.join_steps()
+        recorder.begin_step()
+        if recorder.is_done:
+            self._stop()
+
+    def failed(self, error: Exception) -> None:
+        """Leave the program alone from now on."""
+        if self._recorder is not None:
+            self._recorder.failed(error)
+        else:
+            self._unusable(f"{type(error).__name__}: {error}")
+        self._stop()
+
+    def _count_lone_step(self, parameter: Any) -> None:
+        """See a loop whose model is called inside of a compiled function, and nowhere else."""
+        self._lone_step_count += 1
+        if self._lone_step_count < 2 or parameter is None:
+            return
+        model = _owner_of(parameter)
+        if model is None or self._watch is None:
+            return
+        self._is_by_optimizer = True
+        self._watch.find_no_steps()
+        self._watch.step_began()
+        self._begin([model], self._lone_step_count)
+        if self._recorder is not None:
+            self._recorder.report.notes.append(
+                "the model is called inside of a compiled function: steps are those of the "
+                "optimizer, and neither phases nor tokens are seen"
+            )
+
+    def _begin(self, trained: list[nn.Module], step_number: int) -> None:
+        """Take the step that has just been seen for the first; `step_number` are over."""
+        # Not before there is something to record: it imports much.
+        from .recorder import LoopRecorder
+
+        if not trained or self._watch is None or self._profilers is None:
+            return
+        self._recorder = LoopRecorder(
+            self._plan,
+            current_place(),
+            self._folder.parent,
+            trained,
+            self._watch,
+            self._profilers,
+            self._publish,
+        )
+        self._recorder.report.step_count = step_number
+        self._recorder.begin_step()
+        self._recorder.describe()
+        self._publish()
+        at_exit(self._end)
+
+    def _end(self) -> None:
+        """Report a loop that ended before it was recorded to the end, or exactly there."""
+        recorder = self._recorder
+        if recorder is None or os.getpid() != self._pid:
+            return
+        is_late = recorder.is_done
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if isinstance(error, BaseException):
+            recorder.report.note_error(error)
+        if not is_late:
+            try:
+                if error is None and self._watch is not None and self._watch.has_stepped:
+                    recorder.end_step()
+                recorder.close()
+            except Exception as problem:  # noqa: BLE001 - the program must not fail for us
+                recorder.failed(problem)
+        if not is_late or error is not None:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Watch no more, and leave the last report."""
+        if self._watch is not None:
+            self._watch.stop()
+        if self._profilers is not None:
+            self._profilers.detach()
+        recorder = self._recorder
+        if recorder is None:
+            return
+        recorder.report.settle(self._plan)
+        self._publish()
+
+    def _publish(self) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            # The other side may have gone, and the folder with it.
+            with contextlib.suppress(OSError):
+                recorder.report.write(self._folder)
+
+    def _unusable(self, reason: str) -> None:
+        self._tell_unusable(str(self._folder), reason)
+
+    def _forked(self) -> None:
+        """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
+        if self._recorder is None:
+            self._pid = os.getpid()
+            return
+        backward_calls.forget_all()
+        module_calls.forget_all()
+        optimizer_steps.forget_all()
+        self._recorder.leave()
+
+
+def at_exit(function: Any) -> None:
+    """Have a function called when this process ends, whatever kind of process it is."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        atexit.register(function)
+        return
+    import multiprocessing.util
+
+    # A child of multiprocessing ends without atexit.
+    multiprocessing.util.Finalize(None, function, exitpriority=0)
+
+
+def outermost(called: list[nn.Module]) -> list[nn.Module]:
+    """Return the modules that lie in no other one, those with most to train first.
+
+    A loss function has nothing to train and yet ranges of its own; without a module that is
+    trained there are none.
+    """
+    inside = {inner for module in called for inner in module.modules() if inner is not module}
+    sizes = {
+        module: sum(p.numel() for p in module.parameters() if p.requires_grad)
+        for module in called
+        if module not in inside
+    }
+    found = sorted(sizes, key=lambda module: -sizes[module])
+    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a model that is trained.
+    is_trained = bool(found) and any(p.requires_grad for p in found[0].parameters())
+    return found if is_trained else []
+
+
+def _owner_of(parameter: Any) -> nn.Module | None:
+    """Return the outermost module that holds a parameter, looking at every object."""
+    import gc
+
+    best, best_count = None, 0
+    for found in gc.get_objects():
+        # Not isinstance: some objects answer it by doing something.
+        if issubclass(type(found), nn.Module) and hasattr(found, "_parameters"):
+            count = sum(1 for _ in found.modules())
+            if count > best_count and any(p is parameter for p in found.parameters()):
+                best, best_count = found, count
+    return best

@@ -1,0 +1,396 @@
+"""Measures and profiles the steps of a training loop that someone else wrote, as one rank.
+
+The steps go by in this order: some that do not count; some that are timed, with nothing added to
+them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
+needs to warm up; and the profiled ones. Then nothing of ours is left and the loop runs on as it
+was, or until another window of profiled steps is due.
+
+A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
+the trace that the loop writes takes the place of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from tracekit.errors import TracekitError
+
+from ..machine import accelerator
+from ..process.distributed import Place
+from ..profiler.loop_profilers import LoopProfilers, keep_copy
+from ..ranges import Phase
+from .description import describe
+from .plan import PROFILER_WARMUP_COUNT, LoopPlan
+from .precision import autocast_type
+from .ranges import LoopRanges
+from .report import LoopReport, Window
+from .times import LoopTimes, mean_ns
+from .traces import LoopTraces
+from .watch import CallKind, LoopWatch
+from .windows import Windows
+
+
+class LoopRecorder:
+    """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
+
+    Args:
+        plan: what to do with which step.
+        place: which rank this is.
+        folder: takes the trace.
+        models: the models that the loop calls, the one that is trained first.
+        watch: sees the calls of the loop; what it sees is to be given to this.
+        profilers: sees the loop's own profilers; it is attached, and detached by this at the end.
+        publish: called when `report` has changed.
+        optimizer: one that is no `torch.optim.Optimizer`, or None.
+
+    `report` is filled in as figures become known.
+    """
+
+    def __init__(
+        self,
+        plan: LoopPlan,
+        place: Place,
+        folder: Path,
+        models: Sequence[nn.Module],
+        watch: LoopWatch,
+        profilers: LoopProfilers,
+        publish: Callable[[], None],
+        optimizer: Any = None,
+    ) -> None:
+        self.plan = plan
+        self.report = LoopReport.of(place, plan)
+        self.is_done = False
+        self._place = place
+        self._folder = folder
+        self._watch = watch
+        self._publish = publish
+        self._model = models[0]
+        self._ranges = LoopRanges(models, optimizer)
+        self._times = LoopTimes(self.report)
+        self._theirs = profilers
+        self._theirs.observer = self
+        self._windows = Windows(plan, place)
+        self._is_first_call = True
+        self._traces = LoopTraces(plan, place, self.report)
+        self._is_under_theirs = False
+        # Steps of the plan that are over: without those under the loop's own profiler.
+        self._planned = 0
+        measured = plan.warmup_count
+        ranged = measured + plan.measured_count
+        profiled = ranged + plan.profiled_count
+        self._parts_begin = {
+            measured: self._begin_measured,
+            ranged: self._begin_ranged,
+            profiled: self._begin_profiled,
+            profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
+        }
+        if profilers.is_active:
+            self.their_profiler_starts()
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether calls have ranges: neither before the timed steps are over nor at the end."""
+        return self._ranges.is_attached
+
+    def begin_step(self) -> None:
+        """Begin a step."""
+        if self.is_done or not self._begin_part():
+            return
+        self._times.begin_step(is_under_theirs=self._theirs.is_active)
+        self._ranges.begin_step(self.report.step_count)
+
+    def end_step(self) -> None:
+        """End a step, and everything after the last one."""
+        if self.is_done:
+            return
+        self._times.end_evaluation()
+        self._ranges.end_step()
+        self._times.tick()
+        self._traces.step()
+        self.report.step_count += 1
+        if self._is_under_theirs or self._theirs.is_active:
+            self._times.drop_step()
+            self._is_under_theirs = self._theirs.is_active
+        else:
+            self._times.keep_step()
+            self._planned += 1
+        if self._windows.is_open:
+            if self._windows.step_ended():
+                self._end_window()
+        elif self._planned == self.plan.step_count and not self._windows.is_waiting:
+            self._end_first()
+
+    def join_steps(self) -> None:
+        """Count the last two steps as one: they were halves of an iteration."""
+        if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
+            self.report.step_count -= 1
+            self._planned -= 1
+
+    def cancel_step(self) -> None:
+        """Take back that a step was begun: the loop is over."""
+        self._ranges.close_step()
+
+    def suspend(self) -> None:
+        """Let what follows belong to no step: an evaluation begins."""
+        if not self._times.is_evaluating:
+            self._ranges.close_step()
+            self._times.begin_evaluation()
+
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Take note of the call of a model, a teacher, a loss."""
+        if self.is_done:
+            return
+        if kind == "evaluation":
+            self.suspend()
+        elif kind == "training":
+            self._times.end_evaluation()
+            self._times.resume()
+            if module is self._model:
+                self._note_training(args, kwargs)
+        self._ranges.root_begins(module, self._phase_of(kind))
+
+    def root_ended(self, kind: CallKind) -> None:
+        """Take note of its end."""
+        self._ranges.root_ended(self._phase_of(kind))
+
+    def inner_begins(self) -> None:
+        """Look once at what a module computes in, below the calls that set it up."""
+        kind = autocast_type(self._times.device)
+        if kind is not None:
+            self.report.precision = kind
+            self._watch.wants_inner = False
+
+    def their_profiler_starts(self) -> None:
+        """End ours, if it runs, and give the loop's profiler ranges to see."""
+        if self._traces.is_open:
+            self._end_for_theirs()
+        if self._lacks_trace():
+            self._is_under_theirs = True
+            if not self.is_done:
+                self._attach()
+
+    def _end_for_theirs(self) -> None:
+        """End our profile: the loop's own comes first."""
+        # Whoever starts it after the optimizer has stepped does so between two steps.
+        is_between = self._watch.has_stepped and self._watch.finds_steps
+        if is_between:
+            self._watch.step_began()
+            self.end_step()
+        self.report.note(
+            f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
+            "ours"
+        )
+        self._ranges.close_step()
+        if self._windows.is_open:
+            self._end_window()
+        elif self._traces.is_open:
+            self._write_first()
+            if not self._lacks_trace():
+                self._end_first()
+        if is_between:
+            self.begin_step()
+
+    def their_profiler_stopped(self) -> None:
+        """Take the ranges away again, unless steps with ranges are going on."""
+        ranged = self.plan.warmup_count + self.plan.measured_count
+        is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
+        if not is_ranged_part and not self._theirs.is_active:
+            self._ranges.close_step()
+            self._detach()
+
+    def their_trace(self, path: Path) -> None:
+        """Take the trace that the loop has written, if there is none yet."""
+        if not self._lacks_trace():
+            return
+        self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
+        self.report.note(
+            "the loop has a profiler of its own: the trace is what that wrote; ours did not run"
+        )
+        if self._planned >= self.plan.step_count:
+            self._end_first()
+        self._publish()
+
+    def failed(self, error: Exception) -> None:
+        """Give up: the loop goes on without us."""
+        self.report.note(f"recording stopped in step {self.report.step_count}: {_sentence(error)}")
+        with contextlib.suppress(Exception):
+            self.abandon()
+        self.report.is_final = True
+        if self.report.outcome == "ok" and self.report.trace is None:
+            self.report.outcome = "failed"
+            self.report.reason = _sentence(error)
+        self._publish()
+
+    def close(self) -> None:
+        """Take everything of ours away; write the trace if a profiled step is whole."""
+        if self.is_done:
+            return
+        self._ranges.close_step()
+        try:
+            if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+                self._times.keep_measured()
+            if self._windows.is_open:
+                self._end_window()
+            elif self._traces.is_open:
+                self._write_first()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Take everything of ours away and keep nothing; does nothing the second time."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self._ranges.close_step()
+        self._times.end_evaluation()
+        if self._times.had_evaluation:
+            self._note_evaluation()
+        self._traces.abandon()
+        self._theirs.detach()
+        self._detach()
+        self._times.keep_theirs()
+        if self._theirs.was_seen and self._lacks_trace():
+            self.report.note(
+                "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
+            )
+
+    def leave(self) -> None:
+        """Do nothing from now on, in the child of a fork: profiler and ranges are the parent's."""
+        self.is_done = True
+        self._traces.leave()
+        self._theirs.detach()
+        self._ranges.leave()
+
+    def describe(self) -> None:
+        """Note what runs here, as far as it is known before the first step is over."""
+        describe(self._model, self.plan.name, self.report)
+
+    def _begin_part(self) -> bool:
+        """Begin what this step is the first of, if anything; tell whether there is more to do."""
+        if self._windows.is_waiting:
+            self._begin_window_if_due()
+        elif not self._is_under_theirs:
+            begin = self._parts_begin.get(self._planned)
+            if begin is not None:
+                begin()
+        return not self.is_done
+
+    def _note_training(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._times.tokens.count(args, kwargs)
+        if self._is_first_call:
+            self._is_first_call = False
+            self._times.device = accelerator.device_of(self._model, (*args, *kwargs.values()))
+            found = autocast_type(self._times.device)
+            if found is not None:
+                self.report.precision = found
+
+    def _lacks_trace(self) -> bool:
+        return self.report.is_traced and self.report.trace is None
+
+    def _phase_of(self, kind: CallKind) -> Phase:
+        is_evaluation = kind == "evaluation" or self._times.is_evaluating
+        return "evaluation" if is_evaluation else "forward"
+
+    def _attach(self) -> None:
+        self._ranges.attach()
+        self._watch.wants_inner = self.report.precision in (None, "fp32")
+
+    def _detach(self) -> None:
+        self._watch.wants_inner = False
+        self._ranges.detach()
+
+    def _note_evaluation(self) -> None:
+        self.report.note(
+            "calls of the model without gradients or in evaluation mode between steps count as "
+            "evaluation, and are in no step's time"
+        )
+
+    def _begin_measured(self) -> None:
+        self._times.tokens.begin()
+        self.describe()
+        self._times.begin()
+        self._publish()
+
+    def _begin_ranged(self) -> None:
+        self._times.keep_measured()
+        self._publish()
+        self._attach()
+        self._times.begin()
+
+    def _begin_profiled(self) -> None:
+        self.report.ranges_step_ns = mean_ns(self._times.end())
+        self.report.note_accumulation(self._ranges.accumulated)
+        if not self.report.is_traced:
+            self._end_first()
+        elif self._theirs.was_seen:
+            self._detach()
+        else:
+            self._traces.begin(self.plan.profiled_count, self._folder)
+
+    def _begin_kept(self) -> None:
+        if self._traces.is_open:
+            self._times.begin()
+
+    def _end_first(self) -> None:
+        """End the first window; what comes after it is another window or nothing."""
+        if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
+            # The loop's own may come at any time until the program ends.
+            return
+        if self._traces.is_open:
+            self._write_first()
+        self._times.forget()
+        self._detach()
+        self.report.is_recorded = True
+        if self._windows.wait(self.report.step_count):
+            self._publish()
+        else:
+            self.abandon()
+
+    def _write_first(self) -> None:
+        kept = self._traces.kept_count
+        step_ns = mean_ns(self._times.end()) if kept else None
+        path = self._traces.end()
+        if path is None:
+            return
+        self.report.profiled_step_ns = step_ns
+        self.report.profiled_count = kept
+        self.report.trace = path.name
+        self.report.is_recorded = True
+        if kept < self.plan.profiled_count:
+            self.report.note(f"{kept} of {self.plan.profiled_count} steps were profiled")
+
+    def _begin_window_if_due(self) -> None:
+        count = self._windows.begin_if_due(self.report.step_count)
+        if count is None or self._theirs.is_active or not self.report.is_traced:
+            return
+        folder = self._folder / f"step-{self.report.step_count + PROFILER_WARMUP_COUNT}"
+        folder.mkdir(exist_ok=True)
+        self._attach()
+        self._traces.begin(count, folder)
+
+    def _end_window(self) -> None:
+        kept = self._traces.kept_count
+        path = self._traces.end()
+        if path is not None:
+            name = f"{path.parent.name}/{path.name}"
+            window = Window(self._traces.first_step, kept, name)
+            self.report.windows.append(dataclasses.asdict(window))
+        self._detach()
+        if self._windows.wait(self.report.step_count):
+            self._publish()
+        else:
+            self.abandon()
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TracekitError):
+        return error.message
+    return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]

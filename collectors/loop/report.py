@@ -1,0 +1,278 @@
+"""What each rank reports of a loop that was recorded, and the manifest that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tracekit import manifest
+from tracekit.redaction import mask_text
+from tracekit.units import format_duration
+
+from ..machine import memory
+from ..process.distributed import Place
+from ..process.job import job_id, local_rank_count
+from ..run.manifest import manifest_of, node_count
+from ..run.step_cost import step_cost
+from . import rank_choice
+from .plan import LoopPlan
+
+_SUFFIX = ".report.json"
+
+
+@dataclass(slots=True)
+class Window:
+    """A window of profiled steps after the first: its first step, and the trace of it."""
+
+    first_step: int
+    step_count: int
+    trace: str
+
+
+@dataclass(slots=True)
+class LoopReport:
+    """What one rank measured. `step_ns` are the timed steps, `token_count` is of all of them.
+
+    It is written as soon as the loop is seen, and again when more is known; so that a rank that
+    ends without a word has left what it got to. `is_recorded` says that the first window is over,
+    so that a run folder can be made, `is_final` that nothing more comes.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int = 0
+    local_rank_count: int | None = None
+    job_id: str | None = None
+    outcome: manifest.Outcome = "ok"
+    reason: str | None = None
+    failed_unix_ns: int = 0
+    is_recorded: bool = False
+    is_final: bool = False
+    is_traced: bool = True
+    step_count: int = 0
+    step_ns: list[int] = field(default_factory=list)
+    token_count: int = 0
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    gradient_accumulation: int | None = None
+    precision: str | None = None
+    profiled_count: int = 0
+    ranges_step_ns: int | None = None
+    profiled_step_ns: int | None = None
+    export_stall_ns: int | None = None
+    engine: str = "torch"
+    layout: dict[str, Any] | None = None
+    attention_backend: str | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    trace: str | None = None
+    windows: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, place: Place, plan: LoopPlan) -> LoopReport:
+        """Return the report of a rank that has nothing to tell yet."""
+        return cls(
+            rank=place.rank,
+            world_size=place.world_size,
+            local_rank=place.local_rank,
+            local_rank_count=local_rank_count(os.environ),
+            job_id=job_id(),
+            is_traced=rank_choice.is_traced(plan.ranks, place),
+        )
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def note_accumulation(self, counts: Sequence[int]) -> None:
+        """Note after how many backward passes the optimizers stepped, each time."""
+        if not counts:
+            return
+        self.gradient_accumulation = round(statistics.median(counts))
+        if min(counts) != max(counts):
+            self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
+
+    def write(self, folder: Path) -> None:
+        """Leave the report in a folder, whole or not at all."""
+        path = folder / f"rank{self.rank}{_SUFFIX}"
+        partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
+        partial.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        partial.replace(path)
+
+    def note_error(self, error: BaseException) -> None:
+        """Note what ended the loop of this rank."""
+        self.failed_unix_ns = time.time_ns()
+        if memory.is_out_of_memory(error):
+            self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
+            return
+        text = mask_text(str(error).strip().split("\n", 1)[0][:300])
+        self.outcome = "failed"
+        self.reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+    def settle(self, plan: LoopPlan) -> None:
+        """Say that nothing more comes; a loop that was too short has failed to be recorded."""
+        is_missing = self.trace is None and self.is_traced
+        if is_missing and self.outcome == "ok" and self.step_count < plan.step_count:
+            self.outcome, self.reason = "failed", plan.too_few(self.step_count)
+            self.failed_unix_ns = time.time_ns()
+        # The loop's own profiler may have written its trace at any time.
+        self.is_recorded = self.is_recorded or self.trace is not None
+        self.is_final = True
+
+
+def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
+    """Return the report of the rank that failed first, or that ran out of memory; None if none.
+
+    The others often fail because of it.
+    """
+    failed = [report for report in reports if report.outcome != "ok"]
+    key = lambda report: (report.outcome != "oom", report.failed_unix_ns)  # noqa: E731
+    return min(failed, key=key, default=None)
+
+
+def read_reports(folder: Path) -> list[LoopReport]:
+    """Return the reports in a folder, by rank; one that cannot be read is left out."""
+    found = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        try:
+            found.append(LoopReport(**json.loads(path.read_text("utf-8"))))
+        except (OSError, ValueError, TypeError):
+            continue
+    return sorted(found, key=lambda report: report.rank)
+
+
+def make_manifest(
+    reports: Sequence[LoopReport],
+    plan: LoopPlan,
+    command: Sequence[str],
+    *,
+    outcome: manifest.Outcome = "ok",
+    reason: str | None = None,
+    exit_code: int | None = None,
+) -> manifest.Manifest:
+    """Return the manifest of a run.
+
+    Args:
+        reports: those of the ranks; none if the program ended before its loop was seen.
+        plan: what was asked for.
+        command: what was run.
+        outcome: what became of it.
+        reason: why it is not `ok`.
+        exit_code: the program's, where it has ended.
+    """
+    first = reports[0] if reports else LoopReport(0, 1)
+    layout = first.layout or {}
+    run = manifest_of(
+        plan.stage,
+        first.engine,
+        command,
+        reports,
+        outcome=outcome,
+        reason=reason,
+        model=manifest.Model(**first.model) if first.model else None,
+        batch_size=first.batch_size,
+        sequence_length=first.sequence_length,
+        gradient_accumulation=first.gradient_accumulation,
+        precision=first.precision,
+        parallel=manifest.Parallel(
+            world_size=first.world_size,
+            data_size=layout.get("data_size"),
+            tensor_size=layout.get("tensor_size"),
+            pipeline_size=layout.get("pipeline_size"),
+            node_count=node_count(reports),
+        ),
+        steps=manifest.Steps(
+            warmup_count=plan.warmup_count,
+            measured_count=len(first.step_ns),
+            profiled_count=max((report.profiled_count for report in reports), default=0),
+        ),
+        overhead=manifest.Overhead(
+            plain_step_ns=round(statistics.fmean(first.step_ns)) if first.step_ns else None,
+            ranges_step_ns=first.ranges_step_ns,
+            profiled_step_ns=first.profiled_step_ns,
+            export_stall_ns=max(
+                (report.export_stall_ns for report in reports if report.export_stall_ns),
+                default=None,
+            ),
+        ),
+        job_id=first.job_id,
+        exit_code=exit_code,
+        ranks=[_rank(report) for report in reports],
+        extra={"plain_step_ns": first.step_ns},
+    )
+    _add_throughput(run, first)
+    _add_notes(run, reports, plan)
+    return run
+
+
+def _rank(report: LoopReport) -> manifest.Rank:
+    return manifest.Rank(
+        rank=report.rank,
+        host_name=report.environment.get("host_name"),
+        outcome=report.outcome,
+        reason=report.reason,
+        step_count=report.step_count,
+        token_count=report.token_count,
+        wall_ns=sum(report.step_ns),
+        trace=report.trace,
+    )
+
+
+def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
+    rate = manifest.tokens_per_s(run)
+    wall_ns = max((rank.wall_ns for rank in run.ranks), default=0)
+    if rate is not None:
+        repeat = manifest.Repeat(tokens_per_s=rate, wall_ns=wall_ns, step_ns=first.step_ns)
+        run.repeats, run.tokens_per_s_mean = [repeat], rate
+        if run.parallel.data_size is None:
+            run.notes.append(
+                f"tokens/s are per rank: how {first.world_size} ranks share the data is not known"
+            )
+    elif wall_ns:
+        run.notes.append("the model is given no token ids, so there is no figure in tokens/s")
+
+
+def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
+    count = run.parallel.world_size
+    untraced = [report.rank for report in reports if not report.is_traced]
+    if untraced:
+        chosen = plan.ranks or rank_choice.default(count)
+        run.notes.append(
+            f"{len(untraced)} of the {len(reports)} ranks here leave no trace: --ranks {chosen}"
+        )
+    local_count = reports[0].local_rank_count if reports else None
+    if local_count is not None and len(reports) < local_count and count <= local_count:
+        missing = sorted(set(range(count)) - {report.rank for report in reports})
+        run.notes.append(
+            f"{len(missing)} of {count} ranks left no report: {', '.join(map(str, missing))}"
+        )
+
+
+def summary(run: manifest.Manifest, target: Path) -> list[str]:
+    """Return what a person wants to know first, in a few lines."""
+    lines = []
+    overhead = run.overhead
+    if overhead and overhead.plain_step_ns:
+        text = step_cost(overhead, run.extra.get("plain_step_ns", ()))
+        if run.tokens_per_s_mean:
+            text += f"; {run.tokens_per_s_mean:,.0f} tokens/s"
+        lines.append(text)
+    if overhead and overhead.export_stall_ns:
+        stall = format_duration(overhead.export_stall_ns)
+        lines.append(f"the program stood still for {stall} while its trace was written")
+    lines += [f"note: {note}" for note in run.notes]
+    if run.traces:
+        lines.append(f"see where the time went: tracekit breakdown {target}")
+    else:
+        lines.append(f"the run folder holds no trace: {target}")
+    return lines

@@ -1,0 +1,111 @@
+"""What the steps of a loop take, and how many tokens they are given."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from ..machine import accelerator, memory
+from ..profiler.step_clock import StepClock
+from .report import LoopReport
+from .tokens import TokenCounter
+
+
+class LoopTimes:
+    """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
+
+    What is called for evaluation between two steps is in no step's time.
+
+    Args:
+        report: takes what was measured.
+    """
+
+    def __init__(self, report: LoopReport) -> None:
+        self.device = accelerator.CPU
+        self.tokens = TokenCounter()
+        self.had_evaluation = False
+        self._report = report
+        self._evaluation_begin_ns: int | None = None
+        self._clock: StepClock | None = None
+        self._their_clock: StepClock | None = None
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether an evaluation goes on."""
+        return self._evaluation_begin_ns is not None
+
+    def begin(self) -> None:
+        """Time the steps of another part of the plan from now on."""
+        accelerator.synchronize(self.device)
+        self._clock = StepClock(self.device)
+
+    def end(self) -> list[int]:
+        """Return the times of the part's steps, ns, and time no more."""
+        clock, self._clock = self._clock, None
+        return clock.stop() if clock is not None else []
+
+    def forget(self) -> None:
+        """Time no more, without waiting for the device to tell what was timed."""
+        self._clock = None
+
+    def begin_step(self, *, is_under_theirs: bool) -> None:
+        """Begin a step, under the loop's own profiler or not."""
+        self.resume()
+        if is_under_theirs and self._their_clock is None:
+            self._their_clock = StepClock(self.device)
+
+    def tick(self) -> None:
+        """Mark the end of a step."""
+        if self._clock is not None:
+            self._clock.tick()
+
+    def keep_step(self) -> None:
+        """Let the step that has ended count."""
+        self.tokens.keep_step()
+
+    def drop_step(self) -> None:
+        """Let the step that has ended count for nothing but the loop's own profiler."""
+        if self._clock is not None:
+            self._clock.drop()
+        if self._their_clock is not None:
+            self._their_clock.tick()
+        self.tokens.drop_step()
+
+    def resume(self) -> None:
+        """Let the clock go on, if it is stopped."""
+        if self._clock is not None:
+            self._clock.resume()
+
+    def begin_evaluation(self) -> None:
+        """Stop the clock: what follows is in no step."""
+        self._evaluation_begin_ns = time.perf_counter_ns()
+        if self._clock is not None:
+            self._clock.pause()
+
+    def end_evaluation(self) -> None:
+        """Let what follows be in a step again, if an evaluation goes on."""
+        if self._evaluation_begin_ns is not None:
+            self.had_evaluation |= time.perf_counter_ns() > self._evaluation_begin_ns
+            self._evaluation_begin_ns = None
+
+    def keep_measured(self) -> None:
+        """Report what the timed steps told, as many as there were."""
+        report = self._report
+        if self._clock is not None:
+            report.step_ns = self.end()
+        self.tokens.end()
+        report.token_count = self.tokens.total
+        report.batch_size = self.tokens.batch_size
+        report.sequence_length = self.tokens.sequence_length
+        report.memory = memory.peak(self.device)
+
+    def keep_theirs(self) -> None:
+        """Report what steps took under the loop's own profiler, unless ours has told."""
+        if self._their_clock is not None and self._report.profiled_step_ns is None:
+            self._report.profiled_count = self._their_clock.step_count
+            self._report.profiled_step_ns = mean_ns(self._their_clock.stop())
+
+
+def mean_ns(step_ns: list[int]) -> int | None:
+    """Return the mean time of steps, ns; None without any."""
+    return round(statistics.fmean(step_ns)) if step_ns else None

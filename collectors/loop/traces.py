@@ -1,0 +1,111 @@
+"""Our profiles of a loop, one at a time, and the traces that are made of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tracekit import __version__
+
+from ..process.distributed import Place
+from ..profiler.profile import Profile
+from .plan import PROFILER_WARMUP_COUNT, LoopPlan
+from .report import LoopReport
+
+
+class LoopTraces:
+    """Profiles steps of a loop into a trace, and later perhaps others into another.
+
+    Args:
+        plan: what the profiler keeps.
+        place: which rank this is.
+        report: says what is trained, and how many steps are over; takes how long the loop stood
+            still while a trace was written.
+    """
+
+    def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
+        self._plan = plan
+        self._place = place
+        self._report = report
+        self._profile: Profile | None = None
+        self._begin = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a profile of ours runs, or warms up."""
+        return self._profile is not None
+
+    @property
+    def first_step(self) -> int:
+        """The first step that the profile keeps: those before it have only warmed it up."""
+        return self._begin + PROFILER_WARMUP_COUNT
+
+    @property
+    def kept_count(self) -> int:
+        """How many whole steps the profile has kept."""
+        return max(0, self._report.step_count - self.first_step)
+
+    def begin(self, step_count: int, folder: Path) -> None:
+        """Begin a profile of so many steps, into a folder."""
+        self._profile = Profile(
+            folder / f"rank{self._place.rank}.json.gz",
+            self._metadata(),
+            warmup=PROFILER_WARMUP_COUNT,
+            active=step_count,
+            record_shapes=self._plan.record_shapes,
+            with_stack=self._plan.with_stack,
+            with_flops=self._plan.with_flops,
+            profile_memory=self._plan.profile_memory,
+            all_threads=self._plan.all_threads,
+        )
+        self._profile.begin()
+        self._begin = self._report.step_count
+
+    def step(self) -> None:
+        """End a step of the profile, if there is one."""
+        if self._profile is not None:
+            self._profile.step()
+
+    def end(self) -> Path | None:
+        """End the profile and write its trace, while the loop waits; note for how long that was.
+
+        Returns:
+            The trace; None where there is no profile, or not one whole step in it.
+        """
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return None
+        if not self.kept_count:
+            profile.abandon()
+            return None
+        begin_ns = time.perf_counter_ns()
+        profile.end()
+        path = profile.save()
+        stall_ns = time.perf_counter_ns() - begin_ns
+        self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
+        return path
+
+    def abandon(self) -> None:
+        """End the profile without a trace, if there is one."""
+        profile, self._profile = self._profile, None
+        if profile is not None:
+            profile.abandon()
+
+    def leave(self) -> None:
+        """Forget the profile, in the child of a fork: it is the parent's."""
+        self._profile = None
+
+    def _metadata(self) -> dict[str, Any]:
+        """Return what makes a trace tell by itself what it is."""
+        return {
+            "version": __version__,
+            "stage": self._plan.stage,
+            "engine": self._report.engine,
+            "model": self._report.model.get("name"),
+            "batch_size": self._report.batch_size,
+            "sequence_length": self._report.sequence_length,
+            "precision": self._report.precision,
+            "rank": self._place.rank,
+            "world_size": self._place.world_size,
+        }

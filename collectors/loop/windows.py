@@ -1,0 +1,103 @@
+"""When a loop is profiled again after its first window: every so many steps, or when asked.
+
+It is asked by a file. All ranks are to profile the same steps, though each looks by itself: the
+first rank to see the file proposes a step a little ahead in the store of the process group, and
+the others take that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..process.distributed import Place
+from ..process.job import agree
+from .plan import PROFILER_WARMUP_COUNT, LoopPlan
+
+_AHEAD = 3
+"""Steps from seeing a request to profiling: more than ranks can be apart."""
+
+_MAX_STEPS = 1000
+
+
+class Windows:
+    """The windows of profiled steps after the first.
+
+    Args:
+        plan: says how many there are, how far apart, and by which file others are asked for.
+        place: which rank this is.
+
+    `is_waiting` is true while another window may come, `is_open` while one is being profiled.
+    """
+
+    def __init__(self, plan: LoopPlan, place: Place) -> None:
+        self._plan = plan
+        self._place = place
+        self._left = plan.window_count - 1
+        self._due: int | None = None
+        self._requested_count: int | None = None
+        self._handled: tuple[int, int] | None = None
+        self._steps_left = 0
+        self.is_waiting = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window is being profiled."""
+        return self._steps_left > 0
+
+    def wait(self, step_number: int) -> bool:
+        """Wait for the next window from this step on; return whether there may be one."""
+        self._steps_left = 0
+        self._due = None
+        if self._left > 0:
+            self._left -= 1
+            self._due = step_number + self._plan.every_count
+        self.is_waiting = self._due is not None or self._plan.request is not None
+        return self.is_waiting
+
+    def begin_if_due(self, step_number: int) -> int | None:
+        """Open a window if this step is to be the first that its profiler sees.
+
+        Returns:
+            How many steps are to be kept, or None if no window begins.
+        """
+        if self._due is None or self._requested_count is None:
+            self._look(step_number)
+        if self._due is None or step_number < self._due:
+            return None
+        count = self._requested_count or self._plan.profiled_count
+        self._requested_count = None
+        self._steps_left = count + PROFILER_WARMUP_COUNT
+        self.is_waiting = False
+        return count
+
+    def step_ended(self) -> bool:
+        """Count a step of the open window; return whether it was the last."""
+        self._steps_left -= 1
+        return self._steps_left == 0
+
+    def _look(self, step_number: int) -> None:
+        """Look for a request that has not been handled."""
+        if self._plan.request is None:
+            return
+        try:
+            found = os.stat(self._plan.request)  # noqa: PTH116 - once a step: as cheap as it gets
+        except OSError:
+            return
+        mark = (found.st_mtime_ns, found.st_ino)
+        if mark == self._handled:
+            return
+        self._handled = mark
+        self._requested_count = _count_in(Path(self._plan.request)) or self._plan.profiled_count
+        first = step_number + (_AHEAD if self._place.world_size > 1 else 0)
+        agreed = agree(f"window/{found.st_mtime_ns}", str(first))
+        self._due = int(agreed) if agreed is not None and agreed.isdigit() else first
+
+
+def _count_in(request: Path) -> int | None:
+    """Return the number of steps that a request asks for, if it names one."""
+    try:
+        text = request.read_text("ascii", "replace")[:20].strip()
+    except OSError:
+        return None
+    return min(int(text), _MAX_STEPS) if text.isdigit() and int(text) else None

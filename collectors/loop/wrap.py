@@ -1,0 +1,326 @@
+"""`tracekit collect … -- python train.py`: record a program of one's own, unchanged.
+
+The program may be started in any way that ends in Python: `python`, `torchrun`, `deepspeed`,
+`accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes
+and records the training loop it finds. The program behaves as without us, and its exit code is
+ours. As soon as every rank has left its trace the run folder is made, and the program runs on; one
+that fails leaves a run folder too, with what there is.
+
+Where several of us run a job together, one on each node (`torchrun --nnodes`) or one for each rank
+(`srun`, or `torchrun … -m tracekit.collectors`), each keeps what its own ranks left; `run.parts`
+tells how one run becomes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tracekit import manifest
+from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.redaction import mask_text, mask_words
+
+from ..machine import memory
+from ..process.ending import how_of_shell
+from ..process.job import launched_place
+from ..process.program import run_program
+from ..run.ended import Ended
+from ..run.folder import check_replaceable
+from ..run.leftovers import host_mark
+from . import rank_choice
+from .bootstrap import SITE, UNUSABLE, VARIABLE
+from .folder import LoopFolder
+from .plan import LoopPlan
+from .report import LoopReport, first_failure, read_reports, summary
+
+_TAKEN = {
+    *("stage", "out", "force", "warmup", "steps", "profile_steps", "ranks", "every", "windows"),
+    *("no_shapes", "with_stack", "with_flops", "profile_memory", "on_demand", "on_signal"),
+}
+_SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
+
+
+def run(
+    values: Mapping[str, Any],
+    program: Sequence[str],
+    command: Sequence[str],
+    echo: Callable[[str], None],
+) -> Ended:
+    """Run a program and record its training loop.
+
+    Args:
+        values: the arguments that were given, by `Argument.key`.
+        program: the program and its arguments.
+        command: the whole command line, for the manifest.
+        echo: takes lines for people.
+
+    Returns:
+        How it ended; what is wrong with the record is said by `echo`.
+
+    Raises:
+        UsageError: an argument is for tracekit's own workloads, the name of the run folder is
+            taken, or the program cannot be started.
+    """
+    now = datetime.datetime.now().astimezone()
+    target: Path = (
+        values.get("out") or Path("runs") / f"custom-{_stem(program)}-{now:%Y%m%dT%H%M%S}"
+    )
+    plan = _plan(values, target)
+    is_alone = launched_place(os.environ) is None
+    if is_alone:
+        check_replaceable(target, force=bool(values.get("force")))
+    folder = LoopFolder(
+        target,
+        plan,
+        command,
+        f"{os.getpid()}.{host_mark()}",
+        force=bool(values.get("force")) and is_alone,
+    )
+    wrapped = _Wrapped(folder, plan, program, echo, _SIGNALS.get(values.get("on_signal", "")))
+    return wrapped.run()
+
+
+class _Wrapped:
+    """A program that is being recorded into a run folder."""
+
+    def __init__(
+        self,
+        folder: LoopFolder,
+        plan: LoopPlan,
+        program: Sequence[str],
+        echo: Callable[[str], None],
+        request_signal: signal.Signals | None,
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._program = program
+        self._to_people = echo
+        self._request_signal = request_signal
+        self._place = launched_place(os.environ)
+        self._run: manifest.Manifest | None = None
+        self._committer: threading.Thread | None = None
+
+    def run(self) -> Ended:
+        """Run the program to its end; the folder is made as soon as it can be."""
+        kill_count = memory.kernel_kill_count()
+        environment = self._prepare()
+        try:
+            code = run_program(self._program, environment, self._look, self._takes)
+            if self._committer is not None:
+                self._committer.join()
+            try:
+                self._finish(code, kill_count)
+            except TracekitError as error:
+                self._echo(f"the run folder was not written: {error.message}")
+        finally:
+            self._folder.close()
+            if self._plan.request is not None:
+                Path(self._plan.request).unlink(missing_ok=True)
+        return Ended(self._folder.made, code)
+
+    def _echo(self, line: str) -> None:
+        """Say something, on the terminal that the program writes to as well."""
+        if self._place is not None and self._place.world_size > 1:
+            line = f"rank {self._place.rank}: {line}"
+        self._to_people(mask_text(f"tracekit: {line}"))
+
+    def _prepare(self) -> dict[str, str]:
+        """Write what the program's Python processes look for, and return their variables.
+
+        Where that fails the program runs all the same: it is not to suffer from a full disk.
+        """
+        try:
+            self._folder.open()
+            work = self._folder.work
+            site = work / "site"
+            site.mkdir()
+            (site / "sitecustomize.py").write_text(SITE, "utf-8")
+            self._plan.write(work)
+        except (StoreError, OSError) as error:
+            reason = error.message if isinstance(error, StoreError) else str(error)
+            self._echo(f"{reason}; the program runs without being recorded")
+            return dict(os.environ)
+        before = os.environ.get("PYTHONPATH")
+        path = str(site) if not before else f"{site}{os.pathsep}{before}"
+        return {
+            **os.environ,
+            VARIABLE: str(work),
+            "PYTHONPATH": path,
+            "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
+        }
+
+    def _takes(self, number: int) -> bool:
+        """Take the signal that asks for another window; the others are the program's."""
+        if number != self._request_signal or self._plan.request is None:
+            return False
+        with contextlib.suppress(OSError):
+            Path(self._plan.request).write_text("", "ascii")
+        return True
+
+    def _look(self) -> None:
+        """Make the folder if every rank has left its trace and goes on without us."""
+        if self._committer is not None:
+            return
+        reports = read_reports(self._folder.work)
+        is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
+        if is_complete and all(_is_recorded(report) for report in reports):
+            # Compressing takes its time, and signals must not wait for it.
+            self._committer = threading.Thread(target=self._commit_early, args=(reports,))
+            self._committer.start()
+
+    def _expected_count(self, report: LoopReport) -> int | None:
+        """Return how many ranks are ours, as far as that is known before they end."""
+        place = self._place
+        if place is not None and (place.rank, place.world_size) == (report.rank, report.world_size):
+            return 1
+        return report.local_rank_count or (1 if report.world_size == 1 else None)
+
+    def _commit_early(self, reports: Sequence[LoopReport]) -> None:
+        try:
+            self._commit(reports, "ok", None, None)
+            self._echo("the program runs on")
+        except TracekitError as error:
+            self._echo(f"the run folder was not written: {error.message}")
+
+    def _commit(
+        self,
+        reports: Sequence[LoopReport],
+        outcome: manifest.Outcome,
+        reason: str | None,
+        exit_code: int | None,
+    ) -> manifest.Manifest:
+        run = self._folder.commit(reports, outcome, reason, exit_code)
+        self._run = run
+        for line in summary(run, self._folder.made or self._folder.target):
+            self._echo(line)
+        return run
+
+    def _finish(self, code: int, kill_count: int) -> None:
+        """Say how the program ended, in the run folder and to people."""
+        reports = read_reports(self._folder.work)
+        if self._run is not None:
+            count = self._folder.add_windows(reports, self._run)
+            self._note_end(self._run, code, reports)
+            if count:
+                self._echo(f"{count} more windows: {self._folder.made}/step-*")
+            return
+        if not reports and not code:
+            self._echo(self._nothing_seen())
+            return
+        outcome, reason = _judged(reports, code, kill_count)
+        if reason is not None:
+            self._echo(reason)
+        run = self._commit(reports, outcome, reason, code)
+        if outcome == "ok":
+            self._note_end(run, code, reports)
+
+    def _note_end(self, run: manifest.Manifest, code: int, reports: Sequence[LoopReport]) -> None:
+        """Note how a program ended that had been recorded before."""
+        reason = None
+        failed = first_failure(reports)
+        if code:
+            reason = f"the program ended with {how_of_shell(code)} after it was recorded"
+            if failed is not None:
+                reason = f"rank {failed.rank}: {failed.reason}; {reason}"
+            self._echo(f"{reason}; {self._folder.made} is whole")
+        outcome = "failed" if failed is None else failed.outcome
+        self._folder.end(run, code, outcome, reason)
+
+    def _nothing_seen(self) -> str:
+        shown = shlex.join(mask_words(self._program))
+        unusable = self._folder.work / UNUSABLE
+        if unusable.is_file():
+            return (
+                f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
+                "no run folder was written; install tracekit where the program runs"
+            )
+        return (
+            f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
+            "torch took a step after a module was called; in a loop of another kind, use "
+            "`with tracekit.collect(model=…) as step:`"
+        )
+
+
+def _is_recorded(report: LoopReport) -> bool:
+    """Tell whether a rank has left what it is to leave, and its program runs on."""
+    is_whole = report.trace is not None or not report.is_traced
+    return is_whole and report.outcome == "ok" and report.is_recorded
+
+
+def _judged(
+    reports: Sequence[LoopReport], code: int, kill_count: int
+) -> tuple[manifest.Outcome, str | None]:
+    """Return what became of a program that had not been recorded when it ended, and why."""
+    ending = f"the program ended with {how_of_shell(code)}"
+    failed = first_failure(reports)
+    if failed is not None:
+        reason = f"rank {failed.rank}: {failed.reason}"
+        return failed.outcome, f"{reason}; {ending}" if code else reason
+    if code > 128 and memory.was_killed_for_memory(128 - code, kill_count):
+        return "oom", f"{ending}: the kernel ended it because memory ran out"
+    if not reports:
+        return "failed", f"{ending} before a training step was seen"
+    unfinished = [report for report in reports if not report.is_recorded]
+    if unfinished:
+        step = min(report.step_count for report in unfinished)
+        return "failed", f"{ending} in step {step}, before it was recorded to the end"
+    return "ok", None
+
+
+def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
+    for key in values:
+        if key not in _TAKEN:
+            raise UsageError(
+                f"--{key.replace('_', '-')} is for tracekit's own workloads; what comes after -- "
+                "decides this itself"
+            )
+    if values["stage"] == "serve":
+        raise UsageError("--stage serve cannot be given with a program: its training is recorded")
+    least = {"warmup": 1, "steps": 1, "profile_steps": 1, "windows": 1, "every": 1}
+    counts = {key: values[key] for key in least if key in values}
+    for key, count in counts.items():
+        if count < least[key]:
+            raise UsageError(f"--{key.replace('_', '-')} is {count}, but must be 1 or more")
+    if counts.get("windows", 1) > 1 and "every" not in counts:
+        raise UsageError("--windows needs --every: the steps from one window to the next")
+    if "every" in counts and "windows" not in counts:
+        raise UsageError("--every needs --windows: how many windows of steps are profiled")
+    request = values.get("on_demand")
+    signal_name = values.get("on_signal")
+    if signal_name is not None and signal_name not in _SIGNALS:
+        raise UsageError(f"--on-signal is {signal_name}, but must be USR1 or USR2")
+    if request is None and signal_name is not None:
+        whole = target.resolve()
+        request = whole.parent / f".{whole.name}.request-{os.getpid()}"
+    plan = LoopPlan(
+        record_shapes=not values.get("no_shapes", False),
+        with_stack=bool(values.get("with_stack")),
+        with_flops=bool(values.get("with_flops")),
+        profile_memory=bool(values.get("profile_memory")),
+        ranks=rank_choice.check(values["ranks"]) if "ranks" in values else None,
+        request=None if request is None else str(Path(request).resolve()),
+    )
+    return dataclasses.replace(
+        plan,
+        warmup_count=counts.get("warmup", plan.warmup_count),
+        measured_count=counts.get("steps", plan.measured_count),
+        profiled_count=counts.get("profile_steps", plan.profiled_count),
+        window_count=counts.get("windows", 1),
+        every_count=counts.get("every", 0),
+    )
+
+
+def _stem(program: Sequence[str]) -> str:
+    """Return a short name for a program: that of its script."""
+    for word in program:
+        if word.endswith((".py", ".sh")):
+            return Path(word).stem
+    return Path(program[0]).name

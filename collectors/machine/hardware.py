@@ -1,0 +1,55 @@
+"""The hardware of a machine, asked of the system: torch need not be loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from pathlib import Path
+
+
+def accelerator_count() -> int:
+    """Return the number of CUDA devices, asking the driver so that torch need not be loaded."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    # CUDA_SUCCESS is 0; the driver itself honours CUDA_VISIBLE_DEVICES.
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def core_count() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int | None:
+    """Return the size of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def processor_name() -> str | None:
+    """Return the processor's name as the system states it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or None
+
+
+def driver_version() -> str | None:
+    """Return the version of the NVIDIA driver, or None."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text("utf-8").strip()
+    except OSError:
+        return None

@@ -1,0 +1,235 @@
+"""FlashAttention: which implementation runs a model's attention, and why not another.
+
+Whether a kernel takes its input depends on all of it: the lengths of sequence and head, heads that
+share keys and values, the mask. So the real shapes are tried, with the mask that the model itself
+would make.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.metadata
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from ..machine import memory
+
+FLASH = "tracekit_sdpa_one_backend"
+"""The name under which transformers knows torch's flash SDPA backend, and no other backend.
+
+Transformers takes a name with «flash» in it for a kernel that it should fetch.
+"""
+
+_LONGEST_HEAD = 256
+_LEAST_CAPABILITY = (8, 0)
+
+
+class Backend(NamedTuple):
+    """An attention implementation that was chosen, and why.
+
+    `implementation` is what transformers takes as `attn_implementation`, `name` is for people.
+    """
+
+    implementation: str
+    name: str
+    reason: str
+
+
+class AttentionShape(NamedTuple):
+    """What attention computes with, of one sequence."""
+
+    sequence_length: int
+    head_count: int
+    key_value_head_count: int
+    head_size: int
+    value_size: int
+
+    def __str__(self) -> str:
+        heads = f"{self.head_count} heads"
+        if self.key_value_head_count != self.head_count:
+            heads += f" ({self.key_value_head_count} of keys and values)"
+        size = f"of {self.head_size}"
+        if self.value_size != self.head_size:
+            size += f" (values {self.value_size})"
+        return f"{self.sequence_length} tokens, {heads} {size}"
+
+
+def flash(device: torch.device, dtype: torch.dtype, config: Any, sequence_length: int) -> Backend:
+    """Choose FlashAttention: the flash-attn package where it can run, else torch's flash backend.
+
+    Which it is, and why not the other, is found out with the shapes and masks of the model.
+
+    Args:
+        device: where the model runs.
+        dtype: the type of queries, keys and values.
+        config: the model's configuration, as transformers has it.
+        sequence_length: tokens of a sequence.
+    """
+    shape = attention_shape(config, sequence_length)
+    package = flash_package_problem(device, dtype, shape)
+    if package is None:
+        return package_backend()
+    _register_flash()
+    problem = flash_backend_problem(device, dtype, shape, config)
+    if problem is None:
+        return Backend(FLASH, "torch SDPA, flash", f"{package}; torch's flash backend is used")
+    return Backend(
+        "sdpa", "torch SDPA", f"{package}; torch's flash backend cannot run {shape}: {problem}"
+    )
+
+
+def package_backend() -> Backend:
+    """Return the flash-attn package as the choice."""
+    version = importlib.metadata.version("flash-attn")
+    return Backend(
+        "flash_attention_2", f"flash-attn {version}", "the flash-attn package runs on this GPU"
+    )
+
+
+def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
+    """Return what the attention of a model computes with.
+
+    Args:
+        config: the model's configuration, as transformers has it.
+        sequence_length: tokens of a sequence.
+    """
+    heads = int(config.num_attention_heads)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    # Multi-head latent attention: queries and keys are of two parts, values of a size of their own.
+    latent = getattr(config, "qk_nope_head_dim", None)
+    if latent is not None:
+        size = int(latent) + int(getattr(config, "qk_rope_head_dim", None) or 0)
+    return AttentionShape(
+        sequence_length,
+        heads,
+        int(getattr(config, "num_key_value_heads", None) or heads),
+        size,
+        int(getattr(config, "v_head_dim", None) or size),
+    )
+
+
+def flash_package_problem(
+    device: torch.device, dtype: torch.dtype, shape: AttentionShape
+) -> str | None:
+    """Return why the flash-attn package cannot run, or None if it can.
+
+    Its limits are those of its README: CUDA of compute capability 8.0, heads of up to 256 elements.
+    """
+    if device.type != "cuda":
+        return f"flash-attn does not run on {device.type}"
+    if dtype not in (torch.float16, torch.bfloat16):
+        return f"flash-attn does not compute in {str(dtype).removeprefix('torch.')}"
+    if max(shape.head_size, shape.value_size) > _LONGEST_HEAD:
+        return f"flash-attn takes heads of up to {_LONGEST_HEAD} elements, not {shape.head_size}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < _LEAST_CAPABILITY:
+        return f"flash-attn needs compute capability 8.0, not {capability[0]}.{capability[1]}"
+    try:
+        from transformers.utils import is_flash_attn_2_available
+
+        importlib.import_module("flash_attn")
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "flash_attn"
+        return "flash-attn is not installed" if missing else f"flash-attn cannot load: {error}"
+    if not is_flash_attn_2_available():
+        return "transformers refuses this version of flash-attn"
+    return None
+
+
+def flash_backend_problem(
+    device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
+) -> str | None:
+    """Return why torch's flash backend cannot run, or None; found out by running it once.
+
+    Forward and backward of one sequence, by the function that the model calls, for each kind of
+    mask that its layers use.
+
+    Args:
+        device: where the model runs.
+        dtype: the type of queries, keys and values.
+        shape: what attention computes with.
+        config: the model's configuration; its masks are tried.
+    """
+    for mask in _masks(device, dtype, shape, config):
+        problem = _run_once(device, dtype, shape, mask)
+        if problem is not None:
+            return problem if mask is None else f"with a mask: {problem}"
+    return None
+
+
+def _masks(
+    device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
+) -> list[torch.Tensor | None]:
+    """Return the masks that the layers of a model get, one of each kind; None is causal."""
+    from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
+
+    own = copy.deepcopy(config)
+    own._attn_implementation = FLASH
+    inputs = torch.zeros(1, shape.sequence_length, 1, device=device, dtype=dtype)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    is_sliding = bool(getattr(config, "sliding_window", None))
+    if not kinds:
+        kinds = {"sliding_attention" if is_sliding else "full_attention"}
+    masks: list[Any] = []
+    for kind in sorted(kinds):
+        make = create_causal_mask
+        if kind == "sliding_attention" and is_sliding:
+            make = create_sliding_window_causal_mask
+        mask = make(config=own, inputs_embeds=inputs, attention_mask=None, past_key_values=None)
+        if mask is not None or None not in masks:
+            masks.append(mask)
+    return masks
+
+
+def _run_once(
+    device: torch.device, dtype: torch.dtype, shape: AttentionShape, mask: torch.Tensor | None
+) -> str | None:
+    """Return why the backend refuses an input, or None."""
+    module = nn.Module()
+    module.is_causal = True
+    module.num_key_value_groups = shape.head_count // shape.key_value_head_count
+
+    def zeros(head_count: int, size: int) -> torch.Tensor:
+        lengths = (1, head_count, shape.sequence_length, size)
+        return torch.zeros(lengths, device=device, dtype=dtype, requires_grad=True)
+
+    # Torch says in warnings why a backend does not take its input.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            output, _ = _flash_attention(
+                module,
+                zeros(shape.head_count, shape.head_size),
+                zeros(shape.key_value_head_count, shape.head_size),
+                zeros(shape.key_value_head_count, shape.value_size),
+                mask,
+            )
+            output.sum().backward()
+        except RuntimeError as error:
+            if memory.is_out_of_memory(error):
+                # The kernel was chosen; whether the run fits is for the run to find out.
+                return None
+            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in caught]
+            return "; ".join(dict.fromkeys(reasons)) or str(error)
+    return None
+
+
+def _register_flash() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(FLASH, _flash_attention)
+    AttentionMaskInterface.register(FLASH, sdpa_mask)
+
+
+def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Run transformers' SDPA attention with no backend but flash."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return sdpa_attention_forward(module, *args, **kwargs)

@@ -1,0 +1,136 @@
+"""A process that we start for ourselves: the one way in which ranks, servers and cells are run.
+
+It is in a session of its own, and is ended with everything that it has started there. A program of
+the user's is not run like that: see `program`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from . import sessions
+from .ending import how
+
+OWN_PYTHON = (sys.executable, "-P")
+"""Starts a Python of ours: the current folder is the user's, and no module is taken from it."""
+
+_KILL_S = 5.0
+
+
+class Child:
+    """A process in a session of its own.
+
+    Args:
+        command: the program and its arguments.
+        output: takes its stdout, and its stderr too unless `errors` does.
+        errors: takes its stderr.
+        added: added to our environment; what is None is taken away.
+        inherited: descriptors that it has open as well.
+        is_guarded: whether a guard ends the session should this process be gone, however it ended.
+            What we start of our own sees to that itself: see `parent`.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        output: int | IO[bytes],
+        *,
+        errors: int | IO[bytes] = subprocess.STDOUT,
+        added: Mapping[str, str | None] | None = None,
+        inherited: Sequence[int] = (),
+        is_guarded: bool = False,
+    ) -> None:
+        variables: dict[str, str | None] = {**os.environ, **(added or {})}
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={name: value for name, value in variables.items() if value is not None},
+            pass_fds=tuple(inherited),
+            start_new_session=True,
+        )
+        self._guard: subprocess.Popen[bytes] | None = None
+        if is_guarded:
+            try:
+                self._guard = _start_guard(self._process.pid)
+            except OSError:
+                end([self], sessions.TERM_S)
+                raise
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of its session and group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; negative for a signal, None while it runs."""
+        return self._process.poll()
+
+    @property
+    def how_it_ended(self) -> str | None:
+        """How it ended, in words: `exit code 1`, `signal SIGKILL`; None while it runs."""
+        code = self.exit_code
+        return None if code is None else how(code)
+
+    def wait(self, limit_s: float | None = None) -> int | None:
+        """Wait until it has ended, no longer than so many seconds, and return its exit code."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(limit_s)
+        return None
+
+    def release_guard(self) -> None:
+        """Let the guard end, which first ends what is left of the session."""
+        if self._guard is not None:
+            if self._guard.stdin is not None:
+                self._guard.stdin.close()
+            self._guard.wait()
+
+
+def end(children: Sequence[Child], term_s: float) -> None:
+    """End children and everything in their sessions; returns when they are gone.
+
+    They are asked first, and killed when the time is over or at an interrupt meanwhile.
+
+    Args:
+        children: those to end; of one that has ended what it has left running is.
+        term_s: how long they may take, s; 0 kills them at once.
+
+    Raises:
+        KeyboardInterrupt: it came meanwhile; they are gone all the same.
+    """
+    leaders = [child.pid for child in children]
+
+    def reap() -> None:
+        # A leader that nobody waits for would stay as a zombie.
+        for child in children:
+            _ = child.exit_code
+
+    try:
+        sessions.end_sessions(leaders, term_s, _KILL_S, reap)
+    except KeyboardInterrupt:
+        # Whoever asks twice has no more patience.
+        sessions.end_sessions(leaders, 0, _KILL_S, reap)
+        raise
+    finally:
+        for child in children:
+            child.release_guard()
+
+
+def _start_guard(session: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", sessions.__file__, str(session)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,83 @@
+"""How processes end, in words and as exit codes."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+_SHELL_BASE = 128
+_TAIL_BYTES = 1 << 16
+_TAIL_LINES = 3
+_LINE_LENGTH = 400
+# `ValueError: …`, `Fatal Python error: …`, `terminate called after throwing …`
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: error: ")
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, `SIGKILL`; its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def how(exit_code: int) -> str:
+    """Return how a process ended, in words: `exit code 1`, `signal SIGKILL`.
+
+    Args:
+        exit_code: negative for a signal, as in `subprocess`.
+    """
+    return f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal_name(-exit_code)}"
+
+
+def shell_code(exit_code: int) -> int:
+    """Return an exit code as a shell has it: 128 + n for signal n.
+
+    Args:
+        exit_code: negative for a signal, as in `subprocess`.
+    """
+    return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
+
+
+def how_of_shell(exit_code: int) -> str:
+    """Return how a process ended, in words, from its exit code as a shell has it."""
+    is_signal = exit_code - _SHELL_BASE in set(signal.Signals)
+    return how(_SHELL_BASE - exit_code if is_signal else exit_code)
+
+
+def last_lines(text: str) -> str:
+    """Return the last lines of a log, in one."""
+    return " | ".join(_lines(text)[-_TAIL_LINES:])
+
+
+def last_error(log: Path, exit_code: int) -> str:
+    """Return the last line of a log that tells of an error, else its last lines.
+
+    One that was killed from outside had no say in it: its last lines are about something else.
+
+    Args:
+        log: what the process wrote, however long it is.
+        exit_code: what it ended with, negative for a signal.
+    """
+    lines = _lines(_tail(log))
+    for text in reversed(lines):
+        if _ERROR.match(text):
+            return text[:_LINE_LENGTH]
+    if -exit_code in (signal.SIGKILL, signal.SIGTERM):
+        return ""
+    said = [line for line in lines if "Warning: " not in line]
+    return " | ".join(said[-_TAIL_LINES:])[-_LINE_LENGTH:]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

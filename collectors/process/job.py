@@ -1,0 +1,148 @@
+"""Which job a process belongs to, and which of its ranks it is, whatever started it.
+
+A process group knows best. Until there is one, the launcher's variables tell: torchrun's and
+DeepSpeed's, Slurm's, Open MPI's, and those of PMI (MPICH, Intel MPI).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from tracekit.errors import UsageError
+
+from .distributed import Place, place_in
+from .sessions import read_stat
+
+_STORE_KEY = "tracekit"
+# Rank, number of ranks, rank on its node.
+_LAUNCHERS = (
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+)
+_LOCAL_SIZES = (
+    "LOCAL_WORLD_SIZE",
+    "SLURM_NTASKS_PER_NODE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+)
+_IDENTIFIERS = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
+    ("OMPI_MCA_ess_base_jobid",),
+    ("PMIX_NAMESPACE",),
+    ("PMI_JOBID",),
+)
+
+
+_TORCHRUN = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+)
+
+
+def launched_place(environment: Mapping[str, str]) -> Place | None:
+    """Return the place that a launcher gave this process, or None without one.
+
+    Args:
+        environment: the variables of the process.
+    """
+    try:
+        place = place_in(environment)
+    except UsageError:  # the program will say it in its own way
+        place = None
+    if place is not None:
+        return place
+    # The script of a batch job has the variables of its first task, but is none.
+    is_batch = "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
+    for names in _LAUNCHERS:
+        if is_batch and names[0].startswith("SLURM"):
+            continue
+        values = [environment.get(name, "") for name in names]
+        if values[0].isdigit() and values[1].isdigit():
+            local = int(values[2]) if values[2].isdigit() else 0
+            place = Place(int(values[0]), local, int(values[1]))
+            if place.rank < place.world_size:
+                return place
+    return None
+
+
+def current_place() -> Place:
+    """Return the place of this process, as its process group or its launcher says."""
+    import torch.distributed as dist
+
+    launched = launched_place(os.environ)
+    if dist.is_available() and dist.is_initialized():
+        local = os.environ.get("LOCAL_RANK", "")
+        if local.isdigit():
+            local_rank = int(local)
+        else:
+            local_rank = launched.local_rank if launched is not None else 0
+        return Place(dist.get_rank(), local_rank, dist.get_world_size())
+    return launched or Place(0, 0, 1)
+
+
+def local_rank_count(environment: Mapping[str, str]) -> int | None:
+    """Return how many ranks of the job run on this node, if its launcher says so."""
+    for name in _LOCAL_SIZES:
+        value = environment.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None
+
+
+def job_id() -> str:
+    """Return what all ranks of this job have in common, and no other job.
+
+    The store of the process group is asked: whoever comes first makes it up. Without one it is the
+    job of the launcher, or else the process that has started this one.
+    """
+    agreed = agree("job", uuid.uuid4().hex)
+    if agreed is not None:
+        return agreed
+    for names in _IDENTIFIERS:
+        if os.environ.get(names[0]):
+            return _digest(*(os.environ.get(name, "") for name in names))
+    if os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT"):
+        told = [os.environ.get(name, "") for name in _TORCHRUN]
+        if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+            told.append(parent())
+        return _digest(*told)
+    return _digest(parent())
+
+
+def parent() -> str:
+    """Return the process that started this one: one of its kind was never before on this host."""
+    number = os.getppid()
+    stat = read_stat(Path(f"/proc/{number}/stat"))
+    # The start time is the 20th word behind the name.
+    began = stat[1][19] if stat is not None and len(stat[1]) > 19 else ""
+    return f"{socket.gethostname()} {number} {began}"
+
+
+def agree(what: str, proposal: str) -> str | None:
+    """Return what the ranks of the process group agree on: what the first to come proposes.
+
+    No rank waits for another. None without a process group, or where its store fails.
+    """
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return None
+    try:
+        from torch.distributed.distributed_c10d import _get_default_store
+
+        found = _get_default_store().compare_set(f"{_STORE_KEY}/{what}", "", proposal)
+    except Exception:  # noqa: BLE001 - a store raises what it likes, and nothing depends on it
+        return None
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def _digest(*told: str) -> str:
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]

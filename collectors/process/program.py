@@ -1,0 +1,174 @@
+"""Runs a program as a shell would, seen from inside of it, and returns how it ended.
+
+It shares our session, process group, terminal, open files and standard streams. Signals that are
+meant for us go on to it once: not those that it got itself, because they were sent to the whole
+process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). It decides what to do and
+how long it takes; it is never killed, and what it leaves running is left.
+
+To know which signals went to the group, a child of ours waits in it with all of them blocked: what
+is pending there was sent to all. Where the system cannot wait for signals (macOS) every signal that
+we get goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tracekit.errors import UsageError
+
+from .ending import shell_code
+
+_POLL_S = 0.1
+_SPREAD_S = 0.01
+"""How long a signal to a group may take to reach all of it."""
+
+_SI_KERNEL = 0x80
+_NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+# What the terminal sends goes to everybody; these are sent by it alone or harm nobody twice.
+_GROUP_ONLY = {"SIGCONT", "SIGWINCH"}
+
+
+def run_program(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    look: Callable[[], None],
+    taken: Callable[[int], bool],
+) -> int:
+    """Run a program to its end.
+
+    Args:
+        program: what to run.
+        environment: its variables, all of them.
+        look: called about ten times a second while it runs.
+        taken: tells whether a signal is for us, and not to go on to the program.
+
+    Returns:
+        Its exit code as a shell has it: 128 + n where signal n ended it.
+
+    Raises:
+        UsageError: it cannot be started.
+    """
+    if not hasattr(signal, "sigtimedwait"):
+        return _run_with_handlers(program, environment, look, taken)
+    waited_for = (*FORWARDED, signal.SIGCHLD)
+    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)}
+    witness = _Witness()
+    try:
+        process = _start(program, environment, before)
+        while process.poll() is None:
+            found = signal.sigtimedwait(waited_for, _POLL_S)
+            if found is None or found.si_signo == signal.SIGCHLD:
+                look()
+            elif not taken(found.si_signo) and not witness.has_seen(found):
+                _send(process, found.si_signo)
+        code = process.wait()
+    finally:
+        witness.end()
+        # What came for the program after its end would end us now.
+        while signal.sigtimedwait(FORWARDED, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return shell_code(code)
+
+
+def _run_with_handlers(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    look: Callable[[], None],
+    taken: Callable[[int], bool],
+) -> int:
+    process: subprocess.Popen[bytes] | None = None
+
+    def forward(number: int, _: object) -> None:
+        if process is not None and not taken(number):
+            _send(process, number)
+
+    before = {}
+    mask = {*signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)}
+    try:
+        process = _start(program, environment, mask)
+        for number in FORWARDED:
+            before[number] = signal.signal(number, forward)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        while process.poll() is None:
+            look()
+            time.sleep(_POLL_S)
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return shell_code(code)
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        process.send_signal(number)
+
+
+def _start(
+    program: Sequence[str], environment: Mapping[str, str], mask: set[int | signal.Signals]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(program),
+            env=dict(environment),
+            close_fds=False,  # what was open for us is open for it
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509
+        )
+    except OSError as error:
+        raise UsageError(f"{program[0]} cannot be started: {error.strerror}") from error
+
+
+class _Witness:
+    """A process of ours in the program's group, in which signals wait until they are asked for."""
+
+    def __init__(self) -> None:
+        asked, self._ask = os.pipe()
+        self._answer, answered = os.pipe()
+        # We have one thread, and the child calls nothing but what is safe.
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                _close_others({asked, answered})
+                # It ends with us, however we end: then the other end of the pipe is closed.
+                while number := os.read(asked, 1):
+                    has_it = signal.sigtimedwait(number, 0) is not None
+                    os.write(answered, bytes([has_it]))
+            finally:
+                os._exit(0)
+        os.close(asked)
+        os.close(answered)
+
+    def has_seen(self, found: signal.struct_siginfo) -> bool:
+        """Tell whether a signal was sent to the whole group."""
+        if found.si_code == _SI_KERNEL or signal.Signals(found.si_signo).name in _GROUP_ONLY:
+            return True
+        time.sleep(_SPREAD_S)
+        try:
+            os.write(self._ask, bytes([found.si_signo]))
+            return os.read(self._answer, 1) == b"\x01"
+        except OSError:  # somebody has killed it
+            return False
+
+    def end(self) -> None:
+        """End the process."""
+        os.close(self._ask)
+        os.close(self._answer)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _close_others(kept: set[int]) -> None:
+    """Close all files but some: a pipe that stays open here never ends for its reader."""
+    for path in list(Path("/proc/self/fd").iterdir()):
+        if int(path.name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(path.name))

@@ -1,0 +1,124 @@
+"""Which processes run, which are of one session, and how all of a session is ended.
+
+    python -I sessions.py SESSION
+
+Run as a script this is the guard of a session: `child` starts it beside a process that would
+outlive us, and holds the other end of its stdin. When that closes, however we ended, everything in
+the session that is still there is asked to end, and then killed. So this file knows nothing of
+tracekit, and takes nothing from the current folder or the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+TERM_S = 5.0
+_POLL_S = 0.05
+_PROC = Path("/proc")
+
+
+def is_alive(process_id: int) -> bool:
+    """Tell whether there is a process of this number; a zombie counts.
+
+    Args:
+        process_id: the number; negative for a process group.
+    """
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def read_stat(path: Path) -> tuple[str, list[str]] | None:
+    """Return the name of a process or thread, and what stands behind it in its `stat`: see proc(5).
+
+    Args:
+        path: the file, `/proc/<pid>/stat` or `/proc/<pid>/task/<tid>/stat`.
+
+    Returns:
+        The name and the words behind it: state, parent, group, session, …; None if it has ended.
+    """
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError:
+        return None
+    # The name is in brackets, and may hold spaces and brackets.
+    before, bracket, behind = text.rpartition(")")
+    return (before.partition("(")[2], behind.split()) if bracket else None
+
+
+def session_members(sessions: Sequence[int]) -> list[int]:
+    """Return the processes of some sessions that run.
+
+    Args:
+        sessions: the process ids of their leaders.
+
+    Returns:
+        Process ids; where there is no `/proc`, those of the leaders' groups, negative, as `kill`
+        takes them.
+    """
+    if not (_PROC / "self" / "stat").exists():
+        return [-session for session in sessions if is_alive(-session)]
+    members = []
+    for entry in _PROC.iterdir():
+        stat = read_stat(entry / "stat") if entry.name.isdecimal() else None
+        if stat is None:
+            continue
+        state, _, _, of_session = stat[1][:4]
+        if int(of_session) in sessions and state not in "ZX":
+            members.append(int(entry.name))
+    return members
+
+
+def end_sessions(
+    sessions: Sequence[int],
+    term_s: float,
+    kill_s: float,
+    reap: Callable[[], object] = lambda: None,
+) -> None:
+    """Ask every process of some sessions to end, kill what does not, and wait until it is gone.
+
+    Args:
+        sessions: the process ids of their leaders.
+        term_s: how long they may take to end; 0 kills them at once.
+        kill_s: how long to wait for those that were killed.
+        reap: called before each look at who is left.
+    """
+    for number, patience_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
+        if not patience_s:
+            continue
+        reap()
+        members = session_members(sessions)
+        for process_id in members:
+            try:
+                os.kill(process_id, number)
+            except (ProcessLookupError, PermissionError):
+                continue
+        deadline = time.monotonic() + patience_s
+        while members and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            reap()
+            members = session_members(sessions)
+        if not members:
+            return
+
+
+def _guard(session: int) -> None:
+    # What ends the collector must not end this before it has done its work.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 4096):
+        pass
+    end_sessions([session], TERM_S, TERM_S)
+
+
+if __name__ == "__main__":
+    _guard(int(sys.argv[1]))

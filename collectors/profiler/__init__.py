@@ -1,0 +1,1 @@
+"""torch.profiler, and what steps take without it."""

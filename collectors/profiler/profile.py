@@ -1,0 +1,268 @@
+"""Run `torch.profiler` and leave one trace per rank, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import profiler
+
+from tracekit.errors import WorkloadError
+
+from ..machine.accelerator import profiler_activities
+from ..run.trace_file import pack, whole_file
+from .gloo_threads import let_rest
+from .loop_profilers import ours
+
+_TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
+# Kineto writes this member last but for the file's own name; without it the file was cut off.
+_LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
+
+
+class Profile:
+    """A profiled window of steps, and the trace file it leaves.
+
+    As a context manager it profiles `active` steps after `warmup` steps, in which the profiler runs
+    and what it sees is thrown away; `step()` ends each step, and the trace is written where the
+    block ends. Without the block, `start()`, `stop()` and `export()` do the same at moments of the
+    caller's; `export()` may be called on another thread. `save()` is half of it: torch writes its
+    JSON with the interpreter locked, and `trace_file.compress`
+    need not be called where anybody waits.
+
+        with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
+            for number in range(profile.step_count):
+                with ranges.step(number):
+                    train()
+                profile.step()
+
+    Args:
+        path: the trace; `.gz` compresses it. It appears only when it is whole.
+        metadata: what the run is, so that a trace alone tells it: `version`, `stage`, `opt`,
+            `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
+            They are written as members `tracekit_<name>` beside `traceEvents`; None is left out.
+        skip: steps before the profiler is prepared.
+        warmup: steps that the profiler sees but does not keep.
+        active: steps that are kept.
+        record_shapes: whether to keep the shapes of operators' arguments.
+        with_stack: whether to keep Python stacks.
+        with_flops: whether the profiler is to count floating-point operations itself.
+        profile_memory: whether to keep the allocator's events.
+        all_threads: whether to see the operators of all threads, not only of the one that starts
+            the profiler and of those that autograd starts for it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        metadata: Mapping[str, object],
+        *,
+        skip: int = 0,
+        warmup: int = 1,
+        active: int = 2,
+        record_shapes: bool = True,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        all_threads: bool = False,
+    ) -> None:
+        self.path = path
+        self.metadata = metadata
+        self.step_count = skip + warmup + active
+        self._skip, self._warmup, self._active = skip, warmup, active
+        self._options: dict[str, Any] = {
+            "record_shapes": record_shapes,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+            "profile_memory": profile_memory,
+        }
+        if all_threads:
+            self._options["experimental_config"] = _all_threads()
+        self._profiler: Any = None
+        self._ended_count = 0
+        self._is_recorded = False
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.end()
+            self.export()
+        else:
+            self.abandon()
+
+    def begin(self) -> None:
+        """Begin the schedule, as the block does."""
+        with warnings.catch_warnings():
+            # Whoever asks for no warm-up knows.
+            warnings.filterwarnings("ignore", "Profiler won't be using warmup", UserWarning)
+            schedule = profiler.schedule(
+                wait=self._skip, warmup=self._warmup, active=self._active, repeat=1
+            )
+        self._ended_count = 0
+        self._make(schedule=schedule, on_trace_ready=self._note_recorded)
+        self._start()
+
+    def end(self) -> None:
+        """End the schedule; if it was not over, the window is what there is of it."""
+        self._stop()
+
+    def abandon(self) -> None:
+        """Stop the profiler, and keep nothing; does nothing if it never ran."""
+        if self._profiler is not None:
+            self._stop()
+            self._profiler = None
+        self._is_recorded = False
+
+    def start(self) -> None:
+        """Start to record at once, without a schedule."""
+        self._make()
+        self._start()
+
+    def stop(self) -> None:
+        """Stop to record, on the thread that started it."""
+        self._stop()
+        self._is_recorded = True
+
+    def step(self) -> None:
+        """End a step of the schedule."""
+        self._ended_count += 1
+        if self._ended_count == self.step_count:
+            let_rest()
+        with ours():
+            self._profiler.step()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the window is over and can be exported."""
+        return self._is_recorded
+
+    def export(self) -> Path:
+        """Write the trace.
+
+        Returns:
+            Its path.
+
+        Raises:
+            WorkloadError: nothing was recorded, or the file cannot be written; then there is none.
+        """
+        self._check_recorded()
+        with whole_file(self.path) as aside:
+            if self.path.suffix == ".gz":
+                plain = aside.with_suffix("")
+                self._export_json(plain)
+                pack(plain, aside)
+            else:
+                self._export_json(aside)
+        return self.path
+
+    def save(self) -> Path:
+        """Write the trace as plain JSON, and return its path, without the `.gz`.
+
+        Raises:
+            WorkloadError: as `export`.
+        """
+        self._check_recorded()
+        plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
+        with whole_file(plain) as aside:
+            self._export_json(aside)
+        return plain
+
+    def _check_recorded(self) -> None:
+        if not self._is_recorded:
+            raise WorkloadError(
+                f"{self.path}: no trace was recorded: the workload ended before the "
+                f"{self._active} profiled steps that follow {self._skip + self._warmup} others",
+                hint="run more steps, or profile fewer",
+            )
+
+    def _start(self) -> None:
+        with ours(), starting():
+            self._profiler.start()
+
+    def _stop(self) -> None:
+        try:
+            let_rest()
+        finally:
+            # A profiler that is not stopped ends the process when it is thrown away.
+            with ours():
+                self._profiler.stop()
+
+    def _make(self, **schedule: Any) -> None:
+        self._is_recorded = False
+        self._profiler = profiler.profile(
+            activities=profiler_activities(), **self._options, **schedule
+        )
+        for name, value in self.metadata.items():
+            if value is not None:
+                self._profiler.preset_metadata_json(f"tracekit_{name}", json.dumps(value))
+
+    def _note_recorded(self, _: Any) -> None:
+        # A window without a whole step is none.
+        self._is_recorded = self._ended_count > self._skip + self._warmup
+
+    def _export_json(self, path: Path) -> None:
+        try:
+            with ours():
+                self._profiler.export_chrome_trace(str(path))
+        except RuntimeError as error:
+            raise WorkloadError(f"{self.path}: the trace cannot be written: {error}") from error
+        # Kineto does not say when the disk was full: it leaves a part of the file, or none.
+        if not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            tail_at = file.seek(max(0, size - 4096))
+            tail = file.read().rstrip()
+            if not tail.endswith(b"}") or not any(member in tail for member in _LAST_MEMBERS):
+                raise OSError(errno.ENOSPC, "the profiler wrote it only in part; is the disk full?")
+            # Kineto writes down where it wrote to: a folder that is gone, and nobody's business.
+            name = json.dumps(self.path.name).encode()
+            tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
+            file.seek(tail_at)
+            file.write(tail)
+            file.truncate()
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Start a profiler of torch's in here without a warning that is about none of ours.
+
+    Torch up to 2.12 warns at the first start in a process that events of earlier cycles are gone,
+    also where there is one cycle.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+        yield
+
+
+def _all_threads() -> Any:
+    """Return the profiler's setting for all threads.
+
+    Raises:
+        WorkloadError: this torch has none.
+    """
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+
+        return _ExperimentalConfig(profile_all_threads=True)
+    except (ImportError, TypeError) as error:
+        raise WorkloadError(
+            f"torch {torch.__version__} cannot profile the threads that a workload starts itself",
+            hint="upgrade torch",
+        ) from error

@@ -1,0 +1,19 @@
+"""Named ranges around what a model does: the names that traces have from us.
+
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
+`tk/module/<forward|backward|recompute>/<path>#<Class>`.
+"""
+
+from .modules import ModuleRanges
+from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step
+
+__all__ = [
+    "ModuleRanges",
+    "Phase",
+    "Range",
+    "is_backward",
+    "open_count",
+    "part",
+    "phase",
+    "step",
+]

@@ -1,0 +1,326 @@
+"""Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`.
+
+`module_paths` says what the path of a module is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from ..calls import module_calls
+from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
+from ..calls.module_paths import class_name, module_paths, unwrapped
+from .backward import Pass
+from .open_ranges import (
+    OpenRange,
+    close_down_to,
+    close_stale,
+    graph_task_id,
+    is_backward,
+    open_range,
+    this_thread,
+)
+
+
+class ModuleRanges:
+    """Ranges around every module of a model, while they are attached.
+
+    Forward and recompute ranges are those of the calls of modules (`module_calls`), which change no
+    output. Transformers recomputes a decoder layer by its `forward`, past its call; its checkpoint
+    function is wrapped so that the layer has a range there too.
+
+    Backward ranges come from hooks on tensors, which change neither the graph nor the gradients:
+    a module's begins when the gradient of its output is taken up and ends when that of its input
+    is there, or when a module beside it begins. A module that no gradient passes through (an
+    embedding, what lies below frozen weights) has none. They are for people; the analyses trust
+    the sequence numbers of autograd's own nodes more.
+
+    Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
+
+    Args:
+        model: the model; it may be wrapped by DDP, FSDP, DeepSpeed or PEFT.
+        backward: whether to make backward ranges.
+        name: the path of the model itself, put before all others; for a second model beside the
+            first, such as a teacher.
+    """
+
+    def __init__(self, model: nn.Module, *, backward: bool = True, name: str | None = None) -> None:
+        self.model = model
+        self._name = name
+        self._backward = backward
+        self._table: dict[nn.Module, _Named] = {}
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.detach()
+
+    def __contains__(self, module: nn.Module) -> bool:
+        return module in self._table
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether calls of the modules have ranges."""
+        return bool(self._table)
+
+    def attach(self) -> None:
+        """Give the calls of every module ranges from now on; does nothing if they have them."""
+        if self._table:
+            return
+        paths = module_paths(self.model)
+        inner = unwrapped(self.model)
+        root = paths[inner]
+        for module, path in paths.items():
+            kind = class_name(inner if path == root else module)
+            if self._name is not None:
+                path = self._name if path == root else f"{self._name}.{path}"
+            named = _Named(path, kind, self._table, backward=self._backward)
+            self._table[module] = named
+            # Dynamo guards on the attributes of a module that it has compiled.
+            if hasattr(module, "gradient_checkpointing") and not has_compiled():
+                named.checkpointing = module
+        module_calls.listen(self)
+
+    def detach(self) -> None:
+        """Give no more ranges, and put everything back; does nothing if there are none."""
+        module_calls.unlisten(self)
+        for named in self._table.values():
+            named.detach()
+        self._table.clear()
+        close_stale()
+
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> _Named | None:
+        """Open the range of a call of a module of the model."""
+        named = self._table.get(module)
+        if named is not None:
+            named.begin(args, kwargs)
+        return named
+
+    def after(self, module: nn.Module, token: object, output: object) -> None:
+        """Close the range of a call."""
+        del module
+        if isinstance(token, _Named):
+            token.end(output)
+
+    def broken(self, error: Exception) -> None:
+        """Keep what went wrong; there are no ranges from then on."""
+        self.error = error
+
+
+class _Named:
+    """A module with its path: opens and closes the ranges of its calls."""
+
+    __slots__ = (
+        "_backward_name",
+        "_everyone",
+        "_forward_name",
+        "_path",
+        "_recompute_name",
+        "checkpointing",
+    )
+
+    def __init__(
+        self, path: str, kind: str, everyone: Mapping[nn.Module, _Named], *, backward: bool
+    ) -> None:
+        self._path = path
+        self._forward_name = f"tk/module/forward/{path}#{kind}"
+        self._recompute_name = f"tk/module/recompute/{path}#{kind}"
+        self._backward_name = f"tk/module/backward/{path}#{kind}" if backward else None
+        self._everyone = everyone
+        self.checkpointing: Any = None
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Open the range of a call."""
+        if self.checkpointing is not None:
+            self._wrap_checkpoint()
+        depth = self.open_call()
+        if self._backward_name is not None and torch.is_grad_enabled():
+            first = _first_with_grad(args)
+            this_thread.open[depth].first = _first_with_grad(kwargs) if first is None else first
+
+    def open_call(self) -> int:
+        """Open the range of a call of the module, or of its forward; return its depth."""
+        return open_range(self, self._recompute_name if is_backward() else self._forward_name)
+
+    def end(self, output: object) -> None:
+        """Close the range of a call, also of one that ended by an exception."""
+        stack = this_thread.open
+        for depth in range(len(stack) - 1, -1, -1):
+            opened = stack[depth]
+            if opened.owner is self:
+                close_down_to(depth)
+                if opened.first is not None and output is not None:
+                    self._watch(opened.first, output)
+                return
+
+    def _watch(self, first: torch.Tensor, output: object) -> None:
+        """Make a backward range of the call whose first input and whose output these are."""
+        last = _first_with_grad(output)
+        if self._backward_name is None or last is None or last is first or last.grad_fn is None:
+            return
+        one = Pass(self._path, self._backward_name)
+        _turn_of(first).ended.append(one)
+        # Modules around each other often have one output: inner ones end first, and open last.
+        _turn_of(last).begun.insert(0, one)
+
+    def _wrap_checkpoint(self) -> None:
+        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
+        if function is not None and not isinstance(function, _Checkpoint):
+            self.checkpointing._gradient_checkpointing_func = _Checkpoint(
+                function, self, self._everyone
+            )
+
+    def detach(self) -> None:
+        """Give the module the checkpoint function back that it had."""
+        if self.checkpointing is None:
+            return
+        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
+        if isinstance(function, _Checkpoint):
+            self.checkpointing._gradient_checkpointing_func = function.function
+
+
+class _Checkpoint:
+    """A model's checkpoint function, which opens the layer's range where it recomputes it."""
+
+    def __init__(
+        self, function: Callable[..., Any], owner: _Named, everyone: Mapping[nn.Module, _Named]
+    ) -> None:
+        self.function = function
+        self._owner = owner
+        self._everyone = everyone
+
+    def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a layer under the checkpoint function."""
+        named = None if torch.compiler.is_compiling() else self._named(run)
+        if named is None:
+            return self.function(run, *args, **kwargs)
+
+        @functools.wraps(run, assigned=(), updated=())
+        def ranged(*args: Any, **kwargs: Any) -> Any:
+            if not is_backward():
+                return run(*args, **kwargs)
+            depth = named.open_call()
+            try:
+                return run(*args, **kwargs)
+            finally:
+                close_down_to(depth)
+
+        return self.function(ranged, *args, **kwargs)
+
+    def _named(self, run: Callable[..., Any]) -> _Named | None:
+        """Return the layer whose work this is; None where it is called, which is seen."""
+        bound: tuple[Any, ...] = ()
+        while isinstance(run, functools.partial):
+            bound = (*run.args, *bound)
+            run = run.func
+        module = getattr(run, "__self__", run)
+        if isinstance(module, nn.Module):
+            is_call = module is run or "call" in getattr(run, "__name__", "")
+            return None if is_call else self._everyone.get(module, self._owner)
+        if bound and isinstance(bound[0], nn.Module):
+            return self._everyone.get(bound[0], self._owner)
+        return self._owner
+
+
+class _Turn:
+    """What happens when the gradient of a tensor is there: a hook of the tensor.
+
+    A tensor has one, however many modules it goes out of and into: hooks are what ranges cost most.
+    """
+
+    __slots__ = ("begun", "ended", "is_kept")
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self.begun: list[Pass] = []
+        self.ended: list[Pass] = []
+        self.is_kept = is_kept
+
+    # It is called below compiled code too.
+    @unseen
+    def __call__(self, gradient: object) -> None:
+        """Open the ranges of modules that the tensor came out of, close those that it went into."""
+        del gradient
+        prior = set_eval_frame(None)
+        try:
+            if self.begun:
+                _open_backward(self.begun)
+            for one in self.ended:
+                _close_backward(one)
+            # A leaf outlives the graph: it must not gather what every step goes into it.
+            if self.is_kept:
+                self.ended.clear()
+        finally:
+            set_eval_frame(prior)
+
+
+def _turn_of(tensor: torch.Tensor) -> _Turn:
+    """Return the hook of ours that a tensor has, or give it one."""
+    hooks = tensor._backward_hooks
+    if hooks:
+        for hook in hooks.values():
+            if type(hook) is _Turn:
+                return hook
+    turn = _Turn(is_kept=tensor.is_leaf)
+    tensor.register_hook(turn)
+    return turn
+
+
+def _open_backward(passes: list[Pass]) -> None:
+    """Open the backward ranges of calls that have one output, after closing those beside them."""
+    stack = this_thread.open
+    task = this_thread.tasks.current(graph_task_id(), _end_backward)
+    for one in passes:
+        one.task = task
+        while stack and isinstance(stack[-1].owner, Pass) and not stack[-1].owner.holds(one):
+            stack.pop().close()
+        stack.append(OpenRange(one, one.name))
+
+
+def _close_backward(one: Pass) -> None:
+    """Close the backward range of a call if it is still open."""
+    stack = this_thread.open
+    for depth in range(len(stack) - 1, -1, -1):
+        owner = stack[depth].owner
+        if owner is one:
+            close_down_to(depth)
+            return
+        if not isinstance(owner, Pass):
+            return
+
+
+def _end_backward() -> None:
+    """Close the backward ranges that no input's gradient closed, at the end of the engine's run."""
+    stack = this_thread.open
+    while stack and isinstance(stack[-1].owner, Pass) and stack[-1].owner.is_over:
+        stack.pop().close()
+
+
+def _first_with_grad(value: object) -> torch.Tensor | None:
+    """Return the first tensor that requires a gradient: a value itself, or one in it."""
+    if isinstance(value, torch.Tensor):
+        return value if value.requires_grad else None
+    if not isinstance(value, tuple | list):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.values()
+    for inner in value:
+        found = _first_with_grad(inner)
+        if found is not None:
+            return found
+    return None

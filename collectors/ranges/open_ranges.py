@@ -1,0 +1,154 @@
+"""The ranges that are open on each thread, and the names of all but those of modules.
+
+The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is a
+`record_function`, which only costs something while a profiler records, and an NVTX range where the
+nvtx package is installed (silent without CUDA and without Nsight).
+
+**Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
+inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
+early stop of non-reentrant checkpoints, and Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+import torch
+from torch.autograd import profiler
+
+from .backward import BackwardTasks, Pass
+
+try:
+    import nvtx
+except ImportError:
+    nvtx = None
+
+Phase = Literal[
+    "forward", "backward", "optimizer", "evaluation", "data", "prefill", "decode", "mixed"
+]
+
+# Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
+# which costs a few µs; without the third, recomputation counts as forward.
+_is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+_is_process_profiled = "_is_profiler_enabled"
+graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+class OpenRange:
+    """A range that is open: whose it is, and what ends it."""
+
+    __slots__ = ("first", "is_marked", "owner", "record")
+
+    def __init__(self, owner: object, name: str) -> None:
+        self.owner = owner
+        # Of a call of a module, the input whose gradient ends the backward range.
+        self.first: torch.Tensor | None = None
+        self.record = None
+        self.is_marked = nvtx is not None
+        if self.is_marked:
+            nvtx.push_range(name)
+        # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
+        if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
+            self.record = profiler.record_function(name)
+            self.record.__enter__()
+
+    def close(self) -> None:
+        """End the range, which must be the innermost of its thread."""
+        if self.record is not None:
+            self.record.__exit__(None, None, None)
+        if self.is_marked:
+            nvtx.pop_range()
+
+
+class _Thread(threading.local):
+    """What is open on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.open: list[OpenRange] = []
+        self.tasks = BackwardTasks()
+
+
+this_thread = _Thread()
+
+
+def open_count() -> int:
+    """Return how many ranges are open on this thread."""
+    return len(this_thread.open)
+
+
+def is_backward() -> bool:
+    """Tell whether the autograd engine is running a backward pass on this thread."""
+    return graph_task_id() != -1
+
+
+class Range:
+    """A range as a context manager; it can be entered again after it was left.
+
+    Args:
+        name: the whole name, as it stands in the trace.
+    """
+
+    __slots__ = ("_depths", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._depths: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._depths.append(open_range(self, self.name))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        depth = self._depths.pop()
+        stack = this_thread.open
+        # One around it may have closed it already.
+        if depth < len(stack) and stack[depth].owner is self:
+            close_down_to(depth)
+
+
+def step(number: int) -> Range:
+    """Return the range of the step of this number."""
+    return Range(f"tk/step/{number}")
+
+
+def phase(name: Phase) -> Range:
+    """Return the range of a phase of a step."""
+    return Range(f"tk/phase/{name}")
+
+
+def part(name: str) -> Range:
+    """Return the range of a part of a module's work: rope, bmm0, softmax, bmm1."""
+    return Range(f"tk/part/{name}")
+
+
+def open_range(owner: object, name: str) -> int:
+    """Open a range on this thread, and return how many are around it."""
+    stack = this_thread.open
+    if stack and isinstance(stack[-1].owner, Pass):
+        close_stale()
+    stack.append(OpenRange(owner, name))
+    return len(stack) - 1
+
+
+def close_stale() -> None:
+    """Close the backward ranges that an exception in a backward pass has left open."""
+    stack = this_thread.open
+    if not is_backward():
+        while stack and isinstance(stack[-1].owner, Pass):
+            stack.pop().close()
+
+
+def close_down_to(depth: int) -> None:
+    """Close the innermost ranges of this thread until so many are open."""
+    stack = this_thread.open
+    while len(stack) > depth:
+        stack.pop().close()

@@ -1,0 +1,128 @@
+"""Where a run happens: packages, processor, memory, accelerators."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+from tracekit.errors import WorkloadError
+from tracekit.manifest import Environment
+
+from ..machine.hardware import core_count, driver_version, memory_bytes, processor_name
+
+_PACKAGES = (
+    "accelerate",
+    "bitsandbytes",
+    "deepspeed",
+    "flash-attn",
+    "megatron-core",
+    "numpy",
+    "nvtx",
+    "peft",
+    "torch",
+    "transformers",
+    "triton",
+    "vllm",
+)
+# What changes how a run behaves, and holds no secret.
+_VARIABLES = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_VISIBLE_DEVICES",
+    "DS_ACCELERATOR",
+    "MKL_NUM_THREADS",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
+
+
+def probe() -> Environment:
+    """Return what is known of this machine.
+
+    Devices and threads are asked for only if torch is loaded already: a parent process must not
+    load it.
+    """
+    found = Environment(
+        host_name=socket.gethostname(),
+        platform=platform.platform(),
+        python_version=platform.python_version(),
+        processor=processor_name(),
+        core_count=core_count(),
+        memory_bytes=memory_bytes(),
+        driver_version=driver_version(),
+        packages=package_versions(),
+        variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    )
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        found.thread_count = torch.get_num_threads()
+    if torch is not None and torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        found.devices = [torch.cuda.get_device_name(index) for index in range(count)]
+        found.device_memory_bytes = torch.cuda.get_device_properties(0).total_memory
+    return found
+
+
+def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
+    """Return where the ranks of a run ran: what the first says, and the threads that all had.
+
+    Args:
+        environments: what :func:`probe` returned in each rank, as dicts; empty of a rank that did
+            not get so far.
+    """
+    told = [environment for environment in environments if environment]
+    if not told:
+        return dataclasses.replace(probe(), thread_count=None)
+    counts = {environment.get("thread_count") for environment in told}
+    found = Environment(**told[0])
+    found.thread_count = counts.pop() if len(counts) == 1 else None
+    return found
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that a run depends on, of those that are installed."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def require(packages: dict[str, str], needed_by: str) -> None:
+    """Make sure that packages are installed, without importing them.
+
+    Args:
+        packages: import name to the name that pip knows it by.
+        needed_by: what needs them, for the message: `--opt R+Z3`.
+
+    Raises:
+        WorkloadError: some are missing; one sentence, with the command that installs them.
+    """
+    missing = [name for name in packages if not _is_installed(name)]
+    if missing:
+        listed = ", ".join(missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise WorkloadError(
+            f"{needed_by} needs {listed}, which {verb} not installed",
+            hint=f"pip install 'tracekit[collect]', or only: pip install "
+            f"{' '.join(packages[name] for name in missing)}",
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:  # the parent package of a dotted name is missing
+        return False

@@ -1,0 +1,181 @@
+"""A run folder is whole or absent: it is made beside its name and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from tracekit import manifest
+from tracekit.errors import StoreError, UsageError
+
+from .leftovers import WORK, sweep, working_folder
+
+LOGS = "logs"
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+class RunFolder:
+    """The folder of a run in the making.
+
+    Use it as a context manager around everything that makes the run. Files go under `path`, logs
+    under `logs`, files that only the making needs under `work`. `commit` writes the manifest and
+    gives the folder its name; a block that ends without it, by an error, an interrupt or otherwise,
+    leaves nothing behind.
+
+    Args:
+        target: the name that the folder is to have.
+        force: replace what has the name. Without it only the folder of a run whose outcome was
+            `failed` and which has no trace is replaced, because it holds no result.
+
+    Raises:
+        UsageError: the target exists, or is no run folder and so is not replaced even by `force`.
+        StoreError: the folder cannot be written.
+    """
+
+    def __init__(self, target: Path, *, force: bool = False) -> None:
+        self.target = target
+        self._force = force
+        self._committed = False
+        self.path = working_folder(target, str(os.getpid()))
+        self.logs = self.path / LOGS
+        self.work = self.path / WORK
+
+    def __enter__(self) -> RunFolder:
+        check_replaceable(self.target, force=self._force)
+        with disk_errors(self.target):
+            self._remove()
+            sweep(self.target)
+            self.logs.mkdir(parents=True)
+            self.work.mkdir()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        del kind, traceback
+        if not self._committed:
+            self._remove()
+        if isinstance(error, OSError) and disk_cause(error):
+            raise disk_error(self.target, error) from error
+
+    def join(self, path: Path) -> None:
+        """Use a folder that was made elsewhere on the disk, or by another process of this run."""
+        self.path, self.logs, self.work = path, path / LOGS, path / WORK
+
+    def commit(self, run: manifest.Manifest) -> Path:
+        """Write the manifest, give the folder its name and return that.
+
+        Args:
+            run: the manifest, whose traces are in the folder.
+        """
+        with disk_errors(self.target):
+            for name in run.traces:
+                (self.path / name).stat()
+            shutil.rmtree(self.work, ignore_errors=True)
+            manifest.write(run, self.path)
+            _sync(self.path / manifest.FILE_NAME)
+            _replace(self.path, self.target)
+        self._committed = True
+        return self.target
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn a full or forbidden disk into one sentence about the run folder.
+
+    Raises:
+        StoreError: the block failed by such an error.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(target, error) from error
+
+
+def disk_error(target: Path, error: OSError) -> StoreError:
+    """Return the error that says why a run folder could not be written."""
+    hint = None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space, or write elsewhere with --out; nothing was left behind"
+    return StoreError(
+        f"{target}: the run folder cannot be written: {error.strerror or error}", hint=hint
+    )
+
+
+def disk_cause(error: BaseException | None) -> OSError | None:
+    """Return the error of the disk that an error is or comes from, or None."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            return error
+        error = error.__cause__
+    return None
+
+
+def check_replaceable(target: Path, *, force: bool) -> None:
+    """Make sure that a run folder may take a name.
+
+    Raises:
+        UsageError: something has it that is not to be replaced.
+    """
+    if not os.path.lexists(target):
+        return
+    has_run, has_result = _content(target)
+    if not has_run and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError(
+            f"{target} exists and is no run folder, so it is not replaced",
+            hint="choose another name with --out",
+        )
+    if has_result and not force:
+        raise UsageError(
+            f"{target} already holds a run",
+            hint="choose another name with --out, or replace it with --force",
+        )
+
+
+def is_replaceable(target: Path, force: bool) -> bool:
+    """Tell whether what has a name may be replaced by a new run."""
+    try:
+        check_replaceable(target, force=force)
+    except UsageError:
+        return False
+    return True
+
+
+def _content(target: Path) -> tuple[bool, bool]:
+    """Tell whether a folder holds a run, and whether that has a result: it ran, or left traces."""
+    try:
+        value = json.loads((target / manifest.FILE_NAME).read_bytes())
+    except (OSError, ValueError):
+        return False, False
+    if not isinstance(value, dict):
+        return False, False
+    return True, value.get("outcome", "ok") != "failed" or bool(value.get("traces"))
+
+
+def _replace(made: Path, target: Path) -> None:
+    """Give a folder its name; an older run of that name goes once the new one is in place."""
+    old = made.with_name(made.name + ".old")
+    if target.is_dir():
+        target.rename(old)
+    made.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

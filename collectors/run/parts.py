@@ -1,0 +1,146 @@
+"""Gives a run its folder, beside the other parts of its job if they are there.
+
+A job may be recorded by several processes that know nothing of each other: one for each node, or
+one for each rank. Each makes a folder of what its own ranks left. Where they were given one name on
+one disk, the second adds what it has to the folder of the first, under a lock; so the folder holds
+more and more of the job, and is a whole run folder at all times. None waits for another longer than
+it takes to move some files. What has the name and is no part of the job is left alone: the run gets
+the next free name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracekit import manifest
+from tracekit.errors import StoreError, TraceError
+
+from .folder import LOGS, RunFolder, disk_errors, is_replaceable
+
+_LOCK_S = 20.0
+"""How long a lock is waited for: many ranks may come at once, and none holds it for long."""
+
+_STALE_S = 60.0
+_POLL_S = 0.05
+_MOST_NAMES = 1000
+
+
+def commit_part(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
+    """Give what was made the name of a run folder, or add it to the folder that has the name.
+
+    Args:
+        made: a folder of traces and logs on the same disk; it is gone afterwards.
+        target: the name that the run is to have.
+        run: its manifest, whose traces are in `made`.
+        force: whether to replace another run that has the name.
+
+    Returns:
+        The folder that holds the run: `target`, or `target-2` and so on where another run has it.
+
+    Raises:
+        StoreError: it cannot be written; then `made` is still there.
+    """
+    with disk_errors(target), _lock(target) as is_locked:
+        for place in _names(target):
+            if not os.path.lexists(place) or (place == target and is_replaceable(place, force)):
+                folder = RunFolder(place, force=True)
+                folder.join(made)
+                folder.commit(run)
+                return place
+            if is_locked and _add(made, place, run):
+                return place
+    raise StoreError(f"{target}: no name is left for the run folder; {made} holds what there is")
+
+
+def _names(target: Path) -> Iterator[Path]:
+    yield target
+    for number in range(2, _MOST_NAMES):
+        yield target.with_name(f"{target.name}-{number}")
+
+
+def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
+    """Add a part to the folder of its job; return False where that is another job's."""
+    try:
+        there = manifest.read(place)
+    except TraceError:
+        return False
+    if not manifest.are_parts([there, run]):
+        return False
+    # The manifest comes last: what it names is there.
+    for path in sorted(made.iterdir()):
+        if path.name == LOGS:
+            (place / LOGS).mkdir(exist_ok=True)
+            for log in path.iterdir():
+                log.replace(place / LOGS / log.name)
+        elif path.is_dir():
+            _add_window(path, place / path.name)
+        elif path.name != manifest.FILE_NAME:
+            path.replace(place / path.name)
+    _write(manifest.join_parts([there, run]), place)
+    shutil.rmtree(made, ignore_errors=True)
+    return True
+
+
+def _add_window(window: Path, place: Path) -> None:
+    """Add what a later window of profiled steps left."""
+    if not place.exists():
+        window.rename(place)
+        return
+    run, there = manifest.read(window), manifest.read(place)
+    for name in run.traces:
+        (window / name).replace(place / name)
+    _write(manifest.join_parts([there, run]), place)
+
+
+def _write(run: manifest.Manifest, folder: Path) -> None:
+    """Replace the manifest of a folder that people may be reading."""
+    partial = folder / f".{manifest.FILE_NAME}.partial-{os.getpid()}"
+    partial.write_text(manifest.to_json(run), "utf-8")
+    partial.replace(folder / manifest.FILE_NAME)
+
+
+def rewrite(run: manifest.Manifest, folder: Path) -> None:
+    """Replace the manifest of a run that has ended since its folder was made.
+
+    Other parts may have been added meanwhile: theirs stay.
+    """
+    with disk_errors(folder), _lock(folder):
+        there = manifest.read(folder)
+        own = {rank.rank for rank in run.ranks}
+        others = [rank for rank in there.ranks if rank.rank not in own]
+        if others:
+            there.ranks = others
+            there.traces = [name for name in there.traces if name not in run.traces]
+            there.peak_memory = [one for one in there.peak_memory if one.rank not in own]
+            run = manifest.join_parts([there, run])
+        _write(run, folder)
+
+
+@contextlib.contextmanager
+def _lock(target: Path) -> Iterator[bool]:
+    """Hold the lock of a name; gives False where it could not be had."""
+    path = target.with_name(f".{target.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + _LOCK_S
+    has_it = False
+    while not has_it and time.monotonic() < deadline:
+        try:
+            # Making a folder is atomic on every file system, also on those of networks.
+            path.mkdir()
+            has_it = True
+        except FileExistsError:
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_S:  # whoever held it is gone
+                    path.rmdir()
+            time.sleep(_POLL_S)
+    try:
+        yield has_it
+    finally:
+        if has_it:
+            with contextlib.suppress(OSError):
+                path.rmdir()

@@ -1,0 +1,1 @@
+"""`--stage serve`: serving engines under load."""

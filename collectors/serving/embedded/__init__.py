@@ -1,0 +1,1 @@
+"""The engine that runs in this process."""

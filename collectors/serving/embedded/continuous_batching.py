@@ -1,0 +1,344 @@
+"""transformers' continuous batching, held at the few places where a step can be watched.
+
+The engine runs on a thread of its own. What it offers in public is a queue of requests and a queue
+of results; what a step works on, and when its tokens are there, only its own methods know. Those
+methods are wrapped on the instance, so that nothing of transformers is changed for anybody else.
+They have no underscore, but no promise either: each is looked for before the engine starts, and one
+that is missing is named in the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tracekit.errors import WorkloadError
+
+from .batch import Batch, Share
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.01
+# An end-of-sequence id that no token has: transformers takes a negative one as "there is none".
+_NO_END_OF_SEQUENCE = -1
+
+
+class StepWatcher(Protocol):
+    """What is told of the engine's steps, on the engine's thread, in the order of the methods."""
+
+    def between_steps(self) -> None:
+        """No step is under way; also called now and then while the engine has nothing to do."""
+        ...
+
+    def step_begins(self, number: int) -> None:
+        """The engine begins to choose what the step works on."""
+        ...
+
+    def batch_chosen(self, batch: Batch) -> None:
+        """The requests of the step are chosen, and their tokens not yet computed."""
+        ...
+
+    def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
+        """Return what a stage of the engine runs in."""
+        ...
+
+    def tokens_came(self, request_ids: Sequence[str]) -> None:
+        """A new token of each of the requests is known on the host."""
+        ...
+
+    def step_ends(self) -> None:
+        """The step is over."""
+        ...
+
+    def engine_fails(self) -> None:
+        """The engine's thread is about to end by an error; may be called more than once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSize:
+    """How large the engine is made; None leaves it to transformers, which asks the device.
+
+    `page_token_count` is the tokens of a page of the cache of keys and values, `page_count` the
+    number of its pages, `batch_token_count` the most tokens in one step.
+    """
+
+    page_token_count: int | None = None
+    page_count: int | None = None
+    batch_token_count: int | None = None
+    batch_request_count: int | None = None
+
+
+class ContinuousBatching:
+    """An engine in this process: requests go in by `submit`, results come out of `result`.
+
+    Args:
+        model: a causal language model of transformers, on its device.
+        size: how large the engine is made.
+        watcher: what is told of its steps.
+    """
+
+    def __init__(self, model: Any, size: EngineSize, watcher: StepWatcher) -> None:
+        self._watcher = watcher
+        self._step_number = 0
+        self._is_open = False
+        self._batch = Batch(0, ())
+        self._manager = _manager(model, size)
+        try:
+            # Makes the batch processor without starting it, so that it can be wrapped first.
+            self._manager.warmup()
+            self._wrap(self._manager.batch_processor)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self) -> None:
+        """Start the engine's thread."""
+        # A thread inherits being a daemon from the one that starts it, and the manager gives no
+        # choice. Without it an engine that hangs would keep the whole process from ending.
+        starter = threading.Thread(target=self._manager.start, daemon=True)
+        starter.start()
+        starter.join(_START_TIMEOUT_S)
+
+    def stop(self) -> bool:
+        """End the engine's thread at once, and tell whether it ended."""
+        if self._manager.is_running():
+            self._manager.stop(block=True, timeout=_STOP_TIMEOUT_S, hard_stop=True)
+        has_ended = not self._manager.is_running()
+        if has_ended:
+            self._manager.destroy()
+        return has_ended
+
+    def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
+        """Add a request that makes exactly so many tokens, greedily.
+
+        Raises:
+            WorkloadError: the engine takes no more.
+        """
+        taken = self._manager.add_request(
+            list(token_ids),
+            request_id=request_id,
+            max_new_tokens=max_new_token_count,
+            eos_token_id=_NO_END_OF_SEQUENCE,
+        )
+        if taken is None:
+            self.check()
+            raise WorkloadError("the engine takes no more requests: it is being stopped")
+
+    def cancel(self, request_id: str) -> None:
+        """Drop a request; no result comes of it."""
+        self._manager.cancel_request(request_id)
+
+    def result(self, timeout_s: float) -> Any | None:
+        """Return a request that is over (`request_id`, `generated_tokens`, `error`), or None.
+
+        Raises:
+            WorkloadError: the engine's thread has ended.
+        """
+        output = self._manager.get_result(timeout=timeout_s)
+        if output is None:
+            self.check()
+            return None
+        return output if output.is_finished() else None
+
+    def check(self) -> None:
+        """Make sure that the engine's thread still works.
+
+        Raises:
+            WorkloadError: it has ended, with the reason that it left.
+        """
+        error = self._manager.background_thread_status.fatal_error
+        if error is not None:
+            raise WorkloadError(
+                f"the engine failed in step {self._step_number}: {type(error).__name__}: {error}"
+            ) from error
+        if not self._manager.is_running():
+            raise WorkloadError("the engine's thread has ended without a reason")
+
+    def check_after_error(self, timeout_s: float) -> None:
+        """Tell the error of one request from the end of the engine, which first fails all of them.
+
+        Raises:
+            WorkloadError: the engine's thread has ended.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self._manager.is_running() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self.check()
+
+    def description(self) -> dict[str, Any]:
+        """Return how the engine is set up, by the names that transformers gives its settings."""
+        config = self._manager.continuous_batching_config
+        names = (
+            "page_size",
+            "num_blocks",
+            "max_batch_tokens",
+            "max_requests_per_batch",
+            "scheduler_type",
+            "allow_block_sharing",
+            "use_async_batching",
+            "use_cuda_graph",
+        )
+        found = {name: getattr(config, name, None) for name in names}
+        if found["page_size"] is None:  # the name before transformers 5.18
+            found["page_size"] = getattr(config, "block_size", None)
+        return found
+
+    def _wrap(self, processor: Any) -> None:
+        """Wrap the methods of the batch processor that a step goes through."""
+        _replace(processor, "prepare_next_batch", self._prepare)
+        _replace(processor, "update_batch", self._update)
+        _replace(_part(processor, "scheduler"), "schedule_batch", self._schedule)
+        inputs = _part(processor, "inputs_and_outputs")
+        for name in ("prepare_batch_tensors", "get_model_kwargs"):
+            _replace(inputs, name, functools.partial(self._in_stage, "prepare"))
+        runner = _part(processor, "model_runner")
+        _replace(runner, "compute_batch", functools.partial(self._in_stage, "compute"))
+
+    def _prepare(self, original: Callable[[], bool]) -> bool:
+        with self._telling_failure():
+            self._watcher.between_steps()
+            has_work = original()
+        if not has_work:
+            self._close()
+        return has_work
+
+    def _schedule(self, original: Callable[..., Any], *args: Any) -> Any:
+        # Called again within a step when the cache was full and requests had to make room.
+        if not self._is_open:
+            self._step_number += 1
+            self._is_open = True
+            self._watcher.step_begins(self._step_number)
+        with self._watcher.stage("schedule"):
+            scheduled = original(*args)
+        chosen = scheduled[0]
+        if chosen:
+            self._batch = Batch(self._step_number, [_share(future) for future in chosen])
+            self._watcher.batch_chosen(self._batch)
+        return scheduled
+
+    def _in_stage(self, name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self._telling_failure(), self._watcher.stage(name):
+            return original(*args, **kwargs)
+
+    def _update(self, original: Callable[[], None]) -> None:
+        batch = self._batch
+        names = [share.request_id for share in batch.shares if share.gives_token]
+        with self._telling_failure():
+            with self._watcher.stage("update"):
+                original()
+            self._watcher.tokens_came(names)
+        self._close()
+
+    @contextlib.contextmanager
+    def _telling_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._close()
+            self._watcher.engine_fails()
+            raise
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._watcher.step_ends()
+
+
+def _share(future: Any) -> Share:
+    """Return what a scheduled request has in its step.
+
+    How many tokens a request has in the step does not tell a prompt from an answer: the rest of a
+    prompt can be one token. What tells is how far the request had come: transformers counts in
+    `position_offset` the tokens that are in the cache, and moves it on after scheduling.
+    """
+    state = future.state
+    return Share(
+        request_id=state.request_id,
+        token_count=future.query_length,
+        is_prefill=state.position_offset < len(state.initial_tokens),
+        gives_token=future.has_new_token,
+    )
+
+
+def _manager(model: Any, size: EngineSize) -> Any:
+    """Return transformers' manager for greedy generation without an end of sequence."""
+    import transformers
+
+    try:
+        from transformers import ContinuousBatchingConfig, GenerationConfig
+    except ImportError as error:
+        raise _unknown("ContinuousBatchingConfig", error) from error
+
+    generation = GenerationConfig(
+        do_sample=False, eos_token_id=_NO_END_OF_SEQUENCE, pad_token_id=0, max_new_tokens=1
+    )
+    settings: dict[str, Any] = {
+        # A replayed graph runs no Python, and so has no module ranges; with asynchronous batching
+        # two steps overlap. The measured load and the profiled one must be the same.
+        "use_cuda_graph": False,
+        "use_async_batching": False,
+        # Prompts are random and share nothing; looking for shared beginnings would only cost.
+        "allow_block_sharing": False,
+    }
+    known = inspect.signature(ContinuousBatchingConfig).parameters
+    if "auto_switch_to_flash" in known:
+        # Would fetch a kernel from the network; earlier versions do not.
+        settings["auto_switch_to_flash"] = False
+    given = {
+        "page_size" if "page_size" in known else "block_size": size.page_token_count,
+        "num_blocks": size.page_count,
+        "max_batch_tokens": size.batch_token_count,
+        "max_requests_per_batch": size.batch_request_count,
+    }
+    settings |= {name: value for name, value in given.items() if value is not None}
+    try:
+        config = ContinuousBatchingConfig(**settings)
+        return model.init_continuous_batching(
+            generation_config=generation, continuous_batching_config=config
+        )
+    except (TypeError, AttributeError) as error:
+        raise _unknown(f"continuous batching ({transformers.__version__})", error) from error
+
+
+def _part(owner: Any, name: str) -> Any:
+    """Return a part of the engine.
+
+    Raises:
+        WorkloadError: this version of transformers has no such part.
+    """
+    try:
+        return getattr(owner, name)
+    except AttributeError as error:
+        raise _unknown(f"{type(owner).__name__}.{name}", error) from error
+
+
+def _replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """Put a wrapper, which gets the original as its first argument, over a method of an object."""
+    original = _part(owner, name)
+    setattr(owner, name, functools.partial(wrapper, original))
+
+
+def _unknown(what: str, error: Exception) -> WorkloadError:
+    import transformers
+
+    return WorkloadError(
+        f"transformers {transformers.__version__} is not as tracekit knows it: {what}: {error}",
+        hint="pip install 'transformers>=5.17,<6', or serve with another --engine",
+    )
+
+
+@contextlib.contextmanager
+def running(engine: ContinuousBatching) -> Iterator[ContinuousBatching]:
+    """Run an engine for a block, and end it whatever happens."""
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()

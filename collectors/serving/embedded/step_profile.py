@@ -1,0 +1,164 @@
+"""The profile of an embedded engine: whole steps, from the engine's own thread.
+
+The profiler is started and stopped by the thread that runs the engine, between two steps. So no
+step in the trace is cut, and the thread that computes is the one that is seen without asking for
+all threads, which has only a private option. Ranges and module hooks exist in the window alone:
+the load that latency is measured by runs without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tracekit.errors import WorkloadError
+
+from ...profiler.profile import Profile
+from ...ranges import ModuleRanges, Range, phase, step
+from ...ranges.attention_parts import RopeRanges
+from ..load.plan import ProfileSwitch
+from ..load.requests_file import RequestRecord
+from .batch import Batch
+
+_GIVE_UP_TIMEOUT_S = 2.0
+
+
+class StepProfile:
+    """A profile of some steps.
+
+    Args:
+        model: whose modules get ranges.
+        profile: the profiler, not started.
+        switch: says when to start and stop.
+        progress: returns how many requests of the load are finished, and the ns since its start.
+        max_step_count: after so many steps it ends in any case, which bounds the trace; None does
+            not bound it.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        profile: Profile,
+        switch: ProfileSwitch,
+        progress: Callable[[], tuple[int, int]],
+        max_step_count: int | None = None,
+    ) -> None:
+        self._profile = profile
+        self._switch = switch
+        self._progress = progress
+        self._max_step_count = max_step_count
+        self._modules = ModuleRanges(model, backward=False)
+        self._rope = RopeRanges(model)
+        self._is_on = False
+        self._is_asked_to_end = False
+        self._has_ended = threading.Event()
+        self._ranges = contextlib.ExitStack()
+        self.is_over = False
+        self.first_step: int | None = None
+        self.last_step: int | None = None
+        self.start_ns: int | None = None
+        self.end_ns: int | None = None
+
+    @property
+    def step_count(self) -> int:
+        """How many steps are in the profile."""
+        if self.first_step is None or self.last_step is None:
+            return 0
+        return self.last_step - self.first_step + 1
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the profile ended because it had enough steps."""
+        return self._max_step_count is not None and self.step_count >= self._max_step_count
+
+    def is_enough(self, record: RequestRecord | None) -> bool:
+        """Tell whether the window is over, and has no more use for a request that is under way.
+
+        One that was served in the window is let finish: its latency would be cut otherwise.
+        """
+        if not self.is_over:
+            return False
+        return record is None or not record.steps or record.steps[0][0] > (self.last_step or 0)
+
+    def end(self, timeout_s: float) -> None:
+        """Have the engine's thread end the profile if it has not, and wait until it has.
+
+        Raises:
+            WorkloadError: it did not in time.
+        """
+        self._is_asked_to_end = True
+        if self._is_on and not self._has_ended.wait(timeout_s):
+            raise WorkloadError(f"the engine did not end its profile within {timeout_s:g} s")
+
+    def give_up(self) -> None:
+        """Take the hooks away where the engine's thread may be gone; there will be no trace."""
+        self._is_asked_to_end = True
+        if self._is_on and not self._has_ended.wait(_GIVE_UP_TIMEOUT_S):
+            self._detach()
+
+    def export(self) -> None:
+        """Write the trace.
+
+        Raises:
+            WorkloadError: it cannot be written.
+        """
+        self._profile.export()
+
+    def between_steps(self) -> None:
+        """Start or stop if it is time. Called on the engine's thread, as the rest from here on."""
+        if self.is_over:
+            return
+        if self._is_asked_to_end:
+            action = "stop"
+        else:
+            action = self._switch.step(*self._progress()) or "none"
+        if action == "start":
+            self._modules.attach()
+            self._rope.attach()
+            self._profile.start()
+            self._is_on = True
+            self._switch.started(*self._progress())
+            self.start_ns = time.perf_counter_ns()
+        elif action == "stop" or (self._is_on and self.was_cut):
+            self.stop()
+
+    def open_step(self, number: int) -> None:
+        """Open the range of a step."""
+        if self._is_on:
+            if self.first_step is None:
+                self.first_step = number
+            self.last_step = number
+            self._ranges.enter_context(step(number))
+
+    def open_batch(self, batch: Batch) -> None:
+        """Open the ranges of a step's phase and composition."""
+        if self._is_on:
+            self._ranges.enter_context(phase(batch.phase))
+            self._ranges.enter_context(Range(batch.range_name))
+
+    def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
+        """Return the range of a stage of a step."""
+        return Range(f"tk/stage/{name}") if self._is_on else contextlib.nullcontext()
+
+    def close_step(self) -> None:
+        """Close all ranges of a step."""
+        self._ranges.close()
+
+    def stop(self) -> None:
+        """Stop the profiler if it is on, and take the hooks away."""
+        if self._is_on:
+            self.end_ns = time.perf_counter_ns()
+            try:
+                self._profile.stop()
+            finally:
+                self._is_on = False
+                self._detach()
+        self.is_over = True
+        self._has_ended.set()
+
+    def _detach(self) -> None:
+        self._rope.detach()
+        self._modules.detach()

@@ -1,0 +1,78 @@
+"""What `serve` asks of an engine, whether it answers over HTTP or runs in this process.
+
+An engine is a module of this package without a leading underscore. It has a function
+`create(values)` that takes the arguments of `tracekit collect` and returns a `ServingEngine`;
+creating one must not start anything or import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tracekit.manifest import Model, Parallel
+
+from .load.plan import LoadPlan, LoadResult, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What an engine tells about itself once it is up; None where it does not.
+
+    `vocabulary_size` bounds the random token ids of prompts. An engine that takes only text gives
+    `count_tokens`, which asks it how many tokens a text has (None if it does not say).
+    `profile_note` says why no profile can be had. `server` is kept in the manifest as it is
+    (`Load.server`).
+    """
+
+    model: Model | None = None
+    vocabulary_size: int | None = None
+    count_tokens: Callable[[str], int | None] | None = None
+    max_token_count: int | None = None
+    precision: str | None = None
+    attention_backend: str | None = None
+    attention_reason: str | None = None
+    parallel: Parallel = field(default_factory=Parallel)
+    can_profile: bool = True
+    profile_note: str | None = None
+    server: dict[str, Any] = field(default_factory=dict)
+
+
+class ServingEngine(Protocol):
+    """An engine under load. Calls come in the order start, run, close, from one thread."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name as `--engine` takes it."""
+        ...
+
+    def start(self, folder: Path, echo: Callable[[str], None]) -> EngineFacts:
+        """Bring the engine up, and wait until it can answer.
+
+        Args:
+            folder: the run folder that is being made; logs go to `logs/` in it.
+            echo: shows a line of what is going on.
+
+        Raises:
+            UsageError: an argument does not suit the engine.
+            WorkloadError: it does not come up.
+        """
+        ...
+
+    def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
+        """Carry out a load: the warm-up, then the requests, with the profile in its window.
+
+        A request that fails is recorded and fails nothing else. On Ctrl-C every request that is
+        not done is recorded as cancelled, and the result says `interrupted` instead of raising.
+        Trace files are put into the folder as `rank<N>.json.gz`.
+        """
+        ...
+
+    def close(self) -> None:
+        """End everything that `start` began; called once, also after an error."""
+        ...
+
+
+EngineFactory = Callable[[Mapping[str, object]], ServingEngine]

@@ -1,0 +1,138 @@
+"""LightLLM: its own streaming API and its profiler.
+
+Profiles need a server that runs with `--enable_profiling torch_profiler`; it writes traces to its
+`LIGHTLLM_TRACE_DIR` some time after `/profiler_stop` has been answered. With
+`--enable_profiling nvtx` the same calls bound a range for Nsight Systems, and no file is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tracekit.manifest import Parallel
+
+from ..engine import EngineFacts, ServingEngine
+from ..http.dialect import (
+    Call,
+    Dialect,
+    Event,
+    GetJson,
+    error_text,
+    local_vocabulary_size,
+    named_model,
+    read_json,
+    without_secrets,
+)
+from ..http.engine import HttpEngine
+from ..http.server_values import MOST_RANKS, a_count, a_name
+from ..load.plan import Prompt
+
+NVTX_NOTE = (
+    "the server profiles in NVTX mode: the window is the range LIGHTLLM_PROFILE in Nsight Systems, "
+    "and there is no trace file"
+)
+OFF_NOTE = (
+    "no profile: the server runs without --enable_profiling torch_profiler, so it refused; the "
+    "latencies are not affected"
+)
+
+_PRECISIONS = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+_TRACE = re.compile(r"lightllm-model_backend-node(\d+)_dev(\d+)(?:_tid(\d+))?\.")
+
+
+class LightLlm(Dialect):
+    """LightLLM's `/generate_stream`: one event per token, the last one says `finished`."""
+
+    name = "lightllm"
+    default_url = "http://127.0.0.1:8000"
+    generate_path = "/generate_stream"
+    trace_variable = "LIGHTLLM_TRACE_DIR"
+    trace_glob = "*.pt.trace.json*"
+
+    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
+        """Return the JSON of a request; `inputs` may be text or token ids."""
+        inputs = prompt.text if prompt.token_ids is None else list(prompt.token_ids)
+        return {
+            "inputs": inputs,
+            "parameters": {
+                "max_new_tokens": max_new_token_count,
+                "do_sample": False,
+                "ignore_eos": True,
+            },
+        }
+
+    def event(self, payload: bytes) -> Event:
+        """Read `{"token": {…}, "finished": …}`."""
+        value = read_json(payload)
+        if "error" in value:
+            return Event(error=error_text(value["error"]))
+        token = value.get("token")
+        if not isinstance(token, dict) or "finished" not in value:
+            raise ValueError("the event has no token")
+        return Event(
+            token_count=1,
+            is_last=bool(value["finished"]),
+            prompt_token_count=token.get("prompt_tokens") or None,
+            output_token_count=token.get("count_output_tokens") or None,
+        )
+
+    def facts(self, get: GetJson) -> EngineFacts:
+        """Ask `/get_server_info`, which gives the server's arguments."""
+        info = get("/get_server_info")
+        if not isinstance(info, dict):
+            name = get("/get_model_name")
+            known = name.get("model_name") if isinstance(name, dict) else None
+            return EngineFacts(model=named_model(known))
+        folder = info.get("model_dir")
+        mode = info.get("enable_profiling")
+        self.writes_traces = mode != "nvtx"
+        tensor = a_count(info.get("tp"), MOST_RANKS) or 1
+        data_type = a_name(info.get("data_type"))
+        can_profile, note = True, None
+        if "enable_profiling" in info:
+            can_profile = bool(mode)
+            note = NVTX_NOTE if mode == "nvtx" else None if mode else OFF_NOTE
+        return EngineFacts(
+            model=named_model(Path(folder).name if isinstance(folder, str) else None),
+            vocabulary_size=local_vocabulary_size(folder),
+            max_token_count=a_count(info.get("max_req_total_len")),
+            precision=_PRECISIONS.get(data_type or "", data_type),
+            parallel=Parallel(
+                world_size=tensor,
+                tensor_size=tensor,
+                node_count=a_count(info.get("nnodes"), MOST_RANKS) or 1,
+            ),
+            can_profile=can_profile,
+            profile_note=note,
+            server=without_secrets(info),
+        )
+
+    def start_call(self, trace_folder: Path | None) -> Call | None:
+        """Return the call that starts a profile; both calls are GET."""
+        del trace_folder
+        return Call("GET", "/profiler_start")
+
+    def stop_call(self) -> Call | None:
+        """Return the call that stops a profile; the trace comes later."""
+        return Call("GET", "/profiler_stop")
+
+    def refusal(self, status: int, text: str) -> str:
+        """Explain the 400 of a server that was started without profiling."""
+        if status == 400:
+            return OFF_NOTE
+        if status == 404:
+            return "no profile: this LightLLM has no /profiler_start; a later one has"
+        return super().refusal(status, text)
+
+    def trace_order(self, file_name: str) -> tuple[int, ...] | None:
+        """Order by node and device."""
+        found = _TRACE.match(file_name)
+        return (int(found[1]), int(found[2])) if found else None
+
+
+def create(values: Mapping[str, object]) -> ServingEngine:
+    """Make the engine from the arguments."""
+    return HttpEngine(LightLlm(), values)

@@ -1,0 +1,79 @@
+"""Text Generation Inference: latency and throughput only, as it offers no profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import EngineFacts, ServingEngine
+from ..http.dialect import (
+    Dialect,
+    Event,
+    GetJson,
+    error_text,
+    named_model,
+    read_json,
+    without_secrets,
+)
+from ..http.engine import HttpEngine
+from ..http.server_values import a_count
+from ..load.plan import Prompt
+
+NOTE = "no profile: Text Generation Inference offers none"
+
+
+class Tgi(Dialect):
+    """TGI's `/generate_stream`: text in, one event per token, errors as events of a 200 answer.
+
+    TGI has no parameter that keeps a model from ending early.
+    """
+
+    name = "tgi"
+    default_url = "http://127.0.0.1:8080"
+    generate_path = "/generate_stream"
+    takes_token_ids = False
+
+    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
+        """Return the JSON of a request; `details` makes the last event count tokens."""
+        return {
+            "inputs": prompt.text,
+            "parameters": {
+                "max_new_tokens": max_new_token_count,
+                "do_sample": False,
+                "details": True,
+            },
+        }
+
+    def event(self, payload: bytes) -> Event:
+        """Read `{"index": …, "token": {…}, "generated_text": …, "details": …}`."""
+        value = read_json(payload)
+        if "error" in value:
+            kind = value.get("error_type")
+            text = error_text(value["error"])
+            return Event(error=f"{kind}: {text}" if kind else text)
+        if not isinstance(value.get("token"), dict):
+            raise ValueError("the event has no token")
+        details = value.get("details") or {}
+        return Event(
+            token_count=1,
+            is_last=value.get("generated_text") is not None,
+            prompt_token_count=details.get("input_length"),
+            output_token_count=details.get("generated_tokens"),
+        )
+
+    def facts(self, get: GetJson) -> EngineFacts:
+        """Ask `/info`."""
+        info = get("/info")
+        info = info if isinstance(info, dict) else {}
+        return EngineFacts(
+            model=named_model(info.get("model_id")),
+            max_token_count=a_count(info.get("max_total_tokens")),
+            can_profile=False,
+            profile_note=NOTE,
+            server=without_secrets(info),
+        )
+
+
+def create(values: Mapping[str, object]) -> ServingEngine:
+    """Make the engine from the arguments."""
+    return HttpEngine(Tgi(), values)

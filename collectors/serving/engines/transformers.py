@@ -1,0 +1,190 @@
+"""`--engine transformers`: continuous batching in this process, on a GPU or a CPU, no server.
+
+The load is carried out twice. The first time nothing watches but a list per step, and that is what
+latency and throughput are of. The second time the profiler is on for a window of steps, with ranges
+for steps, phases, batches and modules; its requests are in the records too, as `is_profiled`, so
+that one can go from a slow request to the steps that served it, and no profiled request counts in a
+figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import WorkloadError
+from tracekit.manifest import Model
+
+from ...machine import memory
+from ...model import models
+from ...run import environment
+from ..embedded.continuous_batching import ContinuousBatching, running
+from ..embedded.engine_size import engine_size
+from ..embedded.load import EmbeddedLoad, not_begun
+from ..embedded.watch import RecordingWatcher
+from ..engine import EngineFacts
+from ..load.plan import LoadPlan, LoadResult, Progress
+
+if TYPE_CHECKING:
+    from ...model.flash_attention import Backend
+
+
+_PACKAGES = {"torch": "torch", "transformers": "transformers"}
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_LOGGER = "ContinuousBatchingLogger"
+_NOTE = (
+    "CUDA graphs and asynchronous batching are off, so that what is profiled, with ranges for "
+    "modules and steps, is what is measured; the engine can be faster with them"
+)
+
+
+def create(values: Mapping[str, object]) -> TransformersEngine:
+    """Return the engine; nothing is started, and torch is not loaded."""
+    return TransformersEngine(values)
+
+
+class TransformersEngine:
+    """transformers' continuous batching as `serve` wants an engine."""
+
+    name = "transformers"
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+        self._model: Any = None
+        self._logs = contextlib.ExitStack()
+
+    def start(self, folder: Path, echo: Callable[[str], None]) -> EngineFacts:
+        """Make the model, with random weights.
+
+        Args:
+            folder: the run folder that is being made; the engine's log goes to `logs/` in it.
+            echo: shows a line of what is going on.
+
+        Raises:
+            UsageError: the model is unknown.
+            WorkloadError: torch or transformers is missing, or the model does not fit.
+        """
+        environment.require(_PACKAGES, "--engine transformers")
+        # Before torch is loaded: its profiler would say at every start that it starts.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+        # Threads that spin at barriers take the cores from one another where there are too few.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        import torch
+        import transformers
+
+        self._logs.enter_context(_log_to(folder / "logs" / "engine.log"))
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        precision = str(self._values.get("precision") or "bf16")
+        dtype = getattr(torch, _DTYPES[precision])
+        name = str(self._values.get("model") or ("tiny" if device.type == "cpu" else "llama2-7b"))
+        layer_count = self._values.get("layers")
+        seed = int(str(self._values.get("seed") or 0))
+        config = models.model_config(name, None if layer_count is None else int(str(layer_count)))
+        attention = _attention(device, dtype, config)
+        echo(f"making {name} with random weights in {precision} on {device.type}")
+        try:
+            self._model = models.build(
+                config, seed=seed, dtype=dtype, attention=attention.implementation, device=device
+            ).eval()
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_out_of_memory(error):
+                raise
+            raise WorkloadError(
+                f"{name} does not fit into memory: {memory.out_of_memory_reason(error)}",
+                hint="cut it down with --layers, or use a smaller --model",
+            ) from error
+        total, _ = models.parameter_count(self._model)
+        return EngineFacts(
+            model=Model(
+                name=models.display_name(name),
+                model_class=type(self._model).__name__,
+                parameter_count=total,
+                trainable_parameter_count=0,
+                layer_count=config.num_hidden_layers,
+                config=config.to_dict(),
+            ),
+            vocabulary_size=config.vocab_size,
+            max_token_count=getattr(config, "max_position_embeddings", None),
+            precision=precision,
+            attention_backend=attention.name,
+            attention_reason=attention.reason,
+            server={"engine": "transformers", "version": transformers.__version__},
+        )
+
+    def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
+        """Carry out the load, and then once more for the profile.
+
+        Args:
+            plan: the load.
+            folder: takes the trace.
+            progress: told how far it is.
+
+        Raises:
+            UsageError: the cache that was asked for holds no request.
+            WorkloadError: this version of transformers is not as tracekit knows it.
+        """
+        watcher = RecordingWatcher()
+        size = engine_size(plan, self._values, self._model)
+        try:
+            engine = ContinuousBatching(self._model, size, watcher)
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_out_of_memory(error):
+                raise
+            reason = memory.out_of_memory_reason(error)
+            return not_begun(plan, f"the cache of keys and values does not fit: {reason}")
+        load = EmbeddedLoad(
+            self._model, engine, watcher, plan, folder, progress, self._trace_options()
+        )
+        with running(engine):
+            result = load.run()
+        result.extra["engine"] = engine.description()
+        if self._model.device.type == "cuda":
+            result.notes.append(_NOTE)
+        return result
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._model = None
+        self._logs.close()
+
+    def _trace_options(self) -> dict[str, bool]:
+        return {
+            "record_shapes": not self._values.get("no_shapes"),
+            "with_stack": bool(self._values.get("with_stack")),
+            "profile_memory": bool(self._values.get("profile_memory")),
+        }
+
+
+def _attention(device: Any, dtype: Any, config: Any) -> Backend:
+    """Return the fastest attention that continuous batching can use here."""
+    from ...model import flash_attention
+
+    # Requests of any length share a batch; what the package takes does not depend on it.
+    shape = flash_attention.attention_shape(config, 1)
+    refusal = flash_attention.flash_package_problem(device, dtype, shape)
+    if refusal is None:
+        return flash_attention.package_backend()
+    reason = f"{refusal}; requests in one batch need a mask"
+    return flash_attention.Backend("sdpa", "torch SDPA", reason)
+
+
+@contextlib.contextmanager
+def _log_to(path: Path) -> Iterator[None]:
+    """Write what the engine logs to a file, and not over the progress line."""
+    logger = logging.getLogger(_LOGGER)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    propagates = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+        handler.close()

@@ -1,0 +1,1 @@
+"""Engines that answer over HTTP."""

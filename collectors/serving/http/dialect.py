@@ -1,0 +1,209 @@
+"""What differs between serving engines that answer over HTTP: the dialect of each.
+
+One engine is one subclass in the module of its name. Everything else (sending, timing, outcomes,
+profile window, picking up traces) is the same for all and lies in `generator` and `engine`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tracekit.manifest import Model
+from tracekit.redaction import mask_json
+
+from ..engine import EngineFacts
+from ..load.plan import Prompt
+from .server_values import LARGEST_COUNT, a_count, a_name, plain
+
+GetJson = Callable[[str], Any]
+"""Asks the server for a path; gives the JSON of the answer, or None if there is none."""
+
+_MOST_KEPT_BYTES = 1 << 16
+_LARGEST_CONFIG_BYTES = 1 << 20
+_ERROR_LENGTH = 400
+_ID_LENGTH = 200
+
+
+@dataclass(slots=True)
+class Event:
+    """What one event of an answer says.
+
+    `token_count` are the tokens that it brings; None if it brings a piece of the answer and does
+    not say how many tokens that has. `output_token_count` is the engine's own sum so far.
+    """
+
+    token_count: int | None = 0
+    is_last: bool = False
+    error: str | None = None
+    engine_request_id: str | None = None
+    prompt_token_count: int | None = None
+    output_token_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP call that starts or stops a profile."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+class Dialect(ABC):
+    """How to talk to one kind of engine.
+
+    Attributes:
+        name: as `--engine` takes it.
+        default_url: where the engine listens unless told otherwise.
+        generate_path: answers a POST with a stream of events.
+        health_path: answers a GET with 2xx once the engine can take requests.
+        takes_token_ids: prompts may be token ids; None if only trying tells.
+        takes_trace_folder: `start_call` tells the server where to write traces.
+        has_written_when_stopped: stopping a profile is answered when the traces are written.
+        writes_traces: a profile ends in files; `facts` may find that it does not.
+        trace_variable: environment variable that tells a server that we launch where to write
+            traces, or None.
+        trace_glob: file names of traces.
+        model_name: the served model, where requests must name it.
+        extra_body: members that the user adds to the JSON of every request.
+    """
+
+    name: ClassVar[str]
+    default_url: ClassVar[str]
+    generate_path: ClassVar[str]
+    health_path: ClassVar[str] = "/health"
+    takes_token_ids: ClassVar[bool | None] = True
+    takes_trace_folder: ClassVar[bool] = False
+    has_written_when_stopped: ClassVar[bool] = False
+    trace_variable: ClassVar[str | None] = None
+    trace_glob: ClassVar[str] = "*.json*"
+    model_name: str | None
+
+    def __init__(self) -> None:
+        self.model_name = None
+        self.writes_traces = True
+        self.extra_body: dict[str, Any] = {}
+
+    @abstractmethod
+    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
+        """Return the JSON of a request for exactly so many new tokens, the likeliest ones."""
+
+    @abstractmethod
+    def event(self, payload: bytes) -> Event:
+        """Read the payload of one event.
+
+        Raises:
+            ValueError: it is not of the engine's protocol.
+        """
+
+    def read_event(self, payload: bytes) -> Event:
+        """Read the payload of one event, and check what the engine says in it.
+
+        Raises:
+            ValueError: it is not of the engine's protocol.
+        """
+        try:
+            event = self.event(payload)
+        except (TypeError, AttributeError, LookupError) as error:
+            raise ValueError(str(error)) from error
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        for name in ("token_count", "prompt_token_count", "output_token_count"):
+            value = getattr(event, name)
+            if value is not None and not (type(value) is int and 0 <= value <= LARGEST_COUNT):
+                raise ValueError(f"its {name} is {plain(repr(value), 40)}")
+        if event.engine_request_id is not None:
+            if not isinstance(event.engine_request_id, str):
+                raise ValueError("its id is no text")
+            event.engine_request_id = plain(event.engine_request_id, _ID_LENGTH)
+        if event.error is not None:
+            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a text"
+        return event
+
+    @abstractmethod
+    def facts(self, get: GetJson) -> EngineFacts:
+        """Ask the engine about itself; whatever it does not answer stays None."""
+
+    def is_up(self, status: int) -> bool:
+        """Tell from the status of `health_path` whether the engine can take requests."""
+        return 200 <= status < 300
+
+    def health_hint(self) -> str | None:
+        """Return what may be wrong where a server does not become healthy, if the engine has it."""
+        return None
+
+    def start_call(self, trace_folder: Path | None) -> Call | None:
+        """Return the call that starts a profile, or None if the engine offers none."""
+        del trace_folder
+        return None
+
+    def stop_call(self) -> Call | None:
+        """Return the call that stops a profile."""
+        return None
+
+    def refusal(self, status: int, text: str) -> str:
+        """Say why the engine refused to start a profile, and what to do."""
+        return f"{self.name} refused to profile: {status} {text}".rstrip()
+
+    def trace_order(self, file_name: str) -> tuple[int, ...] | None:
+        """Return what orders traces by rank, or None for a file that is no rank's trace."""
+        numbers = re.findall(r"\d+", file_name)
+        return (int(numbers[0]) if numbers else 0,)
+
+
+def read_json(payload: bytes) -> dict[str, Any]:
+    """Return an event's payload as the object that it must be.
+
+    Raises:
+        ValueError: it is no JSON object.
+    """
+    value = json.loads(payload)
+    if not isinstance(value, dict):
+        raise ValueError("the event is no JSON object")
+    return value
+
+
+def error_text(value: object) -> str:
+    """Return the message in an engine's error, whatever its form."""
+    while isinstance(value, dict):
+        inner = next((value[key] for key in ("message", "error", "detail") if value.get(key)), None)
+        if inner is None:
+            break
+        value = inner
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a server says of itself without its keys and passwords, if it is not too long."""
+    kept: dict[str, Any] = mask_json(dict(info))
+    size = len(json.dumps(kept))
+    if size > _MOST_KEPT_BYTES:
+        return {"left_out": f"{size:,} bytes of what the server says of itself"}
+    return kept
+
+
+def local_vocabulary_size(model_folder: object) -> int | None:
+    """Return the vocabulary size of a model whose folder is on this disk, else None."""
+    if not isinstance(model_folder, str):
+        return None
+    try:
+        path = Path(model_folder) / "config.json"
+        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG_BYTES:
+            return None
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    text = config.get("text_config", config) if isinstance(config, dict) else {}
+    return a_count(text.get("vocab_size")) if isinstance(text, dict) else None
+
+
+def named_model(name: object) -> Model | None:
+    """Return a model of which only the name is known."""
+    known = a_name(name)
+    return None if known is None else Model(name=known)

@@ -1,0 +1,1 @@
+"""`tracekit sweep`: a grid of runs, one folder each, resumable."""

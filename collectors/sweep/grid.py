@@ -1,0 +1,163 @@
+"""The cells of a sweep: every combination of the listed arguments, each with its folder's name."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracekit import manifest
+from tracekit.errors import TracekitError, UsageError
+
+from ..arguments import all_arguments
+from ..command.argument import settle
+from ..command.options import parsed
+from ..machine.hardware import accelerator_count
+from ..model.models import display_name
+from ..training import opt as opt_module
+from ..training.spec import TrainingSpec, make_spec
+from .arguments import LISTS, MAX, MAX_BATCH_SIZE, STAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of the grid.
+
+    Attributes:
+        name: the name of its run folder, the same whenever the cell is in a grid.
+        values: its arguments, settled; without `batch_size` if `is_max`.
+        spec: what they mean on this machine.
+        is_max: whether the largest batch that fits is to be found.
+    """
+
+    name: str
+    values: dict[str, Any]
+    spec: TrainingSpec
+    is_max: bool
+
+    def arguments(self, out: Path, **changes: Any) -> list[str]:
+        """Return the command-line arguments of `collect` for a run of this cell.
+
+        Args:
+            out: the run folder.
+            **changes: values by `Argument.key`, in place of the cell's own.
+        """
+        values = {**self.values, **changes, "out": out}
+        arguments = []
+        for argument in all_arguments():
+            value = values.get(argument.key)
+            if value is None or value is False:
+                continue
+            arguments.append(argument.name)
+            if argument.kind != "flag":
+                arguments.append(str(value))
+        return arguments
+
+
+def make_grid(values: Mapping[str, object]) -> list[Cell]:
+    """Return the cells of a grid, checked before any of them runs.
+
+    Args:
+        values: by `Argument.key`, as typed; those of `LISTS` may be lists.
+
+    Raises:
+        UsageError: a list is empty or repeats itself, or a cell could not run.
+    """
+    shared = {key: value for key, value in values.items() if key not in (*LISTS, "out", "force")}
+    limit = shared.pop(MAX_BATCH_SIZE.key, None)
+    if shared.get("stage") not in (None, *STAGES):
+        raise UsageError(f"a sweep runs --stage pretrain or finetune, not {shared['stage']}")
+    lists = [_items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)]
+    keys = [key for key in LISTS if values.get(key) not in (None, False)]
+    cells = [
+        _cell({**shared, **dict(zip(keys, items, strict=True))}, limit)
+        for items in itertools.product(*lists)
+    ]
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.name in seen:
+            raise UsageError(
+                f"two cells of the sweep would both be {cell.name}",
+                hint="a value is listed twice, or two models have the same name",
+            )
+        seen[cell.name] = cell
+    return cells
+
+
+def search_limit(values: Mapping[str, object]) -> int:
+    """Return the largest batch that `max` may try."""
+    given = settle_limit(values.get(MAX_BATCH_SIZE.key))
+    return given if given is not None else int(MAX_BATCH_SIZE.default or 0)
+
+
+def settle_limit(value: object) -> int | None:
+    """Return `--max-batch-size` as a number, or None if it was not given.
+
+    Raises:
+        UsageError: it is none, or below 1.
+    """
+    if value is None:
+        return None
+    if not str(value).isdecimal() or int(str(value)) < 1:
+        raise UsageError(f"--max-batch-size is {value!r}, which is not an integer of 1 or more")
+    return int(str(value))
+
+
+def difference(cell: Cell, run: manifest.Manifest) -> str | None:
+    """Return in what a finished run differs from a cell, or None if it is the cell's.
+
+    Args:
+        cell: the cell.
+        run: the manifest in the folder of its name.
+    """
+    words = list(run.command)
+    options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
+    try:
+        values = parsed(all_arguments(), words[options:])
+        spec = make_spec(settle(values, all_arguments()), [])
+    except (TracekitError, click.UsageError):
+        return f"its command is {' '.join(words)!r}"
+    ignored = {"command", "batch_size"} if cell.is_max else {"command"}
+    for member in dataclasses.fields(TrainingSpec):
+        theirs, ours = getattr(spec, member.name), getattr(cell.spec, member.name)
+        if member.name not in ignored and theirs != ours:
+            return f"its {member.name} is {theirs}, not {ours}"
+    return None
+
+
+def _items(key: str, value: object) -> list[str]:
+    items = [item.strip() for item in str(value).split(",")]
+    name = "--" + key.replace("_", "-")
+    if not all(items):
+        raise UsageError(f"{name} {value!r}: an item of the list is empty")
+    return items
+
+
+def _cell(values: dict[str, object], limit: object) -> Cell:
+    is_max = values.get("batch_size") == MAX
+    if is_max:
+        del values["batch_size"]
+    settled = settle(values, all_arguments())
+    is_bounded = limit is not None or settled.get("memory_limit") is not None
+    if is_max and not is_bounded and not accelerator_count():
+        raise UsageError(
+            "--batch-size max has no end on a machine without a GPU",
+            hint="give --memory-limit, for example 8GB, or --max-batch-size",
+        )
+    spec = make_spec(settled, [])
+    return Cell(_name(spec, is_max), settled, spec, is_max)
+
+
+def _name(spec: TrainingSpec, is_max: bool) -> str:
+    """Return the name of a cell's folder, for people and for every file system."""
+    parts = [spec.stage, display_name(spec.model, spec.layer_count), spec.opt_text]
+    if spec.engine != opt_module.default_engine(spec.opt):
+        parts.append(spec.engine)
+    parts += [f"bs{MAX if is_max else spec.batch_size}", f"n{spec.rank_count}"]
+    return "_".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)

@@ -1,0 +1,276 @@
+"""A sweep as a whole: its cells one after the other, and what became of each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracekit import manifest
+from tracekit.errors import TraceError, UsageError
+from tracekit.units import GB
+
+from ..command.argument import parse_bytes
+from ..process.distributed import place_in
+from ..process.signals import signals_as_interrupt
+from .arguments import sweep_arguments
+from .batch_search import largest_batch
+from .cell_lock import CellLock
+from .cell_process import require_success, run_cell
+from .grid import Cell, difference, make_grid, search_limit
+
+Echo = Callable[[str], None]
+
+# Enough to reach the peak: the first step makes the optimizer's state, the second runs with it.
+_PROBE = {"warmup": 1, "steps": 1, "repeats": 1, "profile_steps": 1}
+_FINISHED = ("ok", "oom")
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What became of a cell.
+
+    Attributes:
+        cell: the cell.
+        folder: its run folder.
+        run: the manifest in it.
+        wall_s: how long it took, with the search for its batch size; 0 if it was skipped.
+        is_skipped: whether it had been finished by an earlier sweep.
+    """
+
+    cell: Cell
+    folder: Path
+    run: manifest.Manifest
+    wall_s: float = 0.0
+    is_skipped: bool = False
+
+
+@dataclass(slots=True)
+class Sweep:
+    """A grid and the folder that takes its runs.
+
+    Attributes:
+        cells: what is run, in order.
+        out: takes a run folder for each cell.
+        batch_limit: the largest batch that `max` tries.
+        force: run finished cells again.
+    """
+
+    cells: list[Cell]
+    out: Path
+    batch_limit: int
+    force: bool = False
+
+    def finished(self) -> dict[str, manifest.Manifest]:
+        """Return the manifests of the cells that need not be run, by cell.
+
+        A run that was out of memory is finished; one that failed is not.
+
+        Raises:
+            UsageError: a folder holds a run of other arguments than its cell's, or no run.
+        """
+        found: dict[str, manifest.Manifest] = {}
+        for cell in self.cells:
+            run = self._finished(cell)
+            if run is not None:
+                found[cell.name] = run
+        return found
+
+    def _finished(self, cell: Cell) -> manifest.Manifest | None:
+        """Return the manifest of a cell that need not be run."""
+        folder = self.out / cell.name
+        if self.force or not os.path.lexists(folder):
+            return None
+        try:
+            run = manifest.read(folder)
+        except TraceError as error:
+            raise UsageError(
+                f"{folder} exists and is no run folder ({error.message})",
+                hint="remove it, or choose another --out",
+            ) from error
+        if run.outcome not in _FINISHED:
+            return None
+        other = difference(cell, run)
+        if other is not None:
+            raise UsageError(
+                f"{folder} holds a run of other arguments: {other}",
+                hint="run it again with --force, or choose another --out",
+            )
+        return run
+
+    def run(self, echo: Echo) -> list[CellResult]:
+        """Run the cells one after the other and return what became of each.
+
+        Args:
+            echo: takes lines for people.
+
+        Raises:
+            UsageError: before anything runs, if a folder is not what it should be.
+            StoreError: the disk is full or cannot be written.
+            KeyboardInterrupt: nothing half-made is left, and no process.
+        """
+        finished = self.finished()
+        results: list[CellResult] = []
+        try:
+            for number, cell in enumerate(self.cells, start=1):
+                folder = self.out / cell.name
+                label = f"[{number}/{len(self.cells)}] {cell.name}"
+                if cell.name in finished:
+                    run = finished[cell.name]
+                    echo(f"{label}: skipped, finished before: {outcome_text(run)}")
+                    results.append(CellResult(cell, folder, run, is_skipped=True))
+                    continue
+                echo(label)
+                begin = time.monotonic()
+                with CellLock(folder, echo) as lock:
+                    # One that its sweep had left running may have come to its end meanwhile.
+                    run = self._finished(cell) or self._collect(cell, folder, lock, echo)
+                wall_s = time.monotonic() - begin
+                echo(f"  {outcome_text(run)} ({wall_s:.1f} s)")
+                results.append(CellResult(cell, folder, run, wall_s))
+        except KeyboardInterrupt:
+            echo(
+                f"interrupted: {len(results)} of {len(self.cells)} cells are finished; the same "
+                "command goes on with the next"
+            )
+            raise
+        return results
+
+    def _collect(self, cell: Cell, folder: Path, lock: CellLock, echo: Echo) -> manifest.Manifest:
+        if not cell.is_max:
+            return run_cell(cell, folder, cell.arguments(folder, force=self.force), lock)
+        probes = self.out / f".{cell.name}.probes"
+        # Those of a sweep that was killed.
+        shutil.rmtree(probes, ignore_errors=True)
+        try:
+            return self._collect_largest(cell, folder, probes, lock, echo)
+        finally:
+            shutil.rmtree(probes, ignore_errors=True)
+
+    def _collect_largest(
+        self, cell: Cell, folder: Path, probes: Path, lock: CellLock, echo: Echo
+    ) -> manifest.Manifest:
+        failed: list[Path] = []
+
+        def fits(batch_size: int) -> bool:
+            probe = probes / f"bs{batch_size}"
+            begin = time.monotonic()
+            changes = {**_PROBE, "batch_size": batch_size, "force": False}
+            run = run_cell(cell, probe, cell.arguments(probe, **changes), lock)
+            text = "fits" if run.outcome == "ok" else outcome_text(run)
+            echo(f"  batch size {batch_size}: {text} ({time.monotonic() - begin:.1f} s)")
+            if run.outcome == "failed":
+                failed.append(probe)
+                raise _ProbeFailedError
+            return run.outcome == "ok"
+
+        try:
+            batch_size = largest_batch(fits, self.batch_limit)
+        except _ProbeFailedError:
+            # The probe's folder, with its logs, is the record.
+            shutil.rmtree(folder, ignore_errors=True)
+            failed[0].rename(folder)
+            return manifest.read(folder)
+        if batch_size == self.batch_limit:
+            echo(f"  larger ones were not tried: --max-batch-size is {self.batch_limit}")
+        while True:
+            size = max(1, batch_size)
+            arguments = cell.arguments(folder, batch_size=size, force=True)
+            run = run_cell(cell, folder, arguments, lock)
+            if run.outcome != "oom" or size == 1:
+                return run
+            # More steps than a probe has can need a little more.
+            batch_size = size - max(1, size // 16)
+            echo(f"  batch size {size}: {outcome_text(run)}; taking {batch_size}")
+
+
+class _ProbeFailedError(Exception):
+    """A probe failed for another reason than memory."""
+
+
+def make_sweep(values: Mapping[str, object]) -> Sweep:
+    """Return the sweep that the arguments ask for, checked.
+
+    Args:
+        values: by `Argument.key`, as typed; None and False mean that one was not given.
+
+    Raises:
+        UsageError: a cell could not run, or something is missing.
+    """
+    given = {
+        key: value for key, value in values.items() if value is not None and value is not False
+    }
+    known = {argument.key for argument in sweep_arguments()}
+    for key in given:
+        if key not in known:
+            raise UsageError(f"there is no argument {key!r}")
+    if place_in(os.environ) is not None:
+        raise UsageError(
+            "a sweep starts its ranks itself, but RANK and WORLD_SIZE are set",
+            hint="run it without torchrun or deepspeed",
+        )
+    if "out" not in given:
+        raise UsageError("--out is missing", hint="name the folder that takes the runs")
+    if "memory_limit" in given:
+        parse_bytes(str(given["memory_limit"]), "--memory-limit")
+    out = Path(str(given["out"])).expanduser()
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder")
+    return Sweep(make_grid(given), out, search_limit(given), bool(given.get("force")))
+
+
+def refuse_program(program: Sequence[str]) -> None:
+    """Say that a sweep takes no program after `--`.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if program:
+        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
+
+
+def run_sweep(values: Mapping[str, object], echo: Echo) -> list[CellResult]:
+    """Run a sweep and return what became of each cell.
+
+    Args:
+        values: by `Argument.key`, as typed.
+        echo: takes lines for people.
+
+    Raises:
+        TracekitError: a cell could not run, or the disk failed. Cells that fail raise nothing.
+        KeyboardInterrupt: nothing half-made is left, and no process.
+    """
+    sweep = make_sweep(values)
+    with signals_as_interrupt():
+        return sweep.run(echo)
+
+
+def check(results: Sequence[CellResult]) -> None:
+    """Say which cells failed; out of memory is no failure.
+
+    Raises:
+        WorkloadError: some did.
+    """
+    failed = [result.cell.name for result in results if result.run.outcome == "failed"]
+    require_success(failed, len(results))
+
+
+def outcome_text(run: manifest.Manifest) -> str:
+    """Return what became of a run in a few words."""
+    if run.outcome == "oom":
+        return f"out of memory: {run.reason}"
+    if run.outcome == "failed":
+        return f"failed: {run.reason}"
+    rate = f"{run.tokens_per_s_mean or 0:,.0f}"
+    if run.tokens_per_s_std is not None:
+        rate += f" ± {run.tokens_per_s_std:,.0f}"
+    return f"{rate} tokens/s, {(peak_bytes(run) or 0) / GB:.2f} GB, batch size {run.batch_size}"
+
+
+def peak_bytes(run: manifest.Manifest) -> int | None:
+    """Return the peak memory of the rank that needed most: the device's, else the host's."""
+    peaks = [rank.device_allocated_bytes or rank.host_bytes or 0 for rank in run.peak_memory]
+    return max(peaks, default=None)

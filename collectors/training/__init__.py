@@ -1,0 +1,1 @@
+"""`--stage pretrain` and `--stage finetune`: training runs of our own."""

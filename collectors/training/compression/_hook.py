@@ -1,0 +1,242 @@
+"""What the methods of this folder share: a bucket of gradients is split, sent and put together.
+
+DDP hands over one bucket after the other while the backward pass still runs. `BucketHook` encodes
+a bucket at once and starts to send it; it decodes all buckets at the end of the backward pass, on
+the thread and the stream of the backward pass. Decoding in callbacks of the collective, as torch's
+own PowerSGD does, would run on gloo's threads, which a profile does not see, and on side streams of
+CUDA, whose use the caching allocator does not know of.
+
+The work of a method is inside the ranges `tk/part/compress` and `tk/part/decompress`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...ranges import part
+
+COMPRESS = "compress"
+DECOMPRESS = "decompress"
+_ALIGNMENT_BYTES = 8
+
+# torch 2.13 renamed it and warns of the old name.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class Codec(ABC):
+    """How a method encodes the gradient matrix of a parameter, with the state of each parameter.
+
+    The state is kept by parameter, not by bucket, because DDP builds its buckets anew after the
+    first step.
+    """
+
+    is_summable: bool
+    """Whether the sum of what the ranks send can be decoded (all-reduce), or only all of it."""
+
+    def takes(self, gradient: torch.Tensor) -> bool:
+        """Return whether a gradient is worth compressing; the others are averaged exactly."""
+        return gradient.dim() >= 2
+
+    @abstractmethod
+    def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
+        """Return what this rank sends for a parameter, and note what it leaves out.
+
+        A summable codec returns one tensor of the gradient's type. The shapes and types depend on
+        those of the gradient alone, and so are the same on every rank.
+        """
+
+    @abstractmethod
+    def decode(
+        self,
+        parameter: torch.Tensor,
+        gradient: torch.Tensor,
+        received: Sequence[list[torch.Tensor]],
+    ) -> None:
+        """Write the gradient that all ranks agree on over this rank's own.
+
+        Args:
+            parameter: the parameter.
+            gradient: is overwritten.
+            received: what every rank sent, in the order of the ranks; for a summable codec, its
+                mean alone.
+        """
+
+
+@dataclass(slots=True)
+class Compression:
+    """What a hook is and has sent so far, as this rank saw it.
+
+    `dense_bytes` is the size of the gradients, `sent_bytes` that of the messages in their place,
+    both summed over the steps. An all-gather brings a rank the messages of all others, an
+    all-reduce one message's size, whatever the number of ranks.
+    """
+
+    method: str
+    options: dict[str, Any]
+    needs_all_threads: bool = False
+    """Whether a part of its work is on threads that a profile of the calling thread misses."""
+    step_count: int = 0
+    dense_bytes: int = 0
+    sent_bytes: int = 0
+    sent_element_count: int = 0
+    _refresh: Callable[[Compression], None] | None = field(default=None, repr=False)
+
+    def report(self) -> dict[str, Any]:
+        """Return the figures for the manifest."""
+        if self._refresh is not None:
+            self._refresh(self)
+        steps = max(self.step_count, 1)
+        return {
+            "method": self.method,
+            **self.options,
+            "step_count": self.step_count,
+            "dense_bytes_per_step": self.dense_bytes // steps,
+            "sent_bytes_per_step": self.sent_bytes // steps,
+            "sent_element_count_per_step": self.sent_element_count // steps,
+        }
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A bucket on its way."""
+
+    finish: Callable[[], torch.Tensor]
+    future: Any
+
+
+class BucketHook:
+    """The communication hook of one model.
+
+    Args:
+        codec: the method.
+        compression: where to count what is sent.
+        process_group: of the model.
+    """
+
+    def __init__(self, codec: Codec, compression: Compression, process_group: Any) -> None:
+        self._codec = codec
+        self._compression = compression
+        self._group = process_group
+        self._world_size = dist.get_world_size(process_group)
+        self._pending: list[_Sent] = []
+        self._called_back_pass = -1
+
+    def install(self, ddp_model: Any) -> Compression:
+        """Register the hook with the model and return its figures."""
+        ddp_model.register_comm_hook(self, lambda state, bucket: state.send(bucket))
+        return self._compression
+
+    def send(self, bucket: Any) -> Any:
+        """Encode a bucket and start to send it; the future holds the bucket that DDP goes on with.
+
+        Args:
+            bucket: a `torch.distributed.GradBucket`.
+        """
+        buffer = bucket.buffer()
+        pairs = list(zip(bucket.parameters(), bucket.gradients(), strict=True))
+        finish = self._start(buffer, pairs)
+        self._compression.dense_bytes += buffer.nbytes
+        self._compression.step_count += bucket.is_last()
+        future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else [])
+        self._pending.append(_Sent(finish, future))
+        if torch._C._current_autograd_node() is None:
+            # The first step of a static graph: DDP sends when the backward pass is already over.
+            self._finish_all()
+        elif (backward_pass := torch._C._current_graph_task_id()) != self._called_back_pass:
+            # Reentrant checkpointing nests passes, and any may be the one that DDP ends in.
+            self._called_back_pass = backward_pass
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish_all)
+        return future
+
+    def _finish_all(self) -> None:
+        """Decode what was sent; DDP's own callback, which waits for it, is queued later."""
+        pending, self._pending = self._pending, []
+        for sent in pending:
+            sent.future.set_result(sent.finish())
+
+    def _start(
+        self, buffer: torch.Tensor, gradients: list[tuple[torch.Tensor, torch.Tensor]]
+    ) -> Callable[[], torch.Tensor]:
+        codec = self._codec
+        with part(COMPRESS):
+            coded = [pair for pair in gradients if codec.takes(pair[1])]
+            exact = [gradient for _, gradient in gradients if not codec.takes(gradient)]
+            messages = [codec.encode(parameter, gradient) for parameter, gradient in coded]
+            summed = list(exact)
+            if codec.is_summable:
+                # One message for both: a small collective costs as much as a large one.
+                summed += [tensor for message in messages for tensor in message]
+            mean = torch.cat([tensor.reshape(-1) for tensor in summed]) if summed else None
+            if mean is not None:
+                mean.div_(self._world_size)
+            own = None if codec.is_summable or not messages else pack(messages)
+            gathered = None if own is None else own.new_empty(self._world_size * own.numel())
+        works = []
+        if mean is not None:
+            works.append(dist.all_reduce(mean, group=self._group, async_op=True))
+            self._count(mean.nbytes, mean.numel())
+        if own is not None:
+            works.append(_all_gather(gathered, own, group=self._group, async_op=True))
+            self._count(own.nbytes, sum(t.numel() for message in messages for t in message))
+
+        def finish() -> torch.Tensor:
+            for work in works:
+                work.wait()
+            with part(DECOMPRESS):
+                reduced = [] if mean is None else unflatten(mean, summed)
+                for gradient, value in zip(exact, reduced, strict=False):
+                    gradient.copy_(value)
+                received = [[[value]] for value in reduced[len(exact) :]]
+                if gathered is not None:
+                    by_rank = [unpack(row, messages) for row in gathered.view(self._world_size, -1)]
+                    received = [list(of_parameter) for of_parameter in zip(*by_rank, strict=True)]
+                for (parameter, gradient), values in zip(coded, received, strict=True):
+                    codec.decode(parameter, gradient, values)
+            return buffer
+
+        return finish
+
+    def _count(self, sent_bytes: int, element_count: int) -> None:
+        self._compression.sent_bytes += sent_bytes
+        self._compression.sent_element_count += element_count
+
+
+def unflatten(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the parts of a flat tensor in the shapes of others."""
+    parts = flat.split([tensor.numel() for tensor in like])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+def pack(messages: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    """Return tensors of any types as one tensor of bytes, each at an aligned place."""
+    tensors = [tensor for message in messages for tensor in message]
+    packed = tensors[0].new_zeros(sum(map(_padded_bytes, tensors)), dtype=torch.uint8)
+    for place, tensor in zip(_places(packed, tensors), tensors, strict=True):
+        place.copy_(tensor.reshape(-1).view(torch.uint8))
+    return packed
+
+
+def unpack(
+    packed: torch.Tensor, like: Sequence[Sequence[torch.Tensor]]
+) -> list[list[torch.Tensor]]:
+    """Return what `pack` packed, as views, by the shapes and types of this rank's own."""
+    places = iter(_places(packed, [tensor for message in like for tensor in message]))
+    return [
+        [next(places).view(tensor.dtype).view(tensor.shape) for tensor in message]
+        for message in like
+    ]
+
+
+def _places(packed: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    padded = packed.split([_padded_bytes(tensor) for tensor in tensors])
+    return [place[: tensor.nbytes] for place, tensor in zip(padded, tensors, strict=True)]
+
+
+def _padded_bytes(tensor: torch.Tensor) -> int:
+    return -(-tensor.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -1,0 +1,80 @@
+"""Power-SGD, as torch has it.
+
+Vogels et al., «PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization»,
+NeurIPS 2019. Only the set-up is here; the hook is `torch.distributed`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracekit.errors import UsageError
+
+from ...ranges import part
+from ._hook import COMPRESS, Compression
+
+# A gradient of zeros has no direction; without it torch divides by zero there.
+_ORTHOGONALIZATION_EPSILON = 1e-8
+
+
+def install(ddp_model: Any, *, rank: int, start_step: int) -> Compression:
+    """Hook a model with torch's Power-SGD.
+
+    The second factor and the gradient are computed in callbacks of the collectives: with gloo on
+    its own threads, which a profile of the calling thread does not see; with NCCL on the caller's.
+    With gloo a bucket is done before the next one begins, so that nothing overlaps.
+
+    Args:
+        ddp_model: a `DistributedDataParallel`.
+        rank: columns of the factors.
+        start_step: the first step that is compressed, counted from 0.
+
+    Raises:
+        UsageError: `start_step` is below 2: DDP builds its buckets anew after the first step, and
+            the state is kept by bucket.
+    """
+    import torch.distributed as dist
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
+        PowerSGDState,
+        powerSGD_hook,
+    )
+
+    if start_step < 2:
+        raise UsageError(f"Power-SGD starts at step 2 or later, not {start_step}")
+    state = PowerSGDState(
+        ddp_model.process_group,
+        matrix_approximation_rank=rank,
+        start_powerSGD_iter=start_step,
+        orthogonalization_epsilon=_ORTHOGONALIZATION_EPSILON,
+    )
+    is_gloo = dist.get_backend(ddp_model.process_group) == "gloo"
+    item_bytes = 0
+
+    def hook(state: Any, bucket: Any) -> Any:
+        nonlocal item_bytes
+        item_bytes = max(item_bytes, bucket.buffer().element_size())
+        with part(COMPRESS):
+            future = powerSGD_hook(state, bucket)
+        if is_gloo:
+            # The callbacks start collectives from gloo's threads. Beside those of the next bucket
+            # the ranks would start them in different orders, and gloo matches them by order.
+            future.wait()
+        return future
+
+    def refresh(compression: Compression) -> None:
+        """Take over torch's own count, which is of the compressed steps."""
+        _, dense_count, sent_count = state.compression_stats()
+        compression.step_count = max(0, state.iter - start_step)
+        compression.dense_bytes = dense_count * item_bytes
+        compression.sent_bytes = sent_count * item_bytes
+        compression.sent_element_count = sent_count
+
+    # DDP compares annotations with classes; here they are text.
+    hook.__annotations__ = {}
+    ddp_model.register_comm_hook(state, hook)
+    return Compression(
+        "powersgd",
+        {"rank": rank, "start_step": start_step},
+        needs_all_threads=is_gloo,
+        _refresh=refresh,
+    )

@@ -1,0 +1,77 @@
+"""Data parallel training by torch's DDP: the paper's Naive, and what adds to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ._engine import adamw
+
+if TYPE_CHECKING:
+    from ..spec import TrainingSpec
+
+
+def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
+    """Return the type of the weights: fp16 needs single-precision ones, or its updates vanish."""
+    return torch.bfloat16 if spec.precision == "bf16" else torch.float32
+
+
+class DdpEngine:
+    """A model under DDP with AdamW: in pure bf16, in fp32, or in fp16 with loss scaling."""
+
+    def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
+        self.module = model
+        self.notes: list[str] = []
+        is_half = spec.precision == "fp16"
+        self._autocast = (
+            torch.autocast(device.type, torch.float16) if is_half else contextlib.nullcontext()
+        )
+        # Before DDP looks at the parameters: LoRA-FA's optimizer freezes some.
+        self._optimizer = adamw(model, spec)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=is_half)
+        self.ddp = DistributedDataParallel(
+            model,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,  # a decoder's buffers are constants: rotary frequencies
+        )
+        self._compression: Any = None
+        if spec.opt.compression:
+            from .. import compression
+
+            self._compression = compression.install(
+                self.ddp,
+                spec.opt.compression,
+                rank=spec.compression_rank,
+                density=spec.compression_density,
+            )
+        self.needs_all_threads = bool(self._compression and self._compression.needs_all_threads)
+
+    def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Run the forward pass and return the loss."""
+        with self._autocast:
+            loss: torch.Tensor = self.ddp(**batch).loss
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Run the backward pass; DDP reduces the gradients bucket by bucket meanwhile."""
+        self._scaler.scale(loss).backward()
+
+    def optimize(self) -> None:
+        """Step the optimizer and drop the gradients."""
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad()
+
+    def report(self) -> dict[str, Any]:
+        """Return what gradient compression has sent, where there is some."""
+        return {"compression": self._compression.report()} if self._compression else {}
+
+
+def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> DdpEngine:
+    """Return the engine for a model on its device."""
+    return DdpEngine(model, spec, device)

@@ -1,0 +1,218 @@
+"""Training by DeepSpeed ZeRO, with and without offload."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...machine.hardware import memory_bytes
+from ...model.models import parameter_count
+from ._engine import WEIGHT_DECAY, trained
+
+if TYPE_CHECKING:
+    from ..spec import TrainingSpec
+
+WHOLE_MODEL_SHARE = 0.25
+"""Above this share of a rank's memory a stage-3 model is sharded while it is made."""
+
+# Below this size DeepSpeed's defaults would keep every parameter gathered.
+_SMALL_MODEL = 500_000_000
+
+
+def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
+    """Return the type that the weights are made in; DeepSpeed keeps fp32 copies of its shards."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[spec.precision]
+
+
+def construction(
+    spec: TrainingSpec, size_bytes: int, device: torch.device
+) -> AbstractContextManager[Any]:
+    """Return in what a model is to be made: under stage 3 a large one is sharded meanwhile.
+
+    A sharded model's weights are those that torch draws for each layer: transformers' own
+    initialization finds them gone. 4-bit weights are packed whole and so made whole.
+
+    Args:
+        spec: what to run.
+        size_bytes: size of the model's weights.
+        device: where they are made.
+    """
+    if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
+        return contextlib.nullcontext()
+    if size_bytes <= WHOLE_MODEL_SHARE * _memory_bytes(device):
+        return contextlib.nullcontext()
+    deepspeed = _import(device)
+    zero: dict[str, Any] = {"stage": 3}
+    if spec.opt.is_offloaded:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": device.type == "cuda"}
+    config = {
+        "train_micro_batch_size_per_gpu": spec.batch_size,
+        "zero_optimization": zero,
+        "bf16": {"enabled": spec.precision == "bf16"},
+        "fp16": {"enabled": spec.precision == "fp16"},
+    }
+    context: AbstractContextManager[Any] = deepspeed.zero.Init(
+        config_dict_or_path=config, dtype=parameter_dtype(spec)
+    )
+    return context
+
+
+class DeepSpeedEngine:
+    """A model under `deepspeed.initialize`."""
+
+    def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
+        deepspeed = _import(device)
+        self.notes: list[str] = []
+        self.needs_all_threads = False
+        self._config = config = _config(model, spec, device, self.notes)
+        self._engine, *_ = deepspeed.initialize(
+            model=model,
+            model_parameters=trained(model.parameters()),
+            config=config,
+            dist_init_required=False,
+        )
+        self.module = self._engine.module
+
+    def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Run the forward pass and return the loss."""
+        loss: torch.Tensor = self._engine(**batch).loss
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Run the backward pass; ZeRO reduces the gradients meanwhile."""
+        self._engine.backward(loss)
+
+    def optimize(self) -> None:
+        """Step the optimizer over this rank's shards, and gather what it updated."""
+        self._engine.step()
+
+    def report(self) -> dict[str, Any]:
+        """Return the configuration that DeepSpeed was given."""
+        return {"deepspeed_config": self._config}
+
+
+def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> DeepSpeedEngine:
+    """Return the engine for a model on its device."""
+    return DeepSpeedEngine(model, spec, device)
+
+
+def _memory_bytes(device: torch.device) -> int:
+    """Return the memory that a rank may count on."""
+    if device.type == "cuda":
+        total: int = torch.cuda.get_device_properties(device).total_memory
+        return total
+    return (memory_bytes() or 0) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _import(device: torch.device) -> Any:
+    """Import DeepSpeed and join the process group that is there."""
+    if device.type != "cuda":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    import deepspeed
+    import deepspeed.ops
+
+    if device.type != "cuda":
+        # Its collective for shared memory would be compiled for a minute; gloo is what we look at.
+        # The table has no public name: without it the run is slower to start, and no other.
+        compatible = getattr(deepspeed.ops, "__compatible_ops__", {})
+        compatible["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(
+        dist_backend="nccl" if device.type == "cuda" else "gloo", verbose=False
+    )
+    return deepspeed
+
+
+def _config(
+    model: torch.nn.Module, spec: TrainingSpec, device: torch.device, notes: list[str]
+) -> dict[str, Any]:
+    """Return DeepSpeed's configuration of a run."""
+    opt = spec.opt
+    zero: dict[str, Any] = {"stage": opt.zero_stage}
+    if opt.is_offloaded:
+        pin = device.type == "cuda"
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pin}
+        if opt.zero_stage == 3:
+            zero["offload_param"] = {"device": "cpu", "pin_memory": pin}
+    zero |= _bucket_sizes(model)
+    if opt.zero_stage == 3:
+        zero |= _stage3_sizes(model)
+    uses_native = device.type == "cuda" and _can_build(opt.is_offloaded, notes)
+    return {
+        "train_micro_batch_size_per_gpu": spec.batch_size,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 0.0,  # its default of 1 would be work that no other engine does
+        "zero_optimization": zero,
+        "bf16": {"enabled": spec.precision == "bf16"},
+        "fp16": {"enabled": spec.precision == "fp16"},
+        "optimizer": {
+            "type": "AdamW",
+            "params": {
+                "lr": spec.learning_rate,
+                "weight_decay": WEIGHT_DECAY,
+                "torch_adam": not uses_native,
+            },
+        },
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": uses_native,
+        "steps_per_print": 2**31,
+    }
+
+
+def _bucket_sizes(model: torch.nn.Module) -> dict[str, int]:
+    """Return the sizes of buckets where DeepSpeed's own, 1 GB each, are larger than the model.
+
+    It allocates them whole: a small model would need more memory with ZeRO than without.
+    """
+    count, _ = parameter_count(model)
+    if count >= _SMALL_MODEL:
+        return {}
+    return {"reduce_bucket_size": max(1, count), "allgather_bucket_size": max(1, count)}
+
+
+def _stage3_sizes(model: torch.nn.Module) -> dict[str, int]:
+    """Return stage 3's thresholds where DeepSpeed's own are larger than the model.
+
+    They are in elements. With a reuse distance of 0 what the forward pass gathered is let go, as it
+    has to be in a model that needs stage 3.
+    """
+    count, _ = parameter_count(model)
+    if count >= _SMALL_MODEL:
+        return {}
+    return {
+        "stage3_max_live_parameters": max(1, count // 14),
+        "stage3_max_reuse_distance": 0,
+        "stage3_param_persistence_threshold": 1000,
+        "stage3_prefetch_bucket_size": max(1, count // 21),
+    }
+
+
+def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
+    """Tell whether DeepSpeed's own Adam is there or can be compiled; if not, say why."""
+    from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    builder = CPUAdamBuilder() if is_offloaded else FusedAdamBuilder()
+    if CUDA_HOME is None:
+        reason = "no CUDA toolkit"
+    elif not builder.is_compatible(verbose=False):
+        reason = "it takes this machine for none that it runs on"
+    else:
+        try:
+            # What DeepSpeed would do later, when there is no way back.
+            builder.load(verbose=False)
+        except Exception as error:  # noqa: BLE001 - whatever a compiler can fail with
+            said = str(error).strip().partition("\n")[0]
+            reason = f"{type(error).__name__}: {said[:200]}"
+        else:
+            return True
+    notes.append(
+        f"DeepSpeed cannot compile its {builder.name} here ({reason}), so torch's AdamW runs"
+    )
+    return False

@@ -1,0 +1,114 @@
+"""Sharded training by torch's FSDP2 (`fully_shard`).
+
+Z3 frees the gathered parameters after the forward pass and gathers them again for the backward
+pass; Z2 keeps them (`reshard_after_forward=False`), so that gradients and optimizer state alone are
+sharded during the step. O keeps parameters, gradients and optimizer state on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+
+from ._engine import adamw
+
+if TYPE_CHECKING:
+    from ..spec import TrainingSpec
+
+
+def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
+    """Return the type of the sharded weights.
+
+    Trained in full they are fp32 as under ZeRO, and cast for each pass; frozen ones beside an
+    adapter have nothing to gain from that.
+    """
+    if spec.precision == "bf16" and spec.opt.adapter:
+        return torch.bfloat16
+    return torch.float32
+
+
+class Fsdp2Engine:
+    """A model whose decoder layers, and the rest as one group, are sharded over all ranks."""
+
+    def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
+        self.notes: list[str] = []
+        self.needs_all_threads = False
+        compute = torch.bfloat16 if spec.precision == "bf16" else torch.float32
+        offload = OffloadPolicy()
+        if spec.opt.is_offloaded:
+            offload = CPUOffloadPolicy(pin_memory=device.type == "cuda")
+        options = {
+            "mesh": init_device_mesh(device.type, (spec.rank_count,)),
+            "reshard_after_forward": spec.opt.zero_stage == 3,
+            "mp_policy": MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=compute),
+            "offload_policy": offload,
+        }
+        whole = _unshardable(model, options["mesh"])
+        if whole:
+            options["ignored_params"] = whole
+            self.notes.append(
+                f"torch {torch.__version__} shards no integers: the packed 4-bit weights are whole "
+                "on every rank"
+            )
+        for layer in _layers(model):
+            fully_shard(layer, **options)
+        fully_shard(model, **options)
+        self.module = model
+        self._optimizer = adamw(model, spec)
+
+    def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Run the forward pass and return the loss."""
+        loss: torch.Tensor = self.module(**batch).loss
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Run the backward pass; gradients are reduced and scattered layer by layer meanwhile."""
+        loss.backward()
+
+    def optimize(self) -> None:
+        """Step the optimizer over this rank's shards and drop the gradients."""
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def report(self) -> dict[str, Any]:
+        """Return what the manifest is to keep of the engine: nothing."""
+        return {}
+
+
+def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> Fsdp2Engine:
+    """Return the engine for a model on its device."""
+    return Fsdp2Engine(model, spec, device)
+
+
+def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
+    """Return the parameters that this torch's FSDP2 cannot shard: packed ones, as in torch 2.11.
+
+    It makes each shard a parameter that requires gradients and then one that does not; integers can
+    only be the second.
+    """
+    packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
+    if not packed:
+        return set()
+    probe = torch.nn.Module()
+    integers = torch.zeros(mesh.size(), dtype=torch.uint8, device=next(iter(packed)).device)
+    probe.weight = torch.nn.Parameter(integers, requires_grad=False)
+    try:
+        fully_shard(probe, mesh=mesh)
+    except RuntimeError:
+        return packed
+    return set()
+
+
+def _layers(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the repeated blocks of a model: the members of its longest module list."""
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return list(max(lists, key=len, default=[]))

@@ -1,0 +1,154 @@
+"""What each rank of a training run reports, and the manifest that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tracekit import manifest
+from tracekit.units import NS_PER_S
+
+from ..model.models import display_name
+from ..run.manifest import manifest_of, node_count
+from .spec import TrainingSpec
+
+
+@dataclass(slots=True)
+class RankResult:
+    """What one rank measured. Times of repeats are in order; losses are of its own data."""
+
+    rank: int
+    outcome: str = "ok"
+    reason: str | None = None
+    ended_unix_ns: int = 0
+    wall_ns: list[int] = field(default_factory=list)
+    step_ns: list[list[int]] = field(default_factory=list)
+    final_losses: list[float] = field(default_factory=list)
+    first_loss: float | None = None
+    last_loss: float | None = None
+    plain_step_ns: int | None = None
+    ranges_step_ns: int | None = None
+    profiled_step_ns: int | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    trace: str | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    attention_backend: str | None = None
+    attention_reason: str | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Leave the result in a folder, under the rank's name, whole or not at all."""
+        self.ended_unix_ns = time.time_ns()
+        path = _path(folder, self.rank)
+        partial = path.with_suffix(f".partial-{os.getpid()}")
+        partial.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+        partial.replace(path)
+
+
+def read_results(folder: Path, rank_count: int) -> list[RankResult]:
+    """Return what the ranks left in a folder, in their order; some may have left nothing."""
+    results = []
+    for rank in range(rank_count):
+        path = _path(folder, rank)
+        if path.is_file():
+            results.append(RankResult(**json.loads(path.read_text("utf-8"))))
+    return results
+
+
+def make_manifest(
+    spec: TrainingSpec,
+    results: Sequence[RankResult],
+    *,
+    outcome: manifest.Outcome = "ok",
+    reason: str | None = None,
+) -> manifest.Manifest:
+    """Return the manifest of a run.
+
+    Args:
+        spec: what was asked for.
+        results: those of the ranks that reported; figures are given only if all did well.
+        outcome: what became of it.
+        reason: why it is not `ok`.
+    """
+    first = results[0] if results else RankResult(rank=0)
+    is_ok = outcome == "ok"
+    repeats = _repeats(spec, results) if is_ok else []
+    rates = [repeat.tokens_per_s for repeat in repeats]
+    run = manifest_of(
+        spec.stage,  # type: ignore[arg-type]
+        spec.engine,
+        spec.command,
+        results,
+        outcome=outcome,
+        reason=reason,
+        opt=spec.opt_text,
+        model=manifest.Model(
+            **{"name": display_name(spec.model), "layer_count": spec.layer_count, **first.model}
+        ),
+        batch_size=spec.batch_size,
+        sequence_length=spec.sequence_length,
+        precision=spec.precision,
+        seed=spec.seed,
+        attention_reason=first.attention_reason,
+        parallel=manifest.Parallel(
+            world_size=spec.rank_count,
+            data_size=spec.data_size,
+            tensor_size=spec.tensor_size,
+            node_count=node_count(results),
+        ),
+        steps=manifest.Steps(
+            warmup_count=spec.warmup_count,
+            measured_count=spec.measured_count,
+            repeat_count=spec.repeat_count,
+            profiled_count=spec.profiled_count,
+        ),
+        repeats=repeats,
+        extra={
+            "learning_rate": spec.learning_rate,
+            "is_batch_fixed": spec.is_batch_fixed,
+            "memory_limit_bytes": spec.memory_limit_bytes,
+            "first_losses": [result.first_loss for result in results],
+            "last_losses": [result.last_loss for result in results],
+            **first.extra,
+        },
+    )
+    if is_ok:
+        run.tokens_per_s_mean = statistics.fmean(rates)
+        run.tokens_per_s_std = statistics.stdev(rates) if len(rates) > 1 else None
+        run.overhead = manifest.Overhead(
+            first.plain_step_ns, first.ranges_step_ns, first.profiled_step_ns
+        )
+    else:
+        run.traces = []
+    return run
+
+
+def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest.Repeat]:
+    """Return the repeats: the tokens of all ranks over the slowest rank's time."""
+    tokens = spec.batch_size * spec.sequence_length * spec.data_size * spec.measured_count
+    first = results[0]
+    repeats = []
+    for index in range(spec.repeat_count):
+        wall_ns = max(result.wall_ns[index] for result in results)
+        repeats.append(
+            manifest.Repeat(
+                tokens_per_s=tokens * NS_PER_S / wall_ns,
+                wall_ns=wall_ns,
+                step_ns=first.step_ns[index],
+                final_loss=first.final_losses[index],
+            )
+        )
+    return repeats
+
+
+def _path(folder: Path, rank: int) -> Path:
+    return folder / f"rank{rank}.json"

@@ -1,0 +1,172 @@
+"""What a training run is to do: the arguments, as they go from the launcher to its ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import UsageError
+
+from ..command.argument import parse_bytes
+from ..machine.hardware import accelerator_count
+from ..model.models import check_name
+from . import opt as opt_module
+from .opt import Opt
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSpec:
+    """A training run. Members are plain JSON values; `out` and `folder` are paths as text."""
+
+    stage: str
+    opt_text: str
+    engine: str
+    model: str
+    layer_count: int | None
+    precision: str
+    seed: int
+    batch_size: int
+    sequence_length: int
+    is_batch_fixed: bool
+    learning_rate: float
+    warmup_count: int
+    measured_count: int
+    repeat_count: int
+    profiled_count: int
+    rank_count: int
+    tensor_size: int
+    compression_rank: int
+    compression_density: float
+    with_stack: bool
+    with_flops: bool
+    profile_memory: bool
+    record_shapes: bool
+    memory_limit_bytes: int | None
+    command: list[str] = field(default_factory=list)
+
+    @property
+    def opt(self) -> Opt:
+        """The parsed methods."""
+        return opt_module.parse(self.opt_text, self.stage)
+
+    @property
+    def data_size(self) -> int:
+        """How many ranks see data of their own."""
+        return self.rank_count // self.tensor_size
+
+    def write(self, path: Path) -> None:
+        """Write the spec as JSON."""
+        path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+
+    @staticmethod
+    def read(path: Path) -> TrainingSpec:
+        """Read what `write` wrote."""
+        return TrainingSpec(**json.loads(path.read_text("utf-8")))
+
+
+_PAPER = {"seq_len": 350, "warmup": 30, "steps": 100, "repeats": 3, "profile_steps": 10}
+# Few steps of a small model, so that a first try on a machine without a GPU ends in seconds.
+_ON_CPU = {"model": "tiny", "warmup": 1, "steps": 3, "repeats": 2, "profile_steps": 2}
+_ON_GPU = {"model": "llama2-7b", "warmup": 5, "steps": 20, "repeats": 3, "profile_steps": 3}
+_EVERYWHERE = {
+    "opt": opt_module.NAIVE,
+    "precision": "bf16",
+    "seed": 0,
+    "batch_size": 1,
+    "seq_len": 350,
+    "learning_rate": 1e-4,
+    "nproc": 1,
+    "tp": 1,
+    "gc_rank": 4,
+    "gc_density": 0.01,
+}
+_AT_LEAST_ONE = ("batch_size", "steps", "repeats", "profile_steps", "nproc", "tp", "gc_rank")
+
+
+def make_spec(
+    values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
+) -> TrainingSpec:
+    """Return the spec of what was asked for, with this machine's defaults.
+
+    Args:
+        values: the settled arguments.
+        command: the command line, for the manifest.
+        world_size: the ranks that a cluster's launcher has started, or None to start `--nproc`.
+
+    Raises:
+        UsageError: values do not fit together.
+    """
+    defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
+    if values.get("preset") == "paper":
+        defaults |= _PAPER
+    chosen = {**defaults, **values}
+    for key in _AT_LEAST_ONE:
+        if chosen[key] < 1:
+            raise UsageError(f"--{key.replace('_', '-')} is 0, but at least 1 is needed")
+    if chosen["seq_len"] < 2:
+        raise UsageError(
+            f"--seq-len is {chosen['seq_len']}, but a next token needs at least 2 tokens"
+        )
+    if not 0 < chosen["gc_density"] <= 1:
+        raise UsageError(f"--gc-density is {chosen['gc_density']:g}, not above 0 and up to 1")
+    if chosen["learning_rate"] <= 0:
+        raise UsageError(f"--learning-rate is {chosen['learning_rate']:g}, but must be above 0")
+    check_name(chosen["model"], chosen.get("layers"))
+    if world_size is not None and values.get("nproc") not in (None, world_size):
+        raise UsageError(
+            f"--nproc is {values['nproc']}, but WORLD_SIZE says {world_size} ranks",
+            hint="leave --nproc out under torchrun or deepspeed",
+        )
+    rank_count = world_size or chosen["nproc"]
+    device_count = accelerator_count()
+    if world_size is None and 0 < device_count < rank_count:
+        raise UsageError(f"--nproc is {rank_count}, but there are {device_count} GPUs here")
+    opt = opt_module.parse(chosen["opt"], chosen["stage"])
+    asked = chosen.get("engine") or opt_module.default_engine(opt)
+    engine = opt_module.check_engine(opt, asked, tensor_size=chosen["tp"], stage=chosen["stage"])
+    if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
+        # One step that overflows would leave its infinity in what is carried over, for good.
+        raise UsageError(
+            f"--opt {opt}: what was not sent is carried over, but --precision fp16 changes the "
+            "gradient's scale from step to step",
+            hint="use --precision bf16",
+        )
+    if engine in ("fsdp2", "megatron") and chosen["precision"] == "fp16":
+        raise UsageError(
+            f"--engine {engine} has no loss scaling here, which --precision fp16 needs",
+            hint="use --precision bf16",
+        )
+    if rank_count % chosen["tp"]:
+        raise UsageError(f"--tp is {chosen['tp']}, which does not divide {rank_count} ranks")
+    limit = chosen.get("memory_limit")
+    return TrainingSpec(
+        stage=chosen["stage"],
+        opt_text=str(opt),
+        engine=engine,
+        model=chosen["model"],
+        layer_count=chosen.get("layers"),
+        precision=chosen["precision"],
+        seed=chosen["seed"],
+        batch_size=chosen["batch_size"],
+        sequence_length=chosen["seq_len"],
+        is_batch_fixed=bool(chosen.get("fixed_batch")),
+        learning_rate=chosen["learning_rate"],
+        warmup_count=chosen["warmup"],
+        measured_count=chosen["steps"],
+        repeat_count=chosen["repeats"],
+        profiled_count=chosen["profile_steps"],
+        rank_count=rank_count,
+        tensor_size=chosen["tp"],
+        compression_rank=chosen["gc_rank"],
+        compression_density=chosen["gc_density"],
+        with_stack=bool(chosen.get("with_stack")),
+        with_flops=bool(chosen.get("with_flops")),
+        profile_memory=bool(chosen.get("profile_memory")),
+        record_shapes=not chosen.get("no_shapes"),
+        memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),
+        command=command,
+    )

@@ -1,0 +1,112 @@
+"""One rank of a training run: `python -m tracekit.collectors.training.worker FOLDER`.
+
+The launcher starts it. The folder is the run's working folder: it holds the spec, the store through
+which the ranks find each other, and takes each rank's result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from tracekit.errors import StoreError, TracekitError, WorkloadError
+
+from ..machine import memory
+from ..process.distributed import Place, device_of, place_in, process_group
+from ..process.parent import TO_LAUNCHER
+from ..run.folder import disk_cause
+from .result import RankResult
+from .spec import TrainingSpec
+
+SPEC = "spec.json"
+PROGRESS = "progress"
+STORE = "store"
+
+
+def main(arguments: list[str]) -> int:
+    """Run a rank and return its exit code: 0 if it did what it was to do."""
+    TO_LAUNCHER.hold()
+    work = Path(arguments[0])
+    spec = TrainingSpec.read(work / SPEC)
+    place = place_in(os.environ)
+    if place is None:
+        raise WorkloadError("a worker needs RANK and WORLD_SIZE")
+    say = _progress(work) if place.rank == 0 else _to_nobody
+    try:
+        result = run_rank(spec, place, work.parent, work, say=say)
+        exit_code = 0 if result.outcome == "ok" else WorkloadError.exit_code
+    except OSError as error:
+        if disk_cause(error) is None:
+            raise
+        exit_code = StoreError.exit_code
+    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def run_rank(
+    spec: TrainingSpec, place: Place, folder: Path, work: Path, *, say: Callable[[str], None]
+) -> RankResult:
+    """Train as one rank and leave its result in the working folder.
+
+    Whatever goes wrong is in the result, except an interrupt and errors of the disk.
+
+    Args:
+        spec: what to do.
+        place: which rank this is.
+        folder: takes the trace.
+        work: takes the result.
+        say: takes lines that tell what is being done.
+    """
+    result = RankResult(rank=place.rank)
+    try:
+        from .train import train
+
+        device = device_of(place)
+        with process_group(place, device, work / STORE):
+            train(spec, place, device, folder, result, say)
+    except Exception as error:
+        full = disk_cause(error)
+        if full is not None:
+            raise full from error
+        traceback.print_exc()
+        if memory.is_out_of_memory(error):
+            result.outcome = "oom"
+            result.reason = memory.out_of_memory_reason(error)
+        else:
+            result.outcome = "failed"
+            result.reason = _sentence(error)
+    result.write(work)
+    return result
+
+
+def _progress(work: Path) -> Callable[[str], None]:
+    """Return a function that tells the launcher what the run is doing."""
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError), (work / PROGRESS).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    return say
+
+
+def _to_nobody(line: str) -> None:
+    del line
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error in one line."""
+    if isinstance(error, TracekitError):
+        return error.message
+    text = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
