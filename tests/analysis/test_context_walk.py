@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.analysis import context_walk
+from tracekit.analysis import context_walk, walked_modules
 
 Event = dict[str, Any]
 Write = Callable[..., Path]
@@ -163,7 +163,7 @@ def test_random_spans(
 def test_names_that_never_repeat_do_not_fill_the_memory(
     tiny_trace: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_walk, "MAX_MODULES", 5)
+    monkeypatch.setattr(walked_modules, "MAX_MODULES", 5)
     events = [span("user_annotation", "all", 0, 1000)]
     events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(20)]
     events += work(151)
