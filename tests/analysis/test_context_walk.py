@@ -46,10 +46,8 @@ def contexts(path: Path) -> dict[int, tuple[Any, ...]]:
     """Op, module path and phase of every launch, by correlation."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
-            "SELECT l.correlation, c.op_id, m.path, c.phase"
-            " FROM launch AS l JOIN context AS c"
-            " ON l.trace_id = c.trace_id AND l.launch_id = c.event_id"
-            " LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id"
+            "SELECT e.correlation, e.op_id, m.path, e.phase FROM attributed_events AS e"
+            " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
         ).rows
     return {correlation: rest for correlation, *rest in rows}
 

@@ -18,21 +18,20 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from tracekit.analysis.range_rules import PHASES
 from tracekit.analysis.walk_markers import (
     BACKWARD,
-    BACKWARD_PHASE,
+    BY_NODE,
     FRAME,
     MODULE,
     NODE,
     OP,
-    OPTIMIZER,
     PART,
+    PHASE_BITS,
     RANGE,
     RECOMPUTE,
-    RECOMPUTE_PHASE,
     Marker,
     read_markers,
+    tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
 from tracekit.sql_text import quote
@@ -99,9 +98,11 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
 
-# What encloses a moment of a thread: op, module, node, how, phase, row, range, hint, part. How is
-# made of the two bits below. A plain tuple, because one is made for every op. Modules, ranges and
-# hints are numbers of the trace's walk.
+# What encloses a moment of a thread: op, module, node, how, told, row, range, hook, part. How is
+# made of the two bits above; told, row and part are the markers that told the phase (with its
+# number), the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the
+# module that a backward hook named) are numbers of the trace's walk. A plain tuple, because one is
+# made for every op.
 _Context = tuple[
     int | None,
     int | None,
@@ -123,7 +124,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         connection: the store that is being built; what :data:`REQUIRES` names is there.
         folder: for temporary files; one of the system's if None.
     """
-    markers, rows = read_markers(connection)
+    markers = read_markers(connection)
     qualified: set[int] = set()
     if any(marker.kind == MODULE and marker.is_qualified for marker in markers):
         qualified = {trace_id for (trace_id,) in connection.execute(_QUALIFIED).fetchall()}
@@ -135,7 +136,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
             walk.end_trace()
-        _load(connection, contexts, modules, rows)
+        _load(connection, contexts, modules)
 
 
 def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
@@ -193,14 +194,14 @@ class _Walk:
             marker = markers[bits >> _BITS]
             kind = marker.kind
             if kind == OP and not bits & _IS_NODE:
-                _, module, node, how, phase, row, span, hint, part = context
+                _, module, node, how, told, row, span, hook, part = context
                 if bits & _HAS_SEQUENCE:
                     how |= _IN_GRAD_MODE
                     # Grad mode is off in backward: only recomputation has numbers there.
                     # What hooks do when a gradient is there, with grad mode on, is none of it.
                     if node is not None and row <= 0:
                         how |= _AGAIN
-                context = (event_id, module, node, how, phase, row, span, hint, part)
+                context = (event_id, module, node, how, told, row, span, hook, part)
             else:
                 context = _inside(context, marker, event_id, bits, trace)
             if bits & (_HAS_SEQUENCE | _IS_WANTED):
@@ -225,24 +226,24 @@ def _inside(
     around: _Context, marker: Marker, event_id: int, bits: int, trace: TraceModules
 ) -> _Context:
     """Return the context inside of a span that means something."""
-    op, module, node, how, phase, row, span, hint, part = around
+    op, module, node, how, told, row, span, hook, part = around
     kind = marker.kind
     if bits & _IS_NODE or kind == NODE:
         # The outermost node of a nest counts, unless an inner one has a number of its own.
         op = event_id
         is_outermost = node is None
         if is_outermost:
-            module = span = hint = part = None
+            module = span = hook = part = None
         if is_outermost or bits & _HAS_SEQUENCE:
             node = event_id
-            row = row if phase == OPTIMIZER else 0
-        if phase not in (RECOMPUTE_PHASE, OPTIMIZER):
-            phase = BACKWARD_PHASE
+            row = row if tells(told, "optimizer") else 0
+        if not tells(told, "recompute") and not tells(told, "optimizer"):
+            told = BY_NODE
         if marker.row > 0:
             row, module = marker.row, None
     elif kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
-            if node is not None or marker.phase == RECOMPUTE_PHASE:
+            if node is not None or tells(marker.told, "recompute"):
                 how |= _AGAIN
             module = trace.number(
                 module,
@@ -252,9 +253,9 @@ def _inside(
                 is_inside_node=module is None and node is not None,
             )
             row = 0
-            phase = marker.phase or phase
+            told = marker.told or told
     elif kind == FRAME:
-        phase = marker.phase or phase
+        told = marker.told or told
         if marker.layer == "begin":
             trace.next_layer = 0
         if module is None or trace.modules[module].module_class != marker.module_class:
@@ -265,7 +266,7 @@ def _inside(
             module = trace.number(module, label, marker, source="frame")
             row = 0
     elif kind == BACKWARD:
-        hint = trace.number(None, marker.label, marker, source=marker.source)
+        hook = trace.number(None, marker.label, marker, source=marker.source)
     elif kind == PART:
         part = bits >> _BITS
     elif kind == RECOMPUTE:
@@ -277,35 +278,31 @@ def _inside(
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE
-        if marker.phase and (kind == RANGE or marker.phase != BACKWARD_PHASE or not phase):
-            phase = marker.phase
+        if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
+            told = marker.told
         if marker.row > 0:
             row, module = marker.row, None
         elif marker.row < 0 and not row:
             row = marker.row
-    return (op, module, node, how, phase, row, span, hint, part)
+    return (op, module, node, how, told, row, span, hook, part)
 
 
-def _load(
-    connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path, rows: list[str]
-) -> None:
+def _load(connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path) -> None:
     """Make the tables of the walk from the files."""
-    phases = "[" + ", ".join(map(quote, PHASES)) + "]"
-    names = "[" + ", ".join(map(quote, rows)) + "]::VARCHAR[]"
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
         "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
         f"j[6] & {_AGAIN} > 0 AS is_recompute, j[6] & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
-        f"({phases})[j[7]] AS phase, ({names})[abs(j[8])] AS row_name, j[8] < 0 AS is_weak_row, "
-        "j[9] AS range_number, j[10] AS hint_number, j[11] AS part_id "
+        f"nullif(j[7] >> {PHASE_BITS}, 0) AS phase_marker_id, "
+        "nullif(abs(j[8]), 0) AS row_marker_id, "
+        "j[9] AS range_number, j[10] AS hook_number, j[11] AS part_marker_id "
         f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
         "columns = {j: 'BIGINT[]'})"
         if contexts.stat().st_size
         else "CREATE OR REPLACE TABLE scratch.walked (trace_id INTEGER, event_id BIGINT, "
         "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, "
-        "is_in_grad_mode BOOLEAN, phase VARCHAR, "
-        "row_name VARCHAR, is_weak_row BOOLEAN, range_number BIGINT, hint_number BIGINT, "
-        "part_id BIGINT)"
+        "is_in_grad_mode BOOLEAN, phase_marker_id BIGINT, row_marker_id BIGINT, "
+        "range_number BIGINT, hook_number BIGINT, part_marker_id BIGINT)"
     )
     columns = (
         *("trace_id BIGINT", "number BIGINT", "module_id BIGINT", "parent_id BIGINT"),

@@ -23,11 +23,19 @@ _KINDS = {
     "range": RANGE,
     "span": SPAN,
 }
-FORWARD, BACKWARD_PHASE, RECOMPUTE_PHASE, OPTIMIZER = 1, 2, 3, 4
+
+PHASE_BITS = 4
+"""What told a phase is one number: the marker's, and in so many bits below it the phase's."""
+
+_NUMBERS = {phase: number for number, phase in enumerate(PHASES, start=1)}
+_PHASE = (1 << PHASE_BITS) - 1
+
+BY_NODE = _NUMBERS["backward"]
+"""Backward, and no marker told it: the node of autograd around it."""
 
 _MARKERS = """
 SELECT
-    marker_id, means, phase, row_name, is_weak, layer, label, module_class,
+    marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
     is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own
 FROM range_marker
 ORDER BY marker_id
@@ -36,10 +44,14 @@ ORDER BY marker_id
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a name means: its kind, phase and row (0 for none, negative for a weak one), its module."""
+    """What a name means: its kind, and the module that it names.
+
+    `told` is 0 where it tells no phase; `row` is its number if it tells a row of modules, negative
+    if a weak one, else 0.
+    """
 
     kind: int
-    phase: int
+    told: int
     row: int
     label: str
     module_class: str | None
@@ -49,19 +61,18 @@ class Marker:
     is_op: bool = False
 
 
-def read_markers(connection: duckdb.DuckDBPyConnection) -> tuple[list[Marker], list[str]]:
-    """Return the markers by number (0 is no marker), and the names of rows by number from 1."""
+def tells(told: int, phase: str) -> bool:
+    """Return whether what told a phase, if anything did, told this one."""
+    return told & _PHASE == _NUMBERS[phase]
+
+
+def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
+    """Return the markers by number; 0 is no marker."""
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
-    rows: list[str] = []
     for found in connection.execute(_MARKERS).fetchall():
-        _, means, phase, row_name, is_weak, layer, label, module_class, is_call, is_op, is_own = (
-            found
-        )
-        row = 0
-        if row_name is not None:
-            if row_name not in rows:
-                rows.append(row_name)
-            row = rows.index(row_name) + 1
+        number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own = found
+        layer, label, module_class = names
+        row = number if has_row else 0
         kind = _KINDS[means]
         source = "range"
         if kind == FRAME:
@@ -73,7 +84,7 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> tuple[list[Marker], l
         markers.append(
             Marker(
                 kind,
-                PHASES.index(phase) + 1 if phase else 0,
+                number << PHASE_BITS | _NUMBERS[phase] if phase else 0,
                 -row if is_weak else row,
                 label,
                 module_class,
@@ -83,4 +94,4 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> tuple[list[Marker], l
                 is_op=is_op,
             )
         )
-    return markers, rows
+    return markers

@@ -129,7 +129,11 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
                     *spans[number],
                 )
             )
-    rows.extend((trace.trace_id, number, target, *[None] * 10) for number, target in same.items())
+    # One that was met again has its number, and the source that only such ones have.
+    rows.extend(
+        (trace.trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
+        for number, target in same.items()
+    )
     return rows
 
 
