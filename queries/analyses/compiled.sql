@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: classified_events, device_context, device_windows, module, compiled_regions, compiled_events
+-- Requires: attributed_events, device_windows, module, compiled_regions, compiled_events
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:
@@ -33,8 +33,8 @@ WITH work AS (
         e.device,
         r.pass,
         r.graph,
-        c.phase,
-        if(r.pass IS NULL, NULL, coalesce(m.path, c.row_name)) AS module_path,
+        e.phase,
+        if(r.pass IS NULL, NULL, coalesce(m.path, e.row_name)) AS module_path,
         if(r.pass IS NULL, NULL, e.name) AS name,
         if(r.pass IS NULL, NULL, e.class) AS class,
         if(r.pass IS NULL, NULL, o.args ->> '$.kernel_file') AS kernel_file,
@@ -42,13 +42,11 @@ WITH work AS (
         e.piece,
         e.dur_ns,
         e.wall_ns
-    FROM classified_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    FROM attributed_events AS e
+    LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
     LEFT JOIN compiled_events AS r
         ON e.trace_id = r.trace_id AND e.event_id = r.event_id AND e.piece = r.piece
-    LEFT JOIN event AS o ON c.trace_id = o.trace_id AND c.op_id = o.event_id
+    LEFT JOIN event AS o ON e.trace_id = o.trace_id AND e.op_id = o.event_id
     WHERE e.trace_id IN (SELECT trace_id FROM compiled_regions)
 )
 

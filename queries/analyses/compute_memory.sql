@@ -9,7 +9,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, op_costs, ceilings
+-- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, op_costs, ceilings
 -- Columns:
 --   rank                      INTEGER  global rank
 --   device                    VARCHAR  number of the device, or cpu
@@ -51,30 +51,28 @@ WITH op AS (
         e.ts_ns,
         e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
 ),
 
 work AS (
     SELECT
         d.trace_id,
         d.device,
-        c.phase,
-        c.op_id,
-        c.op_name,
+        d.phase,
+        d.op_id,
+        d.op_name,
         any_value(d.name) AS name,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
         CASE
-            WHEN c.op_id IS NOT NULL THEN NULL
-            WHEN c.launch_id IS NULL THEN 'its launch was not recorded'
+            WHEN d.op_id IS NOT NULL THEN NULL
+            WHEN d.launch_id IS NULL THEN 'its launch was not recorded'
             ELSE 'its launch is in no op'
         END AS why
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    FROM attributed_events AS d
     WHERE d.kind = 'compute'
-    GROUP BY d.trace_id, d.device, c.phase, c.op_id, c.op_name, why
+    GROUP BY d.trace_id, d.device, d.phase, d.op_id, d.op_name, why
 ),
 
 costed AS (

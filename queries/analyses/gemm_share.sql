@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows
+-- Requires: attributed_events, device_windows
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
@@ -24,18 +24,16 @@ WITH phase_time AS (
     SELECT
         e.trace_id,
         e.device,
-        grouping(c.phase) AS is_all,
-        c.phase,
+        grouping(e.phase) AS is_all,
+        e.phase,
         count(*) FILTER (e.class = 'gemm' AND e.piece = 0) AS gemm_count,
         coalesce(sum(e.dur_ns) FILTER (e.class = 'gemm'), 0)::BIGINT AS gemm_kernel_ns,
         coalesce(sum(e.dur_ns) FILTER (e.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
         sum(e.dur_ns)::BIGINT AS kernel_ns,
         coalesce(sum(e.wall_ns) FILTER (e.class = 'gemm'), 0)::BIGINT AS gemm_wall_ns,
         sum(e.wall_ns)::BIGINT AS wall_ns
-    FROM device_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    GROUP BY GROUPING SETS ((e.trace_id, e.device, c.phase), (e.trace_id, e.device))
+    FROM attributed_events AS e
+    GROUP BY GROUPING SETS ((e.trace_id, e.device, e.phase), (e.trace_id, e.device))
 )
 
 SELECT

@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, op_costs, ceilings
+-- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, op_costs, ceilings
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:
@@ -49,7 +49,7 @@ WITH op AS (
         e.ts_ns,
         e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
 ),
 
 work AS (
@@ -61,15 +61,13 @@ work AS (
         d.class,
         d.dur_ns,
         regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm') AS is_tf32,
-        c.op_id,
-        c.op_name,
+        d.op_id,
+        d.op_name,
         CASE
-            WHEN c.launch_id IS NULL THEN 'its launch was not recorded'
-            WHEN c.op_id IS NULL THEN 'its launch is in no op'
+            WHEN d.launch_id IS NULL THEN 'its launch was not recorded'
+            WHEN d.op_id IS NULL THEN 'its launch is in no op'
         END AS why
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    FROM attributed_events AS d
     WHERE d.kind = 'compute'
 ),
 

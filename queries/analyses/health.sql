@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, device_context, launches, recording, idle_gap, module, compiled_regions, compiled_events
+-- Requires: accelerator, device_events, attributed_events, launches, recording, idle_gap, module, compiled_regions, compiled_events
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -59,34 +59,28 @@ idle_fact AS (
         g.trace_id,
         sum(g.idle_ns)::BIGINT AS idle_ns,
         coalesce(sum(g.idle_ns) FILTER (g.cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
-        count(*) FILTER (g.cause = 'unknown' AND c.link <> 'missing_launch') AS late_start_count,
-        coalesce(
-            sum(g.idle_ns) FILTER (g.cause = 'unknown' AND c.link <> 'missing_launch'), 0
-        )::BIGINT AS late_start_ns
+        count(*) FILTER (g.reason = 'unusual delay') AS late_start_count,
+        coalesce(sum(g.idle_ns) FILTER (g.reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
     FROM idle_gap AS g
-    INNER JOIN device_context AS c
-        ON g.trace_id = c.trace_id AND g.next_event_id = c.event_id AND g.next_piece = c.piece
     GROUP BY g.trace_id
 ),
 
-context_fact AS (
+attributed_fact AS (
     SELECT
         d.trace_id,
-        sum(d.dur_ns) FILTER (c.launch_id IS NOT NULL)::BIGINT AS launched_ns,
-        sum(d.dur_ns) FILTER (c.launch_id IS NOT NULL AND c.op_id IS NOT NULL)::BIGINT AS op_ns,
+        sum(d.dur_ns) FILTER (d.launch_id IS NOT NULL)::BIGINT AS launched_ns,
+        sum(d.dur_ns) FILTER (d.launch_id IS NOT NULL AND d.op_id IS NOT NULL)::BIGINT AS op_ns,
         sum(d.dur_ns) FILTER (
-            c.launch_id IS NOT NULL AND c.row_name IS DISTINCT FROM '(unattributed)'
+            d.launch_id IS NOT NULL AND d.row_name IS DISTINCT FROM '(unattributed)'
         )::BIGINT AS placed_ns,
-        coalesce(bool_or(c.module_id IS NOT NULL), FALSE) AS has_modules,
-        sum(d.dur_ns) FILTER (c.phase <> 'other')::BIGINT AS phase_ns,
-        sum(d.dur_ns) FILTER (c.is_inferred)::BIGINT AS inferred_ns,
-        count(*) FILTER (c.link = 'before_window') AS before_window_count,
-        coalesce(sum(d.dur_ns) FILTER (c.link = 'before_window'), 0)::BIGINT AS before_window_ns,
-        count(*) FILTER (c.link = 'missing_launch') AS missing_launch_count,
-        coalesce(sum(d.dur_ns) FILTER (c.link = 'missing_launch'), 0)::BIGINT AS missing_launch_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+        coalesce(bool_or(d.module_id IS NOT NULL), FALSE) AS has_modules,
+        sum(d.dur_ns) FILTER (d.phase <> 'other')::BIGINT AS phase_ns,
+        sum(d.dur_ns) FILTER (d.is_inferred)::BIGINT AS inferred_ns,
+        count(*) FILTER (d.link = 'before_window') AS before_window_count,
+        coalesce(sum(d.dur_ns) FILTER (d.link = 'before_window'), 0)::BIGINT AS before_window_ns,
+        count(*) FILTER (d.link = 'missing_launch') AS missing_launch_count,
+        coalesce(sum(d.dur_ns) FILTER (d.link = 'missing_launch'), 0)::BIGINT AS missing_launch_ns
+    FROM attributed_events AS d
     GROUP BY d.trace_id
 ),
 
@@ -150,7 +144,7 @@ fact AS (
     LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
     INNER JOIN recording AS e ON t.trace_id = e.trace_id
     LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
-    LEFT JOIN context_fact AS c ON t.trace_id = c.trace_id
+    LEFT JOIN attributed_fact AS c ON t.trace_id = c.trace_id
     LEFT JOIN module_fact AS m ON t.trace_id = m.trace_id
     LEFT JOIN region_fact AS g ON t.trace_id = g.trace_id
     LEFT JOIN compiled_fact AS x ON t.trace_id = x.trace_id

@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, launch
+-- Requires: attributed_events, launch
 -- Params:
 --   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are a delay between kernels, ns
 -- Columns:
@@ -29,10 +29,8 @@ WITH follower AS (
         lag(e.end_ns) OVER (
             PARTITION BY e.trace_id, e.device, e.stream ORDER BY e.ts_ns, e.event_id
         ) AS previous_end_ns
-    FROM device_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    FROM attributed_events AS e
+    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     WHERE e.device <> 'cpu'
 ),
 

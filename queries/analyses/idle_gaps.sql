@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module, device_context
+-- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module, attribution
 -- Params:
 --   limit       BIGINT = 20    gaps per device; 0 for all
 --   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns
@@ -89,7 +89,7 @@ INNER JOIN device_windows AS w ON g.trace_id = w.trace_id AND g.device = w.devic
 INNER JOIN trace AS t ON g.trace_id = t.trace_id
 INNER JOIN event AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
 INNER JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
-LEFT JOIN device_context AS c
+LEFT JOIN attribution AS c
     ON
         g.trace_id = c.trace_id
         AND g.next_event_id = c.event_id

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, launch
+-- Requires: attributed_events, launch
 -- Params:
 --   long_call_ns   BIGINT = 50000    launch calls that took longer are counted as outliers, ns
 --   long_delay_ns  BIGINT = 100000   delays that are longer are counted as outliers, ns
@@ -37,14 +37,12 @@ WITH linked AS (
         l.launch_id,
         l.name,
         l.dur_ns AS launch_ns,
-        greatest(c.launch_delay_ns, 0) AS delay_ns,
-        c.launch_delay_ns < 0 AS is_early,
+        greatest(e.launch_delay_ns, 0) AS delay_ns,
+        e.launch_delay_ns < 0 AS is_early,
         row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
-    FROM device_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-    WHERE c.link = 'launch'
+    FROM attributed_events AS e
+    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    WHERE e.link = 'launch'
 )
 
 SELECT

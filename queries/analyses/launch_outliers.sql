@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, launch, module
+-- Requires: attributed_events, launch, module
 -- Params:
 --   limit         BIGINT = 20  rows per device; 0 for all
 --   by            VARCHAR{delay|call} = delay  what makes an outlier: the delay or the duration of the call
@@ -29,30 +29,28 @@ SELECT
     l.ts_ns - t.first_ts_ns AS start_ns,
     l.name AS launch,
     l.dur_ns AS launch_ns,
-    c.launch_delay_ns AS delay_ns,
+    e.launch_delay_ns AS delay_ns,
     e.name AS kernel,
     e.dur_ns AS kernel_ns,
-    c.op_name AS op,
+    e.op_name AS op,
     m.path AS module
-FROM device_events AS e
-INNER JOIN device_context AS c
-    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+FROM attributed_events AS e
+INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
 INNER JOIN trace AS t ON e.trace_id = t.trace_id
-LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
 WHERE
-    c.link = 'launch'
-    AND ($min_delay_ns = 0 OR c.launch_delay_ns >= $min_delay_ns)
+    e.link = 'launch'
+    AND ($min_delay_ns = 0 OR e.launch_delay_ns >= $min_delay_ns)
     AND l.dur_ns >= $min_call_ns
 QUALIFY
     $limit = 0
     OR row_number() OVER (
         PARTITION BY e.trace_id, e.device
-        ORDER BY CASE $by WHEN 'call' THEN l.dur_ns ELSE c.launch_delay_ns END DESC, e.event_id
+        ORDER BY CASE $by WHEN 'call' THEN l.dur_ns ELSE e.launch_delay_ns END DESC, e.event_id
     ) <= $limit
 ORDER BY
     t.rank NULLS LAST,
     t.trace_id,
     e.device,
-    CASE $by WHEN 'call' THEN l.dur_ns ELSE c.launch_delay_ns END DESC,
+    CASE $by WHEN 'call' THEN l.dur_ns ELSE e.launch_delay_ns END DESC,
     e.event_id

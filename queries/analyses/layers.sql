@@ -7,8 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, steps, collectives, module, compiled_regions,
---           whole_model
+-- Requires: attributed_events, device_windows, device_steps, steps, module, compiled_regions, whole_model
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -43,16 +42,16 @@ placed AS (
     SELECT
         d.trace_id,
         d.device,
-        if(c.phase = 'recompute', 'backward', c.phase) AS phase,
+        if(d.phase = 'recompute', 'backward', d.phase) AS phase,
         m.layer,
         layer_place(
-            c.phase, m.layer, m.source, c.row_name,
+            d.phase, m.layer, m.source, d.row_name,
             d.trace_id IN (SELECT trace_id FROM compiled)
         ) AS place,
         d.kind,
-        coalesce(k.class, d.class) AS class,
+        d.class,
         d.dur_ns,
-        if(c.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
+        if(d.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
         d.wall_ns + greatest(
             d.ts_ns - max(d.end_ns) OVER (
                 PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
@@ -60,12 +59,8 @@ placed AS (
             ),
             0
         ) AS span_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
-    LEFT JOIN collectives AS k
-        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
+    FROM attributed_events AS d
+    LEFT JOIN module AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
 ),
 
 summed AS (

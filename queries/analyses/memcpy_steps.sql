@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps
+-- Requires: attributed_events, device_windows, device_steps
 -- Columns:
 --   rank            INTEGER  global rank
 --   device          VARCHAR  number of the device
@@ -41,10 +41,8 @@ copied AS (
         sum(e.dur_ns)::BIGINT AS kernel_ns,
         sum(e.wall_ns)::BIGINT AS wall_ns,
         sum(e.bytes)::BIGINT AS bytes
-    FROM device_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    WHERE e.kind = 'memcpy' AND c.step IS NOT NULL
+    FROM attributed_events AS e
+    WHERE e.kind = 'memcpy' AND e.step IS NOT NULL
     GROUP BY GROUPING SETS ((e.trace_id, e.device, e.class), (e.trace_id, e.device))
 )
 

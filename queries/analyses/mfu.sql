@@ -10,7 +10,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_peak, device_ceiling, device_steps, op_costs,
+-- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, device_steps, op_costs,
 --           ceilings, run, steps
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
@@ -53,7 +53,7 @@ WITH op AS (
         e.ts_ns,
         e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM device_context)
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
 ),
 
 marked AS (
@@ -65,20 +65,18 @@ work AS (
     SELECT
         d.trace_id,
         d.device,
-        c.step,
-        c.phase,
-        c.op_id,
+        d.step,
+        d.phase,
+        d.op_id,
         bool_or(d.class IN ('gemm', 'attention', 'conv')) AS is_heavy,
         bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         coalesce(sum(d.dur_ns) FILTER (d.class IN ('gemm', 'attention', 'conv')), 0)::BIGINT
             AS heavy_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    FROM attributed_events AS d
     LEFT JOIN marked AS m ON d.trace_id = m.trace_id
-    WHERE d.kind = 'compute' AND (c.step IS NOT NULL OR m.trace_id IS NULL)
-    GROUP BY d.trace_id, d.device, c.step, c.phase, c.op_id
+    WHERE d.kind = 'compute' AND (d.step IS NOT NULL OR m.trace_id IS NULL)
+    GROUP BY d.trace_id, d.device, d.step, d.phase, d.op_id
 ),
 
 costed AS (

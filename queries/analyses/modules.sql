@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, module
+-- Requires: attributed_events, device_windows, module
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
@@ -36,17 +36,15 @@ WITH own AS (
     SELECT
         d.trace_id,
         d.device,
-        c.phase,
-        c.module_id,
-        c.row_name,
+        d.phase,
+        d.module_id,
+        d.row_name,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    WHERE $phase IS NULL OR c.phase = $phase
-    GROUP BY d.trace_id, d.device, c.phase, c.module_id, c.row_name
+    FROM attributed_events AS d
+    WHERE $phase IS NULL OR d.phase = $phase
+    GROUP BY d.trace_id, d.device, d.phase, d.module_id, d.row_name
 ),
 
 -- A group is a phase on a device. What is inside of a module lies between two places of the tree, so it is the

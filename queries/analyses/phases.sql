@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows
+-- Requires: attributed_events, device_windows
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
@@ -16,7 +16,7 @@
 --   span_pct           DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
 --   kernel_count       BIGINT   device events
 --   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
---   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own context, ns
+--   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own surroundings, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
 -- Invariant: compute_kernel_ns <= kernel_ns AND inferred_ns <= kernel_ns AND idle_ns >= 0
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
@@ -25,8 +25,8 @@ WITH placed AS (
     SELECT
         d.trace_id,
         d.device,
-        c.phase,
-        c.is_inferred,
+        d.phase,
+        d.is_inferred,
         d.kind,
         d.piece,
         d.dur_ns,
@@ -35,9 +35,7 @@ WITH placed AS (
             PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS gap_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    FROM attributed_events AS d
 )
 
 SELECT

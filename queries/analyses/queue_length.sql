@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, launch
+-- Requires: attributed_events, launch
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device
@@ -26,11 +26,9 @@ WITH queued AS (
         e.stream,
         e.ts_ns AS start_ns,
         least(l.ts_ns, e.ts_ns) AS launch_ns
-    FROM device_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    INNER JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-    WHERE c.link = 'launch'
+    FROM attributed_events AS e
+    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    WHERE e.link = 'launch'
 ),
 
 boundary AS (

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: classified_events, device_windows, device_context, launch, idle_gap
+-- Requires: attributed_events, device_windows, launch, idle_gap
 -- Params:
 --   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
 --   limit          BIGINT = 20     rows per device; 0 for all
@@ -36,15 +36,13 @@ WITH work AS (
         e.wall_ns,
         e.dur_ns < $max_kernel_ns AS is_short,
         coalesce(g.idle_ns, 0) AS idle_ns,
-        c.link = 'launch' AS is_linked,
-        CASE WHEN c.link = 'launch' THEN l.dur_ns END AS launch_ns,
+        e.link = 'launch' AS is_linked,
+        CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
         row_number() OVER (
-            PARTITION BY c.trace_id, c.launch_id, e.device ORDER BY e.ts_ns, e.event_id
+            PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY e.ts_ns, e.event_id
         ) = 1 AS is_first
-    FROM classified_events AS e
-    INNER JOIN device_context AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    FROM attributed_events AS e
+    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     LEFT JOIN idle_gap AS g
         ON
             e.trace_id = g.trace_id

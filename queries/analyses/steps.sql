@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, steps
+-- Requires: attributed_events, device_windows, device_steps, steps
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -22,15 +22,13 @@ WITH step_work AS (
     SELECT
         d.trace_id,
         d.device,
-        c.step,
+        d.step,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    FROM attributed_events AS d
     WHERE d.trace_id IN (SELECT trace_id FROM steps)
-    GROUP BY d.trace_id, d.device, c.step
+    GROUP BY d.trace_id, d.device, d.step
 ),
 
 -- A number that comes twice is one step: from the first start to the last end.

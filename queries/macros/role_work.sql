@@ -3,7 +3,7 @@
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: device_events, device_context, context, placed_context, inferred_context, module_roles
+-- Requires: attributed_events, attribution, surroundings, module_roles
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -22,12 +22,12 @@
 CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     WITH repeated AS (
         SELECT
-            i.trace_id,
-            i.event_id,
-            p.launch_id,
-            p.op_id
-        FROM inferred_context AS i
-        INNER JOIN placed_context AS p ON i.trace_id = p.trace_id AND i.like_event_id = p.event_id
+            a.trace_id,
+            a.event_id,
+            k.launch_id,
+            k.op_id
+        FROM attribution AS a
+        INNER JOIN attribution AS k ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id
     ),
 
     work AS (
@@ -43,11 +43,11 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             d.name,
             d.class,
             d.kind,
-            c.phase,
-            c.module_id,
-            c.row_name,
-            c.is_inferred,
-            c.launch_id IS NOT NULL AS is_launched,
+            d.phase,
+            d.module_id,
+            d.row_name,
+            d.is_inferred,
+            d.launch_id IS NOT NULL AS is_launched,
             d.ts_ns - max(d.end_ns) OVER (
                 PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -57,17 +57,15 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             m.rule_id AS module_rule_id,
             m.role AS module_role,
             CASE
-                WHEN c.phase = 'backward' THEN coalesce(x.forward_op_id, c.op_id, r.op_id)
-                ELSE coalesce(c.op_id, r.op_id)
+                WHEN d.phase = 'backward' THEN coalesce(x.forward_op_id, d.op_id, r.op_id)
+                ELSE coalesce(d.op_id, r.op_id)
             END AS role_op_id
-        FROM device_events AS d
-        INNER JOIN device_context AS c
-            ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+        FROM attributed_events AS d
         LEFT JOIN repeated AS r ON d.trace_id = r.trace_id AND d.event_id = r.event_id
-        LEFT JOIN context AS x
-            ON c.trace_id = x.trace_id AND coalesce(c.launch_id, r.launch_id) = x.event_id
+        LEFT JOIN surroundings AS x
+            ON d.trace_id = x.trace_id AND coalesce(d.launch_id, r.launch_id) = x.event_id
         LEFT JOIN module_roles(modules) AS m
-            ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+            ON d.trace_id = m.trace_id AND d.module_id = m.module_id
     ),
 
     named AS (

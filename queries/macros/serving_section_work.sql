@@ -2,7 +2,7 @@
 -- serving_section_work('module') is a relation; it has the work of passes alone.
 --
 -- Kind:     macro
--- Requires: device_events, device_context, module_roles, launch
+-- Requires: attributed_events, module_roles, launch
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -41,6 +41,10 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
             dur_ns,
             wall_ns,
             ts_ns,
+            phase,
+            module_id,
+            row_name,
+            launch_id,
             greatest(
                 coalesce(
                     ts_ns - max(end_ns) OVER (
@@ -51,15 +55,12 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
                 ),
                 0
             ) AS idle_ns
-        FROM device_events
+        FROM attributed_events
     ),
 
     work AS (
         SELECT
-            d.*,
-            c.phase,
-            c.module_id,
-            c.row_name,
+            d.* EXCLUDE (launch_id),
             m.layer,
             l.ts_ns AS launch_ts_ns,
             CASE
@@ -69,14 +70,12 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
                 ELSE 'other'
             END AS section
         FROM waited AS d
-        INNER JOIN device_context AS c
-            ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
         INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
-        LEFT JOIN query_table(modules) AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+        LEFT JOIN query_table(modules) AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
         LEFT JOIN module_roles(modules) AS r
-            ON c.trace_id = r.trace_id AND c.module_id = r.module_id
-        LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-        WHERE c.phase IN ('prefill', 'mixed', 'decode', 'forward')
+            ON d.trace_id = r.trace_id AND d.module_id = r.module_id
+        LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
+        WHERE d.phase IN ('prefill', 'mixed', 'decode', 'forward')
     )
 
     SELECT

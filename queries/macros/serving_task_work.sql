@@ -2,7 +2,7 @@
 -- serving_task_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: classified_events, device_context, context, module_roles, triton_kernel
+-- Requires: attributed_events, surroundings, module_roles, triton_kernel
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -23,14 +23,14 @@ CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
         d.trace_id,
         d.device,
         d.piece,
-        c.module_id,
-        c.row_name,
+        d.module_id,
+        d.row_name,
         d.dur_ns,
         d.wall_ns,
         CASE
             WHEN
-                c.phase IN ('prefill', 'mixed', 'decode', 'forward')
-                THEN c.phase
+                d.phase IN ('prefill', 'mixed', 'decode', 'forward')
+                THEN d.phase
             ELSE 'other'
         END AS phase,
         d.ts_ns - max(d.end_ns) OVER (
@@ -53,9 +53,7 @@ CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
             WHEN d.class = 'elementwise' THEN 'element-wise'
             ELSE 'other'
         END AS task
-    FROM classified_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    LEFT JOIN context AS x ON c.trace_id = x.trace_id AND c.launch_id = x.event_id
-    LEFT JOIN module_roles(modules) AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
+    FROM attributed_events AS d
+    LEFT JOIN surroundings AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id
+    LEFT JOIN module_roles(modules) AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
 );

@@ -7,7 +7,7 @@
 --
 -- Kind:   macro
 -- Params:
---   phase            VARCHAR  phase of the work, as in device_context
+--   phase            VARCHAR  phase of the work, as in attribution
 --   layer            INTEGER  layer of its module; NULL outside of layers
 --   source           VARCHAR  what told its module, as in table module; NULL without module
 --   row_name         VARCHAR  row of modules where there is no module

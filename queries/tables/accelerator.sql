@@ -14,7 +14,7 @@
 --   unknown       VARCHAR  processes with events that look like a device and are not known; NULL where there are none
 -- Invariant: is_recorded = (reason IS NULL)
 
-WITH work AS (
+WITH trace_work AS (
     SELECT
         trace_id,
         coalesce(bool_or(is_device_work(category)), FALSE) AS has_work,
@@ -26,7 +26,7 @@ WITH work AS (
     GROUP BY trace_id
 ),
 
-marked AS (
+marked_trace AS (
     SELECT
         trace_id,
         mode(accelerator) AS accelerator
@@ -35,7 +35,7 @@ marked AS (
     GROUP BY trace_id
 ),
 
-unknown AS (
+unknown_process AS (
     SELECT
         trace_id,
         sum(event_count)::BIGINT AS event_count,
@@ -52,7 +52,7 @@ unknown AS (
     GROUP BY trace_id
 ),
 
-told AS (
+unknown_device AS (
     SELECT
         trace_id,
         CASE WHEN process_count > 1 THEN 'processes ' ELSE 'process ' END || names
@@ -60,7 +60,7 @@ told AS (
         || CASE WHEN process_count > 1 THEN '' ELSE 's' END || ' like a device; '
         || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
             AS said
-    FROM unknown
+    FROM unknown_process
 )
 
 SELECT
@@ -86,8 +86,8 @@ SELECT
     END AS reason,
     u.said AS unknown
 FROM trace AS t
-LEFT JOIN work AS w ON t.trace_id = w.trace_id
-LEFT JOIN marked AS m ON t.trace_id = m.trace_id
+LEFT JOIN trace_work AS w ON t.trace_id = w.trace_id
+LEFT JOIN marked_trace AS m ON t.trace_id = m.trace_id
 LEFT JOIN unrecorded_run AS x ON t.trace_id = x.trace_id
-LEFT JOIN told AS u ON t.trace_id = u.trace_id
+LEFT JOIN unknown_device AS u ON t.trace_id = u.trace_id
 ORDER BY t.trace_id

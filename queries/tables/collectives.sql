@@ -8,7 +8,7 @@
 -- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
 --
 -- Kind:     table
--- Requires: device_events, device_context, launch, event_category, collective, tensor
+-- Requires: device_events, attribution, launch, event_category, collective, tensor
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the device event
@@ -55,14 +55,14 @@ WITH comm AS (
         l.ts_ns AS launch_ts_ns,
         l.pid || '/' || l.tid AS launch_thread
     FROM device_events AS e
-    INNER JOIN device_context AS c
+    INNER JOIN attribution AS c
         ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
     LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
     WHERE e.kind = 'comm'
 ),
 
 -- The device events, and the events of the CPU that can tell what is launched inside them.
-teller AS (
+source_event AS (
     SELECT
         e.trace_id,
         e.event_id,
@@ -111,7 +111,7 @@ teller AS (
         )
 ),
 
-measured AS (
+measured_source AS (
     SELECT
         *,
         collective_class(coalesce(said[1], name)) AS said_class,
@@ -122,10 +122,10 @@ measured AS (
             shapes_nelems([said[12], said[11]]),
             shapes_nelems([if(said[10] = 'TensorList' AND said[11] = '[]', NULL, said[11]), NULL])
         ) AS nelems
-    FROM teller
+    FROM source_event
 ),
 
-told AS (
+described_source AS (
     SELECT
         * EXCLUDE (said, said_class),
         said[1] IS NOT NULL AS has_arguments,
@@ -153,18 +153,18 @@ told AS (
             in_nelems: coalesce(try_cast(said[8] AS BIGINT), nelems[1]),
             out_nelems: coalesce(try_cast(said[9] AS BIGINT), nelems[2])
         } AS said
-    FROM measured
+    FROM measured_source
     WHERE said_class IS NOT NULL OR device IS NOT NULL
 ),
 
-recalled AS (
+sourced_comm AS (
     SELECT
         *,
         last_value(if(role = 'record', said, NULL) IGNORE NULLS) OVER lane AS record,
         last_value(if(role = 'range', said, NULL) IGNORE NULLS) OVER lane AS annotation,
         last_value(if(role = 'op', said, NULL) IGNORE NULLS) OVER lane AS op,
         bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
-    FROM told
+    FROM described_source
     WINDOW
         lane AS (
             PARTITION BY trace_id, lane ORDER BY at_ns, device IS NOT NULL, event_id
@@ -175,7 +175,7 @@ recalled AS (
 
 -- In order of trust: the kernel's own arguments, the record, the backend's range, the op; on cpu the op, then the
 -- span. Every member is that of the first that has it.
-valid AS (
+trusted_comm AS (
     SELECT
         * EXCLUDE (said, record, annotation, op),
         if(role = 'kernel' AND has_arguments, said, NULL) AS own,
@@ -183,13 +183,13 @@ valid AS (
         if(at_ns < annotation.end_ns, annotation, NULL) AS annotation,
         if(at_ns < op.end_ns OR role = 'span', op, NULL) AS op,
         if(role = 'span', said, NULL) AS span
-    FROM recalled
+    FROM sourced_comm
 ),
 
-known AS (
+known_comm AS (
     SELECT
         *,
-        coalesce(own, record, annotation, op, span) AS told,
+        coalesce(own, record, annotation, op, span) AS first_source,
         coalesce(own.class, record.class, annotation.class, op.class, span.class, kernel_class)
             AS class,
         coalesce(own.pg_name, record.pg_name) AS pg_name,
@@ -198,7 +198,7 @@ known AS (
             own.in_nelems, record.in_nelems, annotation.in_nelems, op.in_nelems, span.in_nelems
         ) AS in_nelems,
         coalesce(own.out_nelems, record.out_nelems, op.out_nelems) AS out_nelems
-    FROM valid
+    FROM trusted_comm
 ),
 
 -- A record names the size of its group. Where nothing does, the groups that the file lists may all be of one size.
@@ -211,11 +211,11 @@ listed_group AS (
     HAVING min(pg_size) = max(pg_size)
 ),
 
-sized AS (
+sized_comm AS (
     SELECT
         k.*,
         coalesce(
-            k.told.group_size,
+            k.first_source.group_size,
             g.pg_size,
             -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
             if(
@@ -226,17 +226,17 @@ sized AS (
                 NULL
             )
         )::INTEGER AS group_size
-    FROM known AS k
+    FROM known_comm AS k
     LEFT JOIN listed_group AS g ON k.trace_id = g.trace_id
 ),
 
-weighed AS (
+weighed_comm AS (
     SELECT
         *,
         dtype_bytes(dtype)
         * if(class = 'comm_allgather', coalesce(out_nelems, in_nelems * group_size), in_nelems)
             AS message_bytes
-    FROM sized
+    FROM sized_comm
 )
 
 SELECT
@@ -247,20 +247,20 @@ SELECT
     stream,
     name,
     class,
-    if(told.class IS NULL, 'name', told.source) AS class_source,
-    told.name AS collective,
+    if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
+    first_source.name AS collective,
     pg_name,
-    told.pg_desc,
-    told.pg_ranks,
+    first_source.pg_desc,
+    first_source.pg_ranks,
     group_size,
-    told.seq,
+    first_source.seq,
     dtype,
     message_bytes,
     bus_factor(class, group_size) AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
-        WHEN told IS NULL THEN 'nothing around its launch tells of a collective'
+        WHEN first_source IS NULL THEN 'nothing around its launch tells of a collective'
         WHEN in_nelems IS NULL AND out_nelems IS NULL
             THEN 'its call does not tell the size of the message'
         WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
@@ -274,5 +274,5 @@ SELECT
     step,
     phase,
     role <> 'op' OR NOT has_spans AS is_transfer
-FROM weighed
+FROM weighed_comm
 ORDER BY trace_id, device, ts_ns, event_id

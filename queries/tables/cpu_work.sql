@@ -50,7 +50,7 @@ WITH span AS (
         )
 ),
 
-sheltered AS (
+free_span AS (
     SELECT
         *,
         greatest(ts_ns, coalesce(max(CASE WHEN is_collective THEN end_ns END) OVER (
@@ -60,7 +60,7 @@ sheltered AS (
     FROM span
 ),
 
-boundary AS (
+span_edge AS (
     SELECT
         trace_id,
         pid,
@@ -70,7 +70,7 @@ boundary AS (
         from_ns AS at_ns,
         1 AS step,
         from_ns - end_ns AS tie
-    FROM sheltered
+    FROM free_span
     WHERE from_ns < end_ns
     UNION ALL
     SELECT
@@ -82,21 +82,21 @@ boundary AS (
         end_ns AS at_ns,
         -1 AS step,
         end_ns - from_ns AS tie
-    FROM sheltered
+    FROM free_span
     WHERE from_ns < end_ns
 ),
 
-swept AS (
+depth_change AS (
     SELECT
         *,
         sum(step) OVER thread AS depth,
         lead(at_ns) OVER thread AS until_ns,
         row_number() OVER thread AS position
-    FROM boundary
+    FROM span_edge
     WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY at_ns, step, tie, event_id)
 ),
 
-owned AS (
+owned_moment AS (
     SELECT
         trace_id,
         tid,
@@ -105,7 +105,7 @@ owned AS (
         depth,
         last_value(CASE WHEN step = 1 THEN event_id END IGNORE NULLS) OVER level AS event_id,
         last_value(CASE WHEN step = 1 THEN is_work END IGNORE NULLS) OVER level AS is_work
-    FROM swept
+    FROM depth_change
     WINDOW
         level AS (
             PARTITION BY trace_id, pid, tid, depth ORDER BY position ROWS UNBOUNDED PRECEDING
@@ -119,6 +119,6 @@ SELECT
     tid,
     at_ns AS ts_ns,
     until_ns - at_ns AS dur_ns
-FROM owned
+FROM owned_moment
 WHERE depth > 0 AND is_work AND until_ns > at_ns
 ORDER BY trace_id, ts_ns, event_id

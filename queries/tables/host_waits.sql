@@ -17,7 +17,7 @@
 --   kind      VARCHAR  data_loading, allocator, comm_wait, sync (until the device is done) or copy (until it has begun)
 -- Invariant: dur_ns > 0
 
-WITH named AS (
+WITH waiting_call AS (
     SELECT
         trace_id,
         event_id,
@@ -40,7 +40,7 @@ WITH named AS (
         END IS NOT NULL
 ),
 
-copied AS (
+copied_work AS (
     SELECT
         trace_id,
         correlation,
@@ -62,8 +62,8 @@ SELECT
     n.ts_ns,
     n.dur_ns,
     n.kind
-FROM named AS n
-LEFT JOIN copied AS c ON n.trace_id = c.trace_id AND n.correlation = c.correlation
+FROM waiting_call AS n
+LEFT JOIN copied_work AS c ON n.trace_id = c.trace_id AND n.correlation = c.correlation
 WHERE
     CASE
         WHEN n.kind = 'copy'

@@ -1,30 +1,36 @@
 -- When did each device have nothing to do, and why?
 -- A row is a gap of table device_gaps. The cause is what the CPU did between the end of the previous work and the
--- launch of the next:
---   graph_gap       inside of one graph replay: the next work is part of it, and another part ran before
---   unknown         the launch of the next work is not in the trace, so nothing can be said
+-- launch of the next. The rules are tried in this order, and the reason says which one decided; the lengths that they
+-- name stand in macro idle_limits.
+--   graph_gap       inside one graph replay    the next work is part of it, and another part ran before
+--   unknown         launch not recorded        the launch of the next work is not in the trace, so nothing can be said
 -- The launch was in time (its call returned before the gap, or in the first half of it):
---   comm_wait       behind communication of another stream, 0.1 ms at the most: what ended long ago holds nobody
---   dependency      a stream was told to wait, or the work lay ready on a stream that was idle longer than the device
---                   (0.1 ms at the most, likewise)
---   unknown         nothing was in between, but the gap is longer than five times what work takes from its launch to
---                   its start on this device (median of what was launched while the device was idle, if ten events
---                   were), or than 0.1 ms
---   launch_latency  nothing was in between, and the gap is no longer than that
+--   comm_wait       behind communication       of another stream, and the gap is no longer than longest_hold_ns: what
+--                                              ended long ago holds nobody
+--   dependency      stream was told to wait    by a call right before the launch
+--   dependency      behind another stream      the work lay ready on a stream that was idle longer than the device
+--                                              (no longer than longest_hold_ns, likewise)
+--   launch_latency  usual delay                nothing was in between, and the gap is no longer than usual_delay_factor
+--                                              times what work takes from its launch to its start on this device (median
+--                                              of what was launched while the device was idle, if there were
+--                                              usual_delay_count of them), nor than longest_hold_ns
+--   unknown         unusual delay              nothing was in between, but the gap is longer than that
 -- The launch was late, because for more than half of the host's part of the gap (from its start until the launch call
 -- returned) the launching thread was
---   data_loading    in a data loader
---   allocator       getting or returning memory of the device
---   comm_wait       waiting for other ranks
---   host_sync       in a call that waits for the device, or in a copy that does (table host_waits). A wait that was running when the gap
---                   began counts from its own beginning: so much earlier the launch would have come without it
+--   data_loading    host waited                in a data loader
+--   allocator       host waited                getting or returning memory of the device
+--   comm_wait       host waited                waiting for other ranks
+--   host_sync       host waited                in a call that waits for the device, or in a copy that does (table
+--                                              host_waits). A wait that was running when the gap began counts from its
+--                                              own beginning: so much earlier the launch would have come without it
+--   host_sync       launch call waited         the launch call waits itself, and began before the gap
 -- or, with nothing of these,
---   launch_latency  in the launch call itself, which began before the gap and was short
---   host_bound      at work: see op_id and module_id
+--   launch_latency  launch call was running    it began before the gap and returned within short_call_ns
+--   host_bound      host was at work           see op_id and module_id
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, device_context, launch, host_waits, interval_at, interval_innermost,
---           interval_overlap
+-- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, interval_at, interval_innermost,
+--           interval_overlap, idle_limits, wait_key
 -- Columns:
 --   trace_id           INTEGER  the trace
 --   gap_id             BIGINT   number of the gap in the trace, from 1
@@ -33,6 +39,7 @@
 --   end_ns             BIGINT   start of the next work, ns
 --   idle_ns            BIGINT   between the two, ns
 --   cause              VARCHAR  cause, as above
+--   reason             VARCHAR  what decided, as above
 --   previous_event_id  BIGINT   the device event that ended last before the gap
 --   next_event_id      BIGINT   the device event that ended the gap
 --   next_piece         BIGINT   its piece, as in table device_events
@@ -52,33 +59,33 @@ WITH gap AS (
     SELECT
         found.*,
         found.rowid AS id,
-        context.launch_id,
-        context.launch_delay_ns,
-        context.link,
-        context.op_id,
-        context.module_id,
+        placed.launch_id,
+        placed.launch_delay_ns,
+        placed.link,
+        placed.op_id,
+        placed.module_id,
         launch.pid,
         launch.tid,
         coalesce(launch.name LIKE '%Graph%', FALSE) AS is_graph,
         launch_wait.event_id IS NOT NULL AS is_waiting_call,
-        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
-        CASE WHEN context.link = 'cpu' THEN found.end_ns ELSE launch.end_ns END AS returned_ns
+        CASE WHEN placed.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
+        CASE WHEN placed.link = 'cpu' THEN found.end_ns ELSE launch.end_ns END AS returned_ns
     FROM device_gaps AS found
-    LEFT JOIN device_context AS context
+    LEFT JOIN attribution AS placed
         ON
-            found.trace_id = context.trace_id
-            AND found.next_event_id = context.event_id
-            AND found.next_piece = context.piece
+            found.trace_id = placed.trace_id
+            AND found.next_event_id = placed.event_id
+            AND found.next_piece = placed.piece
     LEFT JOIN launch
-        ON context.trace_id = launch.trace_id AND context.launch_id = launch.launch_id
+        ON placed.trace_id = launch.trace_id AND placed.launch_id = launch.launch_id
     LEFT JOIN host_waits AS launch_wait
         ON
-            context.trace_id = launch_wait.trace_id
-            AND context.launch_id = launch_wait.event_id
+            placed.trace_id = launch_wait.trace_id
+            AND placed.launch_id = launch_wait.event_id
             AND launch_wait.kind IN ('sync', 'copy')
 ),
 
-timed AS MATERIALIZED (
+timed_gap AS MATERIALIZED (
     SELECT
         gap.*,
         thread.rowid AS thread,
@@ -96,43 +103,37 @@ timed AS MATERIALIZED (
 ),
 
 -- How long work may start late without a reason.
-patience AS (
+usual_delay AS (
     SELECT
         trace_id,
         device,
-        least((5 * median(end_ns - call_ns))::BIGINT, 100000) AS limit_ns
-    FROM timed
+        least(
+            (usual_delay_factor() * median(end_ns - call_ns))::BIGINT, longest_hold_ns()
+        ) AS limit_ns
+    FROM timed_gap
     WHERE call_ns >= start_ns
     GROUP BY trace_id, device
-    HAVING count(*) >= 10
+    HAVING count(*) >= usual_delay_count()
 ),
 
-late AS (
+late_gap AS (
     SELECT
         id,
         thread,
         start_ns,
         start_ns + host_ns AS end_ns,
         start_ns + host_ns // 2 AS middle_ns
-    FROM timed
+    FROM timed_gap
     WHERE is_late
 ),
 
-kind_number AS (
-    SELECT *
-    FROM (
-        VALUES ('data_loading', 0), ('allocator', 1), ('comm_wait', 2), ('sync', 3), ('copy', 4)
-    ) AS kind (name, number)
-),
-
--- Thread and kind are one number, and so are a gap and a kind: eight times the one plus the other.
-wait AS MATERIALIZED (
+-- A thread and a kind are one number, and so are a gap and a kind.
+thread_wait AS MATERIALIZED (
     SELECT
-        thread.rowid * 8 + kind_number.number AS part,
+        wait_key(thread.rowid, host_waits.kind) AS part,
         host_waits.ts_ns AS start_ns,
         host_waits.ts_ns + host_waits.dur_ns AS end_ns
     FROM host_waits
-    INNER JOIN kind_number ON host_waits.kind = kind_number.name
     INNER JOIN thread
         ON
             host_waits.trace_id = thread.trace_id
@@ -140,38 +141,57 @@ wait AS MATERIALIZED (
             AND host_waits.tid = thread.tid
 ),
 
-late_kind AS (
+wait_kind AS (SELECT unnest(wait_kinds()) AS kind),
+
+late_gap_kind AS (
     SELECT
-        late.id * 8 + kind_number.number AS id,
-        late.thread * 8 + kind_number.number AS part,
-        late.start_ns,
-        late.end_ns,
-        late.start_ns AS at_ns
-    FROM late
-    CROSS JOIN kind_number
+        wait_key(late_gap.id, wait_kind.kind) AS id,
+        wait_key(late_gap.thread, wait_kind.kind) AS part,
+        late_gap.start_ns,
+        late_gap.end_ns,
+        late_gap.start_ns AS at_ns
+    FROM late_gap
+    CROSS JOIN wait_kind
 ),
 
-waited AS (
+covered_kind AS (
     SELECT
-        covered.id // 8 AS id,
-        max(covered.overlap_ns) FILTER (covered.id % 8 = 0) AS data_loading_ns,
-        max(covered.overlap_ns) FILTER (covered.id % 8 = 1) AS allocator_ns,
-        max(covered.overlap_ns) FILTER (covered.id % 8 = 2) AS comm_wait_ns,
-        max(covered.overlap_ns) FILTER (covered.id % 8 = 3) AS sync_ns,
-        max(covered.overlap_ns) FILTER (covered.id % 8 = 4) AS copy_ns
-    FROM interval_overlap('late_kind', 'wait') AS covered
-    GROUP BY covered.id // 8
+        id_of_wait_key(id) AS id,
+        kind_of_wait_key(id) AS kind,
+        overlap_ns
+    FROM interval_overlap('late_gap_kind', 'thread_wait')
 ),
 
--- A wait for the device that was running when the gap began.
-draining AS (
+-- How long the thread waited in the host's part of a gap, by kind.
+waiting_time AS (
     SELECT
-        late_kind.id // 8 AS id,
-        max(late_kind.at_ns - running.start_ns) FILTER (late_kind.id % 8 = 3) AS sync_ahead_ns,
-        max(late_kind.at_ns - running.start_ns) FILTER (late_kind.id % 8 = 4) AS copy_ahead_ns
-    FROM interval_at('late_kind', 'wait') AS running
-    INNER JOIN late_kind ON running.id = late_kind.id
-    GROUP BY late_kind.id // 8
+        id,
+        max(overlap_ns) FILTER (kind = 'data_loading') AS data_loading_ns,
+        max(overlap_ns) FILTER (kind = 'allocator') AS allocator_ns,
+        max(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
+        max(overlap_ns) FILTER (kind = 'sync') AS sync_ns,
+        max(overlap_ns) FILTER (kind = 'copy') AS copy_ns
+    FROM covered_kind
+    GROUP BY id
+),
+
+running_kind AS (
+    SELECT
+        id_of_wait_key(late_gap_kind.id) AS id,
+        kind_of_wait_key(late_gap_kind.id) AS kind,
+        late_gap_kind.at_ns - running.start_ns AS ahead_ns
+    FROM interval_at('late_gap_kind', 'thread_wait') AS running
+    INNER JOIN late_gap_kind ON running.id = late_gap_kind.id
+),
+
+-- How long a wait for the device had been running when the gap began.
+running_wait AS (
+    SELECT
+        id,
+        max(ahead_ns) FILTER (kind = 'sync') AS sync_ahead_ns,
+        max(ahead_ns) FILTER (kind = 'copy') AS copy_ahead_ns
+    FROM running_kind
+    GROUP BY id
 ),
 
 stream_wait AS (
@@ -196,7 +216,7 @@ first_launch AS (
 ),
 
 -- The first launch behind a call that makes a stream wait.
-ordered AS (
+ordered_launch AS (
     SELECT DISTINCT
         first_launch.trace_id,
         first_launch.launch_id
@@ -209,12 +229,12 @@ ordered AS (
             AND stream_wait.ts_ns <= first_launch.ts_ns
 ),
 
-middle AS (
+gap_middle AS (
     SELECT
         id,
         thread AS part,
         middle_ns AS at_ns
-    FROM late
+    FROM late_gap
 ),
 
 op_span AS (
@@ -232,65 +252,79 @@ op_span AS (
     WHERE is_op(event.category)
 ),
 
-busy_op AS (SELECT * FROM interval_innermost('middle', 'op_span')),
+busy_op AS (SELECT * FROM interval_innermost('gap_middle', 'op_span')),
 
-judged AS (
+judged_gap AS (
     SELECT
-        timed.*,
+        timed_gap.*,
         busy_op.span_id AS busy_op_id,
-        coalesce(waited.data_loading_ns, 0) * 2 > timed.host_ns AS is_data_loading,
-        coalesce(waited.allocator_ns, 0) * 2 > timed.host_ns AS is_allocator,
-        coalesce(waited.comm_wait_ns, 0) * 2 > timed.host_ns AS is_comm_wait,
+        coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.host_ns AS is_data_loading,
+        coalesce(waiting_time.allocator_ns, 0) * 2 > timed_gap.host_ns AS is_allocator,
+        coalesce(waiting_time.comm_wait_ns, 0) * 2 > timed_gap.host_ns AS is_comm_wait,
         (
-            coalesce(waited.sync_ns, 0)
-            + coalesce(waited.copy_ns, 0)
-            + coalesce(draining.sync_ahead_ns, 0)
+            coalesce(waiting_time.sync_ns, 0)
+            + coalesce(waiting_time.copy_ns, 0)
+            + coalesce(running_wait.sync_ahead_ns, 0)
             + CASE
-                WHEN timed.previous_class = 'memcpy_d2h' THEN coalesce(draining.copy_ahead_ns, 0)
+                WHEN timed_gap.previous_class = 'memcpy_d2h'
+                    THEN coalesce(running_wait.copy_ahead_ns, 0)
                 ELSE 0
             END
-        ) * 2 > timed.host_ns AS is_sync,
-        ordered.launch_id IS NOT NULL AS is_ordered,
-        -- What ended long ago holds nobody: a long gap behind it has another cause.
-        timed.end_ns - timed.start_ns <= 100000 AS is_short,
-        timed.end_ns - timed.start_ns <= coalesce(patience.limit_ns, 100000) AS is_latency
-    FROM timed
-    LEFT JOIN waited ON timed.id = waited.id
-    LEFT JOIN draining ON timed.id = draining.id
-    LEFT JOIN ordered
-        ON timed.trace_id = ordered.trace_id AND timed.launch_id = ordered.launch_id
-    LEFT JOIN busy_op ON timed.id = busy_op.id
-    LEFT JOIN patience
-        ON timed.trace_id = patience.trace_id AND timed.device = patience.device
+        ) * 2 > timed_gap.host_ns AS is_sync,
+        ordered_launch.launch_id IS NOT NULL AS is_ordered,
+        timed_gap.end_ns - timed_gap.start_ns <= longest_hold_ns() AS is_short,
+        timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
+            AS is_usual_delay
+    FROM timed_gap
+    LEFT JOIN waiting_time ON timed_gap.id = waiting_time.id
+    LEFT JOIN running_wait ON timed_gap.id = running_wait.id
+    LEFT JOIN ordered_launch
+        ON
+            timed_gap.trace_id = ordered_launch.trace_id
+            AND timed_gap.launch_id = ordered_launch.launch_id
+    LEFT JOIN busy_op ON timed_gap.id = busy_op.id
+    LEFT JOIN usual_delay
+        ON timed_gap.trace_id = usual_delay.trace_id AND timed_gap.device = usual_delay.device
 ),
 
-explained AS (
+explained_gap AS (
     SELECT
         *,
         CASE
-            WHEN is_inside_launch AND (is_graph OR launch_id IS NULL) THEN 'graph_gap'
-            WHEN link IS NULL OR link = 'missing_launch' THEN 'unknown'
+            WHEN is_inside_launch AND (is_graph OR launch_id IS NULL)
+                THEN {cause: 'graph_gap', reason: 'inside one graph replay'}
+            WHEN link IS NULL OR link = 'missing_launch'
+                THEN {cause: 'unknown', reason: 'launch not recorded'}
+            WHEN NOT is_late AND previous_kind = 'comm' AND is_other_stream AND is_short
+                THEN {cause: 'comm_wait', reason: 'behind communication'}
+            WHEN NOT is_late AND is_ordered
+                THEN {cause: 'dependency', reason: 'stream was told to wait'}
+            WHEN
+                NOT is_late
+                AND is_other_stream
+                AND is_stream_idle
+                AND is_short
+                AND coalesce(returned_ns < start_ns, TRUE)
+                THEN {cause: 'dependency', reason: 'behind another stream'}
+            WHEN NOT is_late AND is_usual_delay
+                THEN {cause: 'launch_latency', reason: 'usual delay'}
             WHEN NOT is_late
-                THEN CASE
-                    WHEN previous_kind = 'comm' AND is_other_stream AND is_short THEN 'comm_wait'
-                    WHEN is_ordered THEN 'dependency'
-                    WHEN
-                        is_other_stream
-                        AND is_stream_idle
-                        AND is_short
-                        AND coalesce(returned_ns < start_ns, TRUE)
-                        THEN 'dependency'
-                    WHEN is_latency THEN 'launch_latency'
-                    ELSE 'unknown'
-                END
-            WHEN is_data_loading THEN 'data_loading'
-            WHEN is_allocator THEN 'allocator'
-            WHEN is_comm_wait THEN 'comm_wait'
-            WHEN is_sync OR (is_waiting_call AND call_ns <= start_ns) THEN 'host_sync'
-            WHEN host_ns < 5000 AND call_ns <= start_ns THEN 'launch_latency'
-            ELSE 'host_bound'
-        END AS cause
-    FROM judged
+                THEN {cause: 'unknown', reason: 'unusual delay'}
+            WHEN is_data_loading
+                THEN {cause: 'data_loading', reason: 'host waited'}
+            WHEN is_allocator
+                THEN {cause: 'allocator', reason: 'host waited'}
+            WHEN is_comm_wait
+                THEN {cause: 'comm_wait', reason: 'host waited'}
+            WHEN is_sync
+                THEN {cause: 'host_sync', reason: 'host waited'}
+            WHEN is_waiting_call AND call_ns <= start_ns
+                THEN {cause: 'host_sync', reason: 'launch call waited'}
+            WHEN host_ns < short_call_ns() AND call_ns <= start_ns
+                THEN {cause: 'launch_latency', reason: 'launch call was running'}
+            ELSE {cause: 'host_bound', reason: 'host was at work'}
+        END AS decided
+    FROM judged_gap
 )
 
 SELECT
@@ -300,7 +334,8 @@ SELECT
     start_ns,
     end_ns,
     end_ns - start_ns AS idle_ns,
-    cause,
+    decided.cause,
+    decided.reason,
     previous_event_id,
     next_event_id,
     next_piece,
@@ -311,7 +346,10 @@ SELECT
     host_ns,
     CASE WHEN is_late THEN start_ns + host_ns // 2 END AS busy_at_ns,
     busy_op_id,
-    CASE WHEN cause = 'data_loading' THEN busy_op_id ELSE coalesce(busy_op_id, op_id) END AS op_id,
+    CASE
+        WHEN decided.cause = 'data_loading' THEN busy_op_id
+        ELSE coalesce(busy_op_id, op_id)
+    END AS op_id,
     module_id
-FROM explained
+FROM explained_gap
 ORDER BY trace_id, gap_id

@@ -11,7 +11,7 @@
 --   kind      VARCHAR  compute, comm or memcpy
 --   rule_id   INTEGER  the rule that decided, as in table kernel_rule
 
-WITH named AS MATERIALIZED (
+WITH work_name AS MATERIALIZED (
     SELECT
         category,
         name,
@@ -20,21 +20,21 @@ WITH named AS MATERIALIZED (
     GROUP BY category, name
 ),
 
-decided AS (
+ruled_name AS (
     SELECT
         category,
         name,
         -- Stands for a CASE of all rules in table kernel_rule.
         kernel_rule_of(applies_to, category, name) AS rule_id
-    FROM named
+    FROM work_name
 )
 
 SELECT
-    decided.category,
-    decided.name,
+    ruled_name.category,
+    ruled_name.name,
     coalesce(kernel_rule.class, 'other') AS class,
     coalesce(kernel_rule.kind, 'compute') AS kind,
-    decided.rule_id
-FROM decided
-LEFT JOIN kernel_rule ON decided.rule_id = kernel_rule.rule_id
-ORDER BY decided.category, decided.name
+    ruled_name.rule_id
+FROM ruled_name
+LEFT JOIN kernel_rule ON ruled_name.rule_id = kernel_rule.rule_id
+ORDER BY ruled_name.category, ruled_name.name

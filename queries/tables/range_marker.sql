@@ -16,7 +16,7 @@
 --   label         VARCHAR  name of the module or part
 --   module_class  VARCHAR  its class
 
-WITH named AS (
+WITH span_name AS (
     SELECT DISTINCT
         category,
         name,
@@ -27,12 +27,12 @@ WITH named AS (
     WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 ),
 
-decided AS MATERIALIZED (
+ruled_name AS MATERIALIZED (
     SELECT
         category,
         name,
         range_rule_of(applies_to, name) AS rule_id
-    FROM named
+    FROM span_name
     WHERE applies_to <> 'call' OR is_marked_call(name)
 )
 
@@ -48,7 +48,7 @@ SELECT
     r.layer,
     coalesce(range_label_of(d.rule_id, d.name), r.label, d.name) AS label,
     nullif(coalesce(range_class_of(d.rule_id, d.name), r.class), '') AS module_class
-FROM decided AS d
+FROM ruled_name AS d
 LEFT JOIN range_rule AS r ON d.rule_id = r.rule_id
 WHERE
     is_op(d.category) AND r.means IS DISTINCT FROM 'step'

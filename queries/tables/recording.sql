@@ -28,7 +28,7 @@ unfinished AS (
     GROUP BY trace_id
 ),
 
-alone AS (
+unpaired_kind AS (
     SELECT
         trace_id,
         count(*) FILTER (is_begin) AS begin_count,
@@ -41,10 +41,11 @@ SELECT
     trace.trace_id,
     coalesce(overhead.overhead_count, 0) AS overhead_count,
     coalesce(overhead.overhead_ns, 0) AS overhead_ns,
-    coalesce(unfinished.unfinished_count, 0) + coalesce(alone.begin_count, 0) AS unfinished_count,
-    coalesce(alone.end_count, 0) AS stray_end_count
+    coalesce(unfinished.unfinished_count, 0) + coalesce(unpaired_kind.begin_count, 0)
+        AS unfinished_count,
+    coalesce(unpaired_kind.end_count, 0) AS stray_end_count
 FROM trace
 LEFT JOIN overhead ON trace.trace_id = overhead.trace_id
 LEFT JOIN unfinished ON trace.trace_id = unfinished.trace_id
-LEFT JOIN alone ON trace.trace_id = alone.trace_id
+LEFT JOIN unpaired_kind ON trace.trace_id = unpaired_kind.trace_id
 ORDER BY trace.trace_id

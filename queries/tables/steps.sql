@@ -12,7 +12,7 @@
 --   dur_ns    BIGINT   duration on the CPU, ns
 --   end_ns    BIGINT   end on the CPU, ns
 
-WITH marked AS MATERIALIZED (
+WITH step_range AS MATERIALIZED (
     SELECT
         trace_id,
         name,
@@ -31,7 +31,7 @@ SELECT
     ts_ns,
     dur_ns,
     ts_ns + dur_ns AS end_ns
-FROM marked
+FROM step_range
 WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
 QUALIFY
     (name LIKE 'tk/%') = bool_or(name LIKE 'tk/%') OVER (PARTITION BY trace_id)

@@ -9,7 +9,7 @@
 --   launch_count  BIGINT   calls that put work on a device
 --   reason        VARCHAR  what tells of the work, and why it may be missing
 
-WITH bare AS (
+WITH workless_trace AS (
     SELECT
         trace.trace_id,
         coalesce(bool_or(kind.category LIKE 'privateuse1%'), FALSE) AS has_privateuse1
@@ -26,13 +26,13 @@ WITH bare AS (
 ),
 
 -- Calls that put nothing on a device (of the profiler itself, too) tell nothing.
-call AS (
+launch_name AS (
     SELECT
         e.trace_id,
         e.name,
         count(*) AS call_count
     FROM event AS e
-    INNER JOIN bare AS b ON e.trace_id = b.trace_id
+    INNER JOIN workless_trace AS b ON e.trace_id = b.trace_id
     WHERE
         is_launch_call(e.category)
         AND regexp_matches(
@@ -45,38 +45,38 @@ call AS (
         e.name,
         count(*) AS call_count
     FROM device_mark AS m
-    INNER JOIN bare AS b ON m.trace_id = b.trace_id
+    INNER JOIN workless_trace AS b ON m.trace_id = b.trace_id
     INNER JOIN event AS e ON m.trace_id = e.trace_id AND m.event_id = e.event_id
     WHERE m.role = 'launch'
     GROUP BY m.trace_id, e.name
 ),
 
-called AS (
+launching_trace AS (
     SELECT
         trace_id,
         sum(call_count)::BIGINT AS launch_count,
         arg_max(name, call_count) AS launch_name
-    FROM call
+    FROM launch_name
     GROUP BY trace_id
 ),
 
-described AS (
+described_device AS (
     SELECT
         trace_id,
         count(*) AS device_count,
         any_value(name) AS product
     FROM device
-    WHERE trace_id IN (SELECT trace_id FROM bare)
+    WHERE trace_id IN (SELECT trace_id FROM workless_trace)
     GROUP BY trace_id
 ),
 
-labelled AS (
+device_like_process AS (
     SELECT
         trace_id,
         count(*) AS process_count,
         any_value(coalesce(nullif(label, ''), name)) AS label
     FROM device_process
-    WHERE NOT is_unknown AND trace_id IN (SELECT trace_id FROM bare)
+    WHERE NOT is_unknown AND trace_id IN (SELECT trace_id FROM workless_trace)
     GROUP BY trace_id
 ),
 
@@ -86,7 +86,7 @@ special_op AS (
         min(m.mark_id) AS mark_id,
         any_value(e.name) AS name
     FROM event AS e
-    INNER JOIN bare AS b ON e.trace_id = b.trace_id
+    INNER JOIN workless_trace AS b ON e.trace_id = b.trace_id
     INNER JOIN unrecorded_mark AS m ON regexp_matches(e.name, m.op)
     WHERE
         is_op(e.category)
@@ -94,7 +94,7 @@ special_op AS (
     GROUP BY e.trace_id
 ),
 
-seen AS (
+sign AS (
     SELECT
         b.trace_id,
         b.has_privateuse1,
@@ -106,19 +106,19 @@ seen AS (
         l.label,
         o.mark_id AS op_mark_id,
         o.name AS op_name
-    FROM bare AS b
-    LEFT JOIN called AS c ON b.trace_id = c.trace_id
-    LEFT JOIN described AS d ON b.trace_id = d.trace_id
-    LEFT JOIN labelled AS l ON b.trace_id = l.trace_id
+    FROM workless_trace AS b
+    LEFT JOIN launching_trace AS c ON b.trace_id = c.trace_id
+    LEFT JOIN described_device AS d ON b.trace_id = d.trace_id
+    LEFT JOIN device_like_process AS l ON b.trace_id = l.trace_id
     LEFT JOIN special_op AS o ON b.trace_id = o.trace_id
     WHERE coalesce(c.launch_count, d.device_count, l.process_count, o.mark_id) IS NOT NULL
 ),
 
-recognised AS (
+recognised_mark AS (
     SELECT
         s.trace_id,
         min(m.mark_id) AS mark_id
-    FROM seen AS s
+    FROM sign AS s
     INNER JOIN unrecorded_mark AS m
         ON
             coalesce(regexp_matches(s.launch_name, m.call), FALSE)
@@ -163,7 +163,7 @@ SELECT
                 || m.reason
         ELSE '; ' || m.reason
     END AS reason
-FROM seen AS s
-LEFT JOIN recognised AS r ON s.trace_id = r.trace_id
+FROM sign AS s
+LEFT JOIN recognised_mark AS r ON s.trace_id = r.trace_id
 LEFT JOIN unrecorded_mark AS m ON r.mark_id = m.mark_id
 ORDER BY s.trace_id

@@ -2,7 +2,7 @@
 -- Each belongs to the innermost region that was open on the launching thread.
 --
 -- Kind:     view
--- Requires: interval_innermost, device_context, launch, compiled_regions
+-- Requires: interval_innermost, attribution, launch, compiled_regions
 -- Columns:
 --   trace_id   INTEGER  the trace
 --   event_id   BIGINT   the device event
@@ -42,5 +42,5 @@ FROM interval_innermost('called', 'region') AS inside
 INNER JOIN called ON inside.id = called.id
 INNER JOIN compiled_regions AS r
     ON called.trace_id = r.trace_id AND inside.span_id = r.region_id
-INNER JOIN device_context AS c
+INNER JOIN attribution AS c
     ON called.trace_id = c.trace_id AND called.launch_id = c.launch_id

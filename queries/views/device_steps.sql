@@ -3,7 +3,7 @@
 -- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range.
 --
 -- Kind:     view
--- Requires: device_events, device_context, steps
+-- Requires: attributed_events, steps
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -15,14 +15,12 @@ WITH work AS (
     SELECT
         d.trace_id,
         d.device,
-        c.step,
+        d.step,
         min(d.ts_ns) AS start_ns,
         max(d.end_ns) AS end_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    WHERE c.step IS NOT NULL
-    GROUP BY d.trace_id, d.device, c.step
+    FROM attributed_events AS d
+    WHERE d.step IS NOT NULL
+    GROUP BY d.trace_id, d.device, d.step
 ),
 
 on_cpu AS (

@@ -4,7 +4,7 @@
 -- and of the row without one, add up to the device's window.
 --
 -- Kind:     view
--- Requires: device_events, device_context, serving_steps, launch
+-- Requires: attributed_events, serving_steps, launch
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -31,10 +31,8 @@ WITH work AS (
             PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS gap_ns
-    FROM device_events AS d
-    INNER JOIN device_context AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    FROM attributed_events AS d
+    LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
     WHERE d.trace_id IN (SELECT trace_id FROM serving_steps)
 ),
 

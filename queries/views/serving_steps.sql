@@ -23,7 +23,7 @@
 -- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode')
 -- Invariant: prefill_request_count + decode_request_count IS NULL OR request_count IS NOT NULL
 
-WITH marked AS MATERIALIZED (
+WITH step_range AS MATERIALIZED (
     SELECT
         trace_id,
         event_id,
@@ -64,7 +64,7 @@ tk_step AS (
         ts_ns,
         end_ns,
         regexp_extract(name, '(\d+)$', 1)::BIGINT AS step
-    FROM marked
+    FROM step_range
     WHERE form = 'tk/step'
 ),
 
@@ -74,7 +74,7 @@ tk_inside AS (
         s.event_id,
         max(m.name) FILTER (m.form = 'tk/batch') AS batch_name,
         max(m.name) FILTER (m.form = 'tk/phase') AS phase_name
-    FROM marked AS m
+    FROM step_range AS m
     ASOF INNER JOIN tk_step AS s
         ON
             m.trace_id = s.trace_id
@@ -98,7 +98,7 @@ frame AS (
     WHERE k.means = 'frame' AND k.layer = 'begin' AND k.phase IN ('prefill', 'decode')
 ),
 
-told AS (
+stated_batch AS (
     SELECT
         s.trace_id,
         s.event_id,
@@ -149,7 +149,7 @@ told AS (
                 try_cast(regexp_extract(name, '\btoks=(\d+)', 1) AS BIGINT)
             ]
         END AS numbers
-    FROM marked
+    FROM step_range
     WHERE form IN ('vllm', 'sglang', 'engine_step')
     UNION ALL
     SELECT
@@ -166,7 +166,7 @@ told AS (
     FROM frame
 ),
 
-counted AS (
+counted_batch AS (
     SELECT
         *,
         CASE
@@ -189,7 +189,7 @@ counted AS (
             WHEN stated_phase = 'decode' THEN coalesce(numbers[2], numbers[1])
             WHEN stated_phase = 'prefill' THEN 0
         END AS decode_token_count
-    FROM told
+    FROM stated_batch
     QUALIFY form_rank = min(form_rank) OVER (PARTITION BY trace_id)
 )
 
@@ -214,4 +214,4 @@ SELECT
     decode_request_count,
     decode_token_count,
     coalesce(prefill_request_count + decode_request_count, numbers[1]) AS request_count
-FROM counted
+FROM counted_batch

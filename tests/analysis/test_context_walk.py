@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.analysis import context_walk
+from tracekit.analysis import context_walk, walked_modules
 
 Event = dict[str, Any]
 Write = Callable[..., Path]
@@ -46,10 +46,8 @@ def contexts(path: Path) -> dict[int, tuple[Any, ...]]:
     """Op, module path and phase of every launch, by correlation."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
-            "SELECT l.correlation, c.op_id, m.path, c.phase"
-            " FROM launch AS l JOIN context AS c"
-            " ON l.trace_id = c.trace_id AND l.launch_id = c.event_id"
-            " LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id"
+            "SELECT e.correlation, e.op_id, m.path, e.phase FROM attributed_events AS e"
+            " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
         ).rows
     return {correlation: rest for correlation, *rest in rows}
 
@@ -163,7 +161,7 @@ def test_random_spans(
 def test_names_that_never_repeat_do_not_fill_the_memory(
     tiny_trace: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_walk, "MAX_MODULES", 5)
+    monkeypatch.setattr(walked_modules, "MAX_MODULES", 5)
     events = [span("user_annotation", "all", 0, 1000)]
     events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(20)]
     events += work(151)

@@ -61,7 +61,7 @@ def alike(path: Path) -> dict[int, int]:
     """Return the place of each event without a launch, and that of its counterpart."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
-            "SELECT u.correlation - 1, k.correlation - 1 FROM device_context AS c"
+            "SELECT u.correlation - 1, k.correlation - 1 FROM attribution AS c"
             " JOIN event AS u USING (trace_id, event_id)"
             " JOIN event AS k ON c.trace_id = k.trace_id AND c.like_event_id = k.event_id"
         ).rows
@@ -109,7 +109,7 @@ def test_what_fits_nowhere_stays_unknown(tiny_trace: Write) -> None:
     assert set(found) == set(range(40, 60))
     with tracekit.open(tiny_trace(stream(names, set(range(60)))), cache=False) as trace:
         rows = trace.sql(
-            "SELECT row_name, is_inferred, count(*) FROM device_context AS c"
+            "SELECT row_name, is_inferred, count(*) FROM attribution AS c"
             " JOIN device_events AS d USING (trace_id, event_id, piece)"
             " WHERE d.name LIKE 'other%' GROUP BY ALL"
         ).rows
@@ -165,7 +165,7 @@ def test_roles_of_the_products_of_real_stretches(
     trace = opened(public_traces / f"{name}.json.gz")
     found: dict[str, int] = {}
     rows = trace.sql(
-        "SELECT m.rollup_path, d.dur_ns FROM device_context AS c"
+        "SELECT m.rollup_path, d.dur_ns FROM attribution AS c"
         " JOIN device_events AS d USING (trace_id, event_id, piece)"
         " JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id"
         " WHERE c.link = 'before_window' AND d.class = 'gemm'"
@@ -175,7 +175,7 @@ def test_roles_of_the_products_of_real_stretches(
         found[role] = found.get(role, 0) + dur_ns
     assert found == roles_ns
     unplaced = trace.sql(
-        "SELECT count(*) FROM device_context WHERE link = 'before_window' AND module_id IS NULL"
+        "SELECT count(*) FROM attribution WHERE link = 'before_window' AND module_id IS NULL"
     ).rows
     assert unplaced == [(0,)]
     if name == "tl_mi300_qwen":

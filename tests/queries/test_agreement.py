@@ -222,7 +222,7 @@ def test_copies_of_input_have_one_place(opened: Opened, path: Path) -> None:
     rows = (
         opened(path)
         .sql(
-            "SELECT c.phase, c.row_name, count(*) FROM device_context AS c"
+            "SELECT c.phase, c.row_name, count(*) FROM attribution AS c"
             " JOIN device_events AS d USING (trace_id, event_id, piece)"
             " WHERE d.class = 'memcpy_h2d' AND module_id IS NULL GROUP BY ALL"
         )

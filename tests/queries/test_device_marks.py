@@ -116,7 +116,7 @@ def test_mtia_waits_are_no_work(tiny_trace: Write) -> None:
             ("dma_request", "memcpy_d2h", 64, 9),
             ("dma_request", "memcpy_h2d", 32, 9),
         ]
-        assert trace.sql("SELECT link FROM device_context ORDER BY event_id").rows[0] == ("launch",)
+        assert trace.sql("SELECT link FROM attribution ORDER BY event_id").rows[0] == ("launch",)
 
 
 # -- HPU -------------------------------------------------------------------------------------------
@@ -198,9 +198,7 @@ def test_xpu_driver_calls_launch(tiny_trace: Write) -> None:
     )
     assert accelerator(path) == ("xpu", True, None)
     with tracekit.open(path) as trace:
-        assert trace.sql("SELECT link, op_name FROM device_context").rows == [
-            ("launch", "aten::mm")
-        ]
+        assert trace.sql("SELECT link, op_name FROM attribution").rows == [("launch", "aten::mm")]
     assert timelines(path) == [("0", 10, 10, 0, 0, 0, 1)]
 
 
@@ -298,7 +296,7 @@ def test_kineto_of_2021(tiny_trace: Write) -> None:
     )  # fmt: skip
     assert timelines(path) == [("0", 20, 15, 0, 5, 0, 3)]
     with tracekit.open(path) as trace:
-        assert trace.sql("SELECT link, op_name FROM device_context ORDER BY event_id").rows[0] == (
+        assert trace.sql("SELECT link, op_name FROM attribution ORDER BY event_id").rows[0] == (
             "launch",
             "aten::mm",
         )

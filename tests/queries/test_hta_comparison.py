@@ -57,7 +57,7 @@ def hta(public_traces: Path) -> Hta:
 
 
 def has_events_before_the_window(trace: tracekit.Trace) -> bool:
-    return bool(trace.sql("SELECT 1 FROM device_context WHERE link = 'before_window'").rows)
+    return bool(trace.sql("SELECT 1 FROM attribution WHERE link = 'before_window'").rows)
 
 
 def us(amount_ns: int) -> Any:

@@ -75,8 +75,7 @@ class Step:
         """Return name, phase and whether it is inferred, of every device event in order."""
         with tracekit.open(tiny_trace(self.events), cache=False) as trace:
             rows = trace.sql(
-                "SELECT d.name, c.phase, c.is_inferred FROM device_events AS d"
-                " JOIN device_context AS c USING (trace_id, event_id, piece) ORDER BY d.ts_ns"
+                "SELECT name, phase, is_inferred FROM attributed_events ORDER BY ts_ns"
             ).rows
         return [(name, phase, is_inferred) for name, phase, is_inferred in rows]
 
@@ -110,8 +109,8 @@ def test_a_compiled_forward_behind_zero_grad(tiny_trace: Write) -> None:
     ]
     with tracekit.open(tiny_trace(step.events), cache=False) as trace:
         linked = trace.sql(
-            "SELECT DISTINCT f.name FROM context AS c"
-            " JOIN event AS f ON c.forward_op_id = f.event_id WHERE c.phase = 'backward'"
+            "SELECT DISTINCT f.name FROM surroundings AS s"
+            " JOIN event AS f ON s.forward_op_id = f.event_id WHERE s.node_id IS NOT NULL"
         ).rows
     assert linked == [("CompiledFunction",)]
 

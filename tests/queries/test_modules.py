@@ -133,7 +133,7 @@ TRAINING = [
 
 PLACES_SQL = """
 SELECT d.name, c.phase, coalesce(m.path, c.row_name)
-FROM device_context AS c
+FROM attribution AS c
 JOIN device_events AS d USING (trace_id, event_id, piece)
 LEFT JOIN module AS m USING (trace_id, module_id)
 ORDER BY d.ts_ns, d.event_id
@@ -155,8 +155,8 @@ def places(trace: tracekit.Trace) -> list[tuple[str, str, str]]:
 
 
 def only(trace: tracekit.Trace, columns: str) -> tuple[Any, ...]:
-    """Columns of device_context of the only device event."""
-    (row,) = trace.sql(f"SELECT {columns} FROM device_context").rows
+    """Columns of attribution of the only device event."""
+    (row,) = trace.sql(f"SELECT {columns} FROM attribution").rows
     return row
 
 
@@ -243,7 +243,7 @@ def test_graph_replay_belongs_to_what_encloses_its_launch(open_events: OpenEvent
 
 def test_correlation_zero_is_no_link(open_events: OpenEvents) -> None:
     events = [launch(10, 0), kernel("k", 20, 30, 0), launch(40, 1), kernel("l", 50, 60, 1)]
-    links = open_events(events).sql("SELECT link FROM device_context ORDER BY event_id").rows
+    links = open_events(events).sql("SELECT link FROM attribution ORDER BY event_id").rows
     assert links == [("missing_launch",), ("launch",)]
 
 
@@ -272,7 +272,7 @@ def test_before_the_window_and_missing(open_events: OpenEvents) -> None:
         kernel("launch lost", 40, 50, 11),
     ]
     trace = open_events(events)
-    links = trace.sql("SELECT link, launch_id IS NULL FROM device_context ORDER BY event_id").rows
+    links = trace.sql("SELECT link, launch_id IS NULL FROM attribution ORDER BY event_id").rows
     assert links == [("before_window", True), ("launch", False), ("missing_launch", True)]
     health = {row["metric"]: row for row in trace.health().to_dicts()}
     assert health["launched_before_window"]["value"] == 1
@@ -401,7 +401,7 @@ def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEv
             events.append(kernel(name, at + 5, at + 15, correlation))
     trace = open_events(events)
     assert places(trace)[:2] == [("a", "forward", "A_0"), ("b", "forward", "B_0")]
-    inferred = trace.sql("SELECT link, is_inferred, count(*) FROM device_context GROUP BY ALL").rows
+    inferred = trace.sql("SELECT link, is_inferred, count(*) FROM attribution GROUP BY ALL").rows
     assert sorted(inferred) == [("before_window", True, 2), ("launch", False, 4)]
 
 
@@ -421,7 +421,7 @@ def test_linked_device_time_is_placed(opened: Opened, public_traces: Path, name:
     trace = opened(public_traces / f"{name}.json.gz")
     ((unplaced_pct,),) = trace.sql(
         "SELECT 100.0 * coalesce(sum(dur_ns) FILTER (row_name = '(unattributed)'), 0)"
-        " / sum(dur_ns) FROM device_context JOIN device_events USING (trace_id, event_id, piece)"
+        " / sum(dur_ns) FROM attribution JOIN device_events USING (trace_id, event_id, piece)"
         " WHERE launch_id IS NOT NULL"
     ).rows
     assert unplaced_pct <= UNATTRIBUTED_LIMITS[name]
@@ -434,7 +434,7 @@ def test_recomputation_has_the_modules_of_the_forward(opened: Opened, public_tra
     for phase in counts:
         counts[phase] = dict(
             trace.sql(
-                "SELECT m.class, count(*) FROM device_context AS c"
+                "SELECT m.class, count(*) FROM attribution AS c"
                 " JOIN module AS m USING (trace_id, module_id)"
                 f" WHERE c.phase = '{phase}' AND c.link = 'launch'"
                 " AND m.path LIKE '%CheckpointWrapper%' GROUP BY ALL"
@@ -459,7 +459,7 @@ def test_known_module_ranges(opened: Opened, public_traces: Path) -> None:
             FROM annotations WHERE name LIKE 'bwd:%'
         ), inside AS (
             SELECT d.event_id, m.path, arg_max(h.path, h.ts_ns) AS hook_path
-            FROM device_context AS c
+            FROM attribution AS c
             JOIN event AS d USING (trace_id, event_id)
             JOIN hook AS h ON d.tid = h.tid AND d.ts_ns >= h.ts_ns
                 AND d.ts_ns + d.dur_ns <= h.end_ns

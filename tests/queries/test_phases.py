@@ -93,7 +93,7 @@ def test_phases_and_modules_and_roles_add_up(opened: Opened, path: Path) -> None
 def test_every_device_event_has_one_context(opened: Opened, path: Path) -> None:
     trace = opened(path)
     keys = "trace_id, event_id, piece"
-    for one, other in (("device_events", "device_context"), ("device_context", "device_events")):
+    for one, other in (("device_events", "attribution"), ("attribution", "device_events")):
         missing = trace.sql(f"SELECT {keys} FROM {one} EXCEPT ALL SELECT {keys} FROM {other}")
         assert missing.rows == []
 

@@ -43,7 +43,7 @@ def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) ->
     events += [call(chance.randrange(60), chance.randrange(1, 5)) for _ in range(40)]
     chance.shuffle(events)
     with tracekit.open(tiny_trace(events), cache=False) as trace:
-        launch_of = dict(trace.sql("SELECT event_id, launch_id FROM placed_context").rows)
+        launch_of = dict(trace.sql("SELECT event_id, launch_id FROM launch_link").rows)
     assert len(launch_of) == 60
     for kernel_id, event in enumerate(events):
         if event["cat"] != "kernel":
@@ -71,6 +71,6 @@ def test_growth_of_one_number_shared_by_all(tiny_trace: Callable[..., Path], sha
         path = tiny_trace(events)
         begun = time.process_time()
         with tracekit.open(path, cache=False) as trace:
-            assert trace.sql("SELECT count(launch_id) FROM placed_context").rows == [(count,)]
+            assert trace.sql("SELECT count(launch_id) FROM launch_link").rows == [(count,)]
         taken_s.append(time.process_time() - begun)
     assert taken_s[1] <= 64 * max(taken_s[0], 0.1)

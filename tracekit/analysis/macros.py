@@ -27,7 +27,8 @@ ONLY_IF = {
     "OR trace_id IN (SELECT trace_id FROM device) "
     "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
     "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
-    "inferred_context": "SELECT 1 FROM placed_context WHERE launch_id IS NULL LIMIT 1",
+    "neighbours": "SELECT 1 FROM trace_traits WHERE is_training LIMIT 1",
+    "repetition": "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1",
 }
 """Tables whose statement is long to plan, and what must return a row for them to have one."""
 

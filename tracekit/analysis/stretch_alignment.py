@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALIGNMENT = "stretch_alignment"
 """What SQL files write under ``Requires`` when they read the table of the alignment."""
 
-REQUIRES = ("device_events", "placed_context")
+REQUIRES = ("device_events", "launch_link")
 """What must be in the store before the alignment."""
 
 TABLE = "aligned"
@@ -55,10 +55,10 @@ _EVENTS = f"""
 WITH work AS (
     SELECT
         d.trace_id, d.device, d.stream, d.ts_ns, d.event_id, d.name,
-        p.launch_id IS NOT NULL AS is_linked
+        k.launch_id IS NOT NULL AS is_linked
     FROM device_events AS d
-    INNER JOIN placed_context AS p
-        ON d.trace_id = p.trace_id AND d.event_id = p.event_id AND d.piece = p.piece
+    INNER JOIN launch_link AS k
+        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
 ),
 
 partly_linked AS (
@@ -152,7 +152,7 @@ def drop_alignment(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _fetched(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    is_there = "SELECT 1 FROM placed_context WHERE launch_id IS NULL LIMIT 1"
+    is_there = "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1"
     if not connection.execute(is_there).fetchall():
         return []
     return connection.execute(_EVENTS).fetchall()

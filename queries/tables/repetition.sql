@@ -1,19 +1,15 @@
--- Where do device events belong whose launch is not in the trace?
+-- Which device events repeat, whose launch is not in the trace, and which do they repeat?
 -- A loop does the same again. So a stretch of a stream without launches is laid beside a linked one with the same
--- kernels in the same order, and each event is what its counterpart is. What has too few different neighbours for that,
--- as on a stream of communication alone, is what the event a step later is, if the names agree for nine tenths of such
--- events of the stream. Else its name tells, where that name ran in one phase only. What fits nowhere stays
--- (unattributed).
+-- kernels in the same order, and each event repeats its counterpart. What has too few different neighbours for that, as
+-- on a stream of communication alone, repeats the event a step later, if the names agree for nine tenths of such events
+-- of the stream. What fits nowhere is not here.
 --
 -- Kind:     table
--- Requires: device_events, placed_context, stretch_alignment
+-- Requires: device_events, launch_link, stretch_alignment
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the device event
---   like_event_id  BIGINT   the linked device event that it repeats; NULL where it fits none
---   phase          VARCHAR  its phase; NULL where nothing tells
---   module_id      INTEGER  its module, by repetition
---   row_name       VARCHAR  its row of modules where it has no module
+--   like_event_id  BIGINT   the linked device event that it repeats
 
 WITH numbered AS (
     SELECT
@@ -22,21 +18,19 @@ WITH numbered AS (
         d.device,
         d.stream,
         d.name,
-        p.launch_id,
-        p.phase,
-        p.row_name,
-        p.step_ts_ns,
+        k.launch_id,
+        k.step_ts_ns,
         row_number() OVER (
             PARTITION BY d.trace_id, d.device, d.stream ORDER BY d.ts_ns, d.event_id
         ) AS position
     FROM device_events AS d
-    INNER JOIN placed_context AS p
-        ON d.trace_id = p.trace_id AND d.event_id = p.event_id AND d.piece = p.piece
-    WHERE d.trace_id IN (SELECT trace_id FROM placed_context WHERE launch_id IS NULL)
+    INNER JOIN launch_link AS k
+        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
+    WHERE d.trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
 ),
 
 -- What its row of names does not place.
-unlinked AS (
+unaligned AS (
     SELECT n.*
     FROM numbered AS n
     ANTI JOIN scratch.aligned AS a ON n.trace_id = a.trace_id AND n.event_id = a.event_id
@@ -78,7 +72,7 @@ period AS (
 ),
 
 -- Materialised, so that the join below is on the place and on nothing wider.
-awaited AS MATERIALIZED (
+expected AS MATERIALIZED (
     SELECT
         u.trace_id,
         u.event_id,
@@ -87,7 +81,7 @@ awaited AS MATERIALIZED (
         u.name,
         ahead.steps,
         u.position + ahead.steps * p.period AS position
-    FROM unlinked AS u
+    FROM unaligned AS u
     INNER JOIN period AS p
         ON
             u.trace_id = p.trace_id
@@ -103,7 +97,7 @@ repeated AS (
         a.device,
         a.stream,
         k.event_id AS like_event_id
-    FROM awaited AS a
+    FROM expected AS a
     INNER JOIN numbered AS k
         ON
             a.trace_id = k.trace_id
@@ -120,7 +114,7 @@ trusted AS (
         u.trace_id,
         u.device,
         u.stream
-    FROM unlinked AS u
+    FROM unaligned AS u
     LEFT JOIN repeated AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
     GROUP BY u.trace_id, u.device, u.stream
     HAVING count(r.event_id) >= 0.9 * count(*)
@@ -137,46 +131,17 @@ accepted AS (
             r.trace_id = t.trace_id
             AND r.device = t.device
             AND r.stream IS NOT DISTINCT FROM t.stream
-),
-
-by_name AS (
-    SELECT
-        trace_id,
-        name,
-        min(phase) AS phase,
-        CASE
-            WHEN count(row_name) = count(*) AND min(row_name) = max(row_name) THEN min(row_name)
-        END AS row_name
-    FROM numbered
-    WHERE phase IS NOT NULL AND launch_id IS NOT NULL
-    GROUP BY trace_id, name
-    HAVING min(phase) = max(phase)
-),
-
-alike AS (
-    SELECT
-        trace_id,
-        event_id,
-        like_event_id
-    FROM scratch.aligned
-    UNION ALL
-    SELECT
-        trace_id,
-        event_id,
-        like_event_id
-    FROM accepted
 )
 
 SELECT
-    u.trace_id,
-    u.event_id,
-    a.like_event_id,
-    CASE WHEN a.like_event_id IS NULL THEN n.phase ELSE k.phase END AS phase,
-    k.module_id,
-    CASE WHEN a.like_event_id IS NULL THEN n.row_name ELSE k.row_name END AS row_name
-FROM numbered AS u
-LEFT JOIN alike AS a ON u.trace_id = a.trace_id AND u.event_id = a.event_id
-LEFT JOIN placed_context AS k ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id
-LEFT JOIN by_name AS n ON u.trace_id = n.trace_id AND u.name = n.name
-WHERE u.launch_id IS NULL
-ORDER BY u.trace_id, u.event_id
+    trace_id,
+    event_id,
+    like_event_id
+FROM scratch.aligned
+UNION ALL
+SELECT
+    trace_id,
+    event_id,
+    like_event_id
+FROM accepted
+ORDER BY trace_id, event_id

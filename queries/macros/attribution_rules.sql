@@ -1,0 +1,241 @@
+-- By which rules, in which order, is it decided in which phase and in which module each device event is?
+-- The one place that decides. Each rule is a number and a question in attribution_rules(), and a branch of a CASE that
+-- gives its answer together with the reason; the first rule that applies decides. The facts that the rules ask for come
+-- from tables launch_link, surroundings, neighbours and repetition; table attribution applies the rules, and analysis
+-- why shows for one device event what was looked at and what decided.
+-- own_phase('facts'), decided_phase('facts') and decided_module('facts') are relations: the facts, and one column more
+-- (own, by_phase_rule, by_module_rule), a struct of the rule, its reason and what it says. NULL, and the reason none:
+-- nothing is said.
+--
+-- Kind:   macro
+-- Params:
+--   facts  VARCHAR  name of the relation that has the columns which the rules name
+-- Columns:
+--   decides   VARCHAR  phase or module (attribution_rules)
+--   rule      INTEGER  number of the rule, in the order in which they are tried (attribution_rules)
+--   question  VARCHAR  what the rule asks (attribution_rules)
+--   reason    VARCHAR  a reason (attribution_reasons)
+--   meaning   VARCHAR  how an attribution is known that has it (attribution_reasons)
+
+CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
+    SELECT *
+    FROM (
+        VALUES
+        ('own range', 'a range, a call or an op around its launch has a name that says so'),
+        ('module call', 'its launch is inside of a call of a module'),
+        ('autograd node', 'its launch is inside of a node of autograd'),
+        ('sequence number', 'a number links its launch to a forward op'),
+        ('launch context', 'what it does itself, and what its launch is in and what not'),
+        ('phase', 'its row follows from its phase'),
+        ('whole trace', 'nothing in the trace tells of anything but forward work'),
+        ('neighbours', 'what was launched before it and after it tells its phase'),
+        ('repetition', 'it repeats a device event whose launch is in the trace'),
+        ('name', 'others of its name ran in one phase only'),
+        ('none', 'nothing tells')
+    ) AS listed (reason, meaning)
+);
+
+CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
+    SELECT *
+    FROM (
+        VALUES
+        ('phase', 1, 'a copy to the device that feeds the model?'),
+        ('phase', 2, 'inside of what is named an optimizer?'),
+        ('phase', 3, 'forward work that runs again for the backward pass?'),
+        ('phase', 4, 'inside of a node of autograd?'),
+        ('phase', 5, 'inside of what is named after a phase?'),
+        ('phase', 6, 'inside of a module?'),
+        ('phase', 7, 'inside of an op with a sequence number, in training?'),
+        ('phase', 8, 'compute, where the trace tells of nothing but forward work?'),
+        ('phase', 9, 'between zero_grad or the optimizer and a backward pass?'),
+        ('phase', 10, 'between zero_grad and a forward pass?'),
+        ('phase', 11, 'behind zero_grad, before something else?'),
+        ('phase', 12, 'behind a forward pass?'),
+        ('phase', 13, 'between two backward passes, and not beside them?'),
+        ('phase', 14, 'behind a recomputation?'),
+        ('phase', 15, 'before the first forward pass?'),
+        ('phase', 16, 'between loading of data and a forward pass, with work of a model?'),
+        ('phase', 17, 'with work of a model, or before the first zero_grad?'),
+        ('phase', 18, 'behind a backward pass?'),
+        ('phase', 19, 'next to loading of data?'),
+        ('phase', 20, 'next to a phase?'),
+        ('phase', 21, 'without a launch: does it repeat a device event whose phase is known?'),
+        ('phase', 22, 'without a launch: did all of its name run in one phase?'),
+        ('module', 1, 'inside of what is named after a row?'),
+        ('module', 2, 'inside of a module, and not of a backward pass?'),
+        ('module', 3, 'is a module around the forward op of its node?'),
+        ('module', 4, 'is a module around it inside of its node?'),
+        ('module', 5, 'did a hook name the module of the backward pass around it?'),
+        ('module', 6, 'in a trace with modules, inside of none: what is named after a row?'),
+        ('module', 7, 'inside of a range of the user, and not of a backward pass?'),
+        ('module', 8, 'is a range of the user around the forward op of its node?'),
+        ('module', 9, 'is a range of the user around it inside of its node?'),
+        ('module', 10, 'inside of what is named after a row, and of no range of the user?'),
+        ('module', 11, 'communication?'),
+        ('module', 12, 'a copy to the device that feeds the model?'),
+        ('module', 13, 'forward or backward, in training, outside of all modules?'),
+        ('module', 14, 'a copy to the device, where nothing is trained?'),
+        ('module', 15, 'in the optimizer?'),
+        ('module', 16, 'without a launch: does it repeat a device event whose place is known?'),
+        ('module', 17, 'without a launch: is all of its name in one row?')
+    ) AS listed (decides, rule, question)
+);
+
+-- The phase that the surroundings of a launch tell alone.
+CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
+    SELECT
+        *,
+        CASE
+            WHEN marked_phase = 'optimizer'
+                THEN {rule: 2, reason: 'own range', phase: 'optimizer'}
+            WHEN is_recompute AND node_id IS NULL
+                THEN {rule: 3, reason: 'own range', phase: 'recompute'}
+            WHEN is_recompute
+                THEN {rule: 3, reason: 'autograd node', phase: 'recompute'}
+            WHEN node_id IS NOT NULL
+                THEN {rule: 4, reason: 'autograd node', phase: 'backward'}
+            WHEN marked_phase IS NOT NULL
+                THEN {rule: 5, reason: 'own range', phase: marked_phase}
+            WHEN module_id IS NOT NULL AND module_source IN ('tk', 'range')
+                THEN {rule: 6, reason: 'own range', phase: 'forward'}
+            WHEN module_id IS NOT NULL
+                THEN {rule: 6, reason: 'module call', phase: 'forward'}
+            WHEN is_in_grad_mode AND is_training
+                THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
+        END AS own
+    FROM query_table(facts)
+);
+
+CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
+    SELECT
+        *,
+        CASE
+            WHEN is_input
+                THEN {rule: 1, reason: 'launch context', phase: 'data'}
+            WHEN own IS NOT NULL
+                THEN own
+            WHEN
+                launch_id IS NOT NULL
+                AND kind = 'compute'
+                AND NOT is_training
+                AND NOT has_modules
+                AND NOT has_phases
+                AND is_unmarked
+                THEN {rule: 8, reason: 'whole trace', phase: 'forward'}
+            WHEN
+                label_after IN ('backward', 'recompute')
+                AND coalesce(label_before, 'zero_grad') NOT IN ('backward', 'recompute')
+                THEN {rule: 9, reason: 'neighbours', phase: 'forward'}
+            WHEN
+                label_before = 'zero_grad'
+                AND coalesce(label_after, 'forward') IN ('forward', 'data')
+                THEN {rule: 10, reason: 'neighbours', phase: 'forward'}
+            WHEN label_before = 'zero_grad'
+                THEN {rule: 11, reason: 'none', phase: NULL}
+            WHEN label_before = 'forward'
+                THEN {rule: 12, reason: 'neighbours', phase: 'forward'}
+            -- A model that runs beside autograd's threads, between two passes of these, is none.
+            WHEN
+                label_before IN ('backward', 'recompute')
+                AND label_after IN ('backward', 'recompute')
+                AND (is_on_node_thread OR NOT is_model_block)
+                THEN {rule: 13, reason: 'neighbours', phase: 'backward'}
+            WHEN label_before = 'recompute'
+                THEN {rule: 14, reason: 'neighbours', phase: 'backward'}
+            WHEN label_before IS NULL AND label_after = 'forward'
+                THEN {rule: 15, reason: 'neighbours', phase: 'forward'}
+            WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
+                THEN {rule: 16, reason: 'neighbours', phase: 'forward'}
+            -- An optimizer runs no work of a model, and before the first zero_grad may be anything.
+            WHEN is_model_block OR (label_before IS NULL AND label_after = 'zero_grad')
+                THEN {rule: 17, reason: 'none', phase: NULL}
+            WHEN label_before = 'backward'
+                THEN {rule: 18, reason: 'neighbours', phase: 'optimizer'}
+            WHEN 'data' IN (label_before, label_after)
+                THEN {rule: 19, reason: 'neighbours', phase: 'data'}
+            WHEN coalesce(label_before, label_after) IS NOT NULL
+                THEN {rule: 20, reason: 'neighbours', phase: coalesce(label_before, label_after)}
+            WHEN like_phase IS NOT NULL
+                THEN {rule: 21, reason: 'repetition', phase: like_phase}
+            WHEN like_event_id IS NULL AND name_phase IS NOT NULL
+                THEN {rule: 22, reason: 'name', phase: name_phase}
+            ELSE {rule: NULL, reason: 'none', phase: NULL}
+        END AS by_phase_rule
+    FROM query_table(facts)
+);
+
+-- The facts of it have by_phase_rule already.
+CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
+    WITH judged AS (
+        SELECT
+            *,
+            {
+                is_backward: node_id IS NOT NULL AND NOT is_recompute,
+                is_loss: launch_id IS NOT NULL
+                AND is_training
+                AND has_modules
+                AND (node_id IS NOT NULL OR coalesce(by_phase_rule.phase = 'forward', FALSE)),
+                call_reason: if(module_source IN ('tk', 'range'), 'own range', 'module call'),
+                -- What a hook sends is no accumulation.
+                own_row: if(
+                    kind = 'comm' AND marked_row = '(gradient accumulation)',
+                    '(communication)',
+                    marked_row
+                )
+            } AS found
+        FROM query_table(facts)
+    )
+
+    SELECT
+        * EXCLUDE (found),
+        CASE
+            WHEN NOT is_weak_row
+                THEN {rule: 1, reason: 'own range', module_id: NULL, row_name: found.own_row}
+            WHEN module_id IS NOT NULL AND NOT found.is_backward
+                THEN {rule: 2, reason: found.call_reason, module_id: module_id, row_name: NULL}
+            WHEN forward_module_id IS NOT NULL
+                THEN {
+                    rule: 3, reason: 'sequence number', module_id: forward_module_id, row_name: NULL
+                }
+            WHEN module_id IS NOT NULL
+                THEN {rule: 4, reason: found.call_reason, module_id: module_id, row_name: NULL}
+            WHEN hook_module_id IS NOT NULL AND found.is_backward
+                THEN {rule: 5, reason: 'own range', module_id: hook_module_id, row_name: NULL}
+            WHEN is_weak_row AND has_modules
+                THEN {rule: 6, reason: 'own range', module_id: NULL, row_name: found.own_row}
+            WHEN range_id IS NOT NULL AND NOT found.is_backward AND NOT found.is_loss
+                THEN {rule: 7, reason: 'own range', module_id: range_id, row_name: NULL}
+            WHEN forward_range_id IS NOT NULL AND NOT found.is_loss
+                THEN {
+                    rule: 8, reason: 'sequence number', module_id: forward_range_id, row_name: NULL
+                }
+            WHEN range_id IS NOT NULL AND NOT found.is_loss
+                THEN {rule: 9, reason: 'own range', module_id: range_id, row_name: NULL}
+            WHEN is_weak_row
+                THEN {rule: 10, reason: 'own range', module_id: NULL, row_name: found.own_row}
+            WHEN launch_id IS NOT NULL AND kind = 'comm'
+                THEN {
+                    rule: 11, reason: 'launch context', module_id: NULL, row_name: '(communication)'
+                }
+            WHEN is_input
+                THEN {
+                    rule: 12, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
+                }
+            WHEN found.is_loss
+                THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
+            WHEN launch_id IS NOT NULL AND class = 'memcpy_h2d' AND NOT is_training
+                THEN {
+                    rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
+                }
+            WHEN launch_id IS NOT NULL AND by_phase_rule.phase = 'optimizer'
+                THEN {rule: 15, reason: 'phase', module_id: NULL, row_name: '(optimizer)'}
+            WHEN coalesce(like_module_id::VARCHAR, like_row) IS NOT NULL
+                THEN {
+                    rule: 16, reason: 'repetition', module_id: like_module_id, row_name: like_row
+                }
+            WHEN like_event_id IS NULL AND name_row IS NOT NULL
+                THEN {rule: 17, reason: 'name', module_id: NULL, row_name: name_row}
+            ELSE {rule: NULL, reason: 'none', module_id: NULL, row_name: NULL}
+        END AS by_module_rule
+    FROM judged
+);

@@ -1,0 +1,175 @@
+-- To which launch, op, module, phase and step does each device event belong, and how is it known?
+-- One row for each row of device_events. The rules of macro attribution_rules decide, in their order, and the number of
+-- the rule and its reason stand beside what it decided. What is copied to the device outside of modules, autograd and
+-- the other phases is input: phase data. A phase that the launch's own surroundings do not tell comes from the launches
+-- around it in a trace of training (table neighbours). A device event whose launch is not in the trace is what the one is
+-- that it repeats (table repetition), else its name tells, where that name ran in one phase only. What fits nowhere stays
+-- other and (unattributed). View attributed_events has it beside the columns of the device events.
+--
+-- Kind:     table
+-- Requires: device_events, launch_link, surroundings, trace_traits, neighbours, repetition, attribution_rules
+-- Columns:
+--   trace_id         INTEGER  the trace
+--   event_id         BIGINT   the device event
+--   piece            BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   launch_id        BIGINT   the launch; NULL where it is not in the trace
+--   launch_delay_ns  BIGINT   from the end of the launch to the start on the device, ns; negative if it began before
+--   link             VARCHAR  launch, before_window, missing_launch or cpu
+--   op_id            BIGINT   innermost op around the launch
+--   op_name          VARCHAR  its name
+--   module_id        INTEGER  module, as in table module; NULL where none
+--   row_name         VARCHAR  row of modules where there is no module; NULL where there is one
+--   module_reason    VARCHAR  how module or row is known, as in attribution_reasons()
+--   module_rule      INTEGER  the rule that decided, as in attribution_rules(); NULL where none did
+--   phase            VARCHAR  phase; other where unknown
+--   phase_reason     VARCHAR  how the phase is known, as in attribution_reasons()
+--   phase_rule       INTEGER  the rule that decided, as in attribution_rules(); NULL where none did
+--   step             BIGINT   number of the step whose range on the CPU holds the launch
+--   like_event_id    BIGINT   the linked device event that one without a launch repeats; NULL where it fits none
+--   is_inferred      BOOLEAN  phase, module or row do not come from the launch's own surroundings
+-- Invariant: (module_id IS NULL) <> (row_name IS NULL)
+-- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
+-- Invariant: (phase_reason = 'none') = (phase = 'other')
+-- Invariant: (module_reason = 'none') = (row_name IS NOT DISTINCT FROM '(unattributed)')
+
+WITH linked_work AS (
+    SELECT
+        k.*,
+        d.device,
+        d.ts_ns,
+        d.name,
+        d.class,
+        d.kind
+    FROM launch_link AS k
+    INNER JOIN device_events AS d
+        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
+),
+
+launch_fact AS (
+    SELECT
+        w.*,
+        s.op_id,
+        s.node_id,
+        s.is_recompute,
+        s.is_in_grad_mode,
+        s.module_id,
+        s.module_source,
+        s.forward_module_id,
+        s.hook_module_id,
+        s.range_id,
+        s.forward_range_id,
+        coalesce(s.is_unmarked, TRUE) AS is_unmarked,
+        s.marked_phase,
+        s.marked_row,
+        s.is_weak_row,
+        t.is_training,
+        t.has_modules,
+        t.has_phases,
+        n.label_before,
+        n.label_after,
+        n.is_on_node_thread,
+        n.is_model_block,
+        NULL::BIGINT AS like_event_id,
+        NULL::VARCHAR AS like_phase,
+        NULL::INTEGER AS like_module_id,
+        NULL::VARCHAR AS like_row,
+        NULL::VARCHAR AS name_phase,
+        NULL::VARCHAR AS name_row
+    FROM linked_work AS w
+    INNER JOIN trace_traits AS t ON w.trace_id = t.trace_id
+    LEFT JOIN surroundings AS s ON w.trace_id = s.trace_id AND w.launch_id = s.event_id
+    LEFT JOIN neighbours AS n ON w.trace_id = n.trace_id AND w.launch_id = n.launch_id
+),
+
+with_own_phase AS (SELECT * FROM own_phase('launch_fact')),
+
+with_input AS (
+    SELECT
+        *,
+        -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
+        class = 'memcpy_h2d'
+        AND launch_id IS NOT NULL
+        AND module_id IS NULL
+        AND node_id IS NULL
+        AND coalesce(own.phase, 'forward') = 'forward'
+        AND marked_row IS NULL AS is_input
+    FROM with_own_phase
+),
+
+linked_fact AS (SELECT * FROM with_input WHERE launch_id IS NOT NULL),
+
+linked_phase AS (SELECT * FROM decided_phase('linked_fact')),
+
+linked AS MATERIALIZED (SELECT * FROM decided_module('linked_phase')),
+
+-- Names that ran in one phase only, and the row of modules, if all of that name had the same.
+name_fact AS (
+    SELECT
+        trace_id,
+        name,
+        min(by_phase_rule.phase) AS name_phase,
+        if(
+            count(by_module_rule.row_name) = count(*)
+            AND min(by_module_rule.row_name) = max(by_module_rule.row_name),
+            min(by_module_rule.row_name),
+            NULL
+        ) AS name_row
+    FROM linked
+    WHERE
+        by_phase_rule.phase IS NOT NULL
+        AND trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
+    GROUP BY trace_id, name
+    HAVING min(by_phase_rule.phase) = max(by_phase_rule.phase)
+),
+
+unlinked_fact AS (
+    SELECT
+        u.* REPLACE (
+            r.like_event_id AS like_event_id,
+            k.by_phase_rule.phase AS like_phase,
+            k.by_module_rule.module_id AS like_module_id,
+            k.by_module_rule.row_name AS like_row,
+            n.name_phase AS name_phase,
+            n.name_row AS name_row
+        )
+    FROM with_input AS u
+    LEFT JOIN repetition AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+    LEFT JOIN linked AS k ON r.trace_id = k.trace_id AND r.like_event_id = k.event_id
+    LEFT JOIN name_fact AS n ON u.trace_id = n.trace_id AND u.name = n.name
+    WHERE u.launch_id IS NULL
+),
+
+unlinked_phase AS (SELECT * FROM decided_phase('unlinked_fact')),
+
+decided_event AS (
+    SELECT * FROM linked
+    UNION ALL
+    SELECT * FROM decided_module('unlinked_phase')
+)
+
+SELECT
+    w.trace_id,
+    w.event_id,
+    w.piece,
+    w.launch_id,
+    w.launch_delay_ns,
+    w.link,
+    w.op_id,
+    o.name AS op_name,
+    w.by_module_rule.module_id,
+    CASE
+        WHEN w.by_module_rule.module_id IS NULL
+            THEN coalesce(w.by_module_rule.row_name, '(unattributed)')
+    END AS row_name,
+    w.by_module_rule.reason AS module_reason,
+    w.by_module_rule.rule AS module_rule,
+    coalesce(w.by_phase_rule.phase, 'other') AS phase,
+    w.by_phase_rule.reason AS phase_reason,
+    w.by_phase_rule.rule AS phase_rule,
+    w.step,
+    w.like_event_id,
+    w.by_phase_rule.reason IN ('whole trace', 'neighbours', 'repetition', 'name')
+    OR w.like_event_id IS NOT NULL AS is_inferred
+FROM decided_event AS w
+LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.op_id = o.event_id
+ORDER BY w.trace_id, w.device, w.ts_ns, w.event_id, w.piece

@@ -1,0 +1,127 @@
+-- Which launch put each device event there, and in which step?
+-- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
+-- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch.
+--
+-- Kind:     table
+-- Requires: event_category, device_events, launch, steps
+-- Columns:
+--   trace_id         INTEGER  the trace
+--   event_id         BIGINT   the device event
+--   piece            BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   launch_id        BIGINT   the launch; NULL where it is not in the trace
+--   launch_ts_ns     BIGINT   its start, ns
+--   launch_delay_ns  BIGINT   from its end to the start on the device, ns; negative if it began before
+--   link             VARCHAR  launch, before_window, missing_launch or cpu
+--   step             BIGINT   number of the step whose range on the CPU holds the launch
+--   step_ts_ns       BIGINT   start of that range, ns
+-- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
+-- Invariant: (launch_id IS NULL) = (launch_ts_ns IS NULL) AND (step IS NULL) = (step_ts_ns IS NULL)
+
+WITH numbered_launch AS (
+    SELECT
+        *,
+        count(*) OVER same AS same_count,
+        row_number() OVER (same ORDER BY ts_ns, launch_id) AS place
+    FROM launch
+    WHERE correlation IS NOT NULL
+    WINDOW same AS (PARTITION BY trace_id, correlation)
+),
+
+shared_launch AS (
+    SELECT DISTINCT ON (trace_id, correlation, ts_ns)
+        trace_id,
+        correlation,
+        ts_ns,
+        end_ns,
+        launch_id
+    FROM numbered_launch
+    WHERE same_count > 1
+    ORDER BY trace_id, correlation, ts_ns, launch_id
+),
+
+-- With the first call of its number: never all pairs of device events and calls that share one.
+first_launch_pair AS (
+    SELECT
+        d.trace_id,
+        d.event_id,
+        d.piece,
+        d.device,
+        d.ts_ns,
+        d.correlation,
+        l.launch_id,
+        l.ts_ns AS launch_ts_ns,
+        l.end_ns AS launch_end_ns,
+        l.same_count
+    FROM device_events AS d
+    LEFT JOIN numbered_launch AS l
+        ON d.trace_id = l.trace_id AND d.correlation = l.correlation AND l.place = 1
+    WHERE d.device <> 'cpu'
+),
+
+-- The first call of all is the nearest one where none began before the device event.
+nearest_launch_pair AS (
+    SELECT
+        p.* EXCLUDE (same_count, launch_id, launch_ts_ns, launch_end_ns),
+        coalesce(l.launch_id, p.launch_id) AS launch_id,
+        coalesce(l.ts_ns, p.launch_ts_ns) AS launch_ts_ns,
+        coalesce(l.end_ns, p.launch_end_ns) AS launch_end_ns
+    FROM first_launch_pair AS p
+    ASOF LEFT JOIN shared_launch AS l
+        ON
+            p.trace_id = l.trace_id
+            AND p.correlation = l.correlation
+            AND p.ts_ns >= l.ts_ns
+    WHERE p.same_count > 1
+),
+
+launch_pair AS (
+    SELECT * EXCLUDE (same_count)
+    FROM first_launch_pair
+    WHERE same_count IS NULL OR same_count = 1
+    UNION ALL
+    SELECT *
+    FROM nearest_launch_pair
+    UNION ALL
+    SELECT
+        d.trace_id,
+        d.event_id,
+        d.piece,
+        d.device,
+        d.ts_ns,
+        d.correlation,
+        d.event_id AS launch_id,
+        l.ts_ns AS launch_ts_ns,
+        NULL AS launch_end_ns
+    FROM device_events AS d
+    INNER JOIN launch AS l ON d.trace_id = l.trace_id AND d.event_id = l.launch_id
+    WHERE d.device = 'cpu'
+),
+
+first_call AS (
+    SELECT
+        trace_id,
+        min(correlation) AS correlation
+    FROM event
+    WHERE is_launch_call(category) AND correlation > 0
+    GROUP BY trace_id
+)
+
+SELECT
+    c.trace_id,
+    c.event_id,
+    c.piece,
+    c.launch_id,
+    c.launch_ts_ns,
+    c.ts_ns - c.launch_end_ns AS launch_delay_ns,
+    CASE
+        WHEN c.device = 'cpu' THEN 'cpu'
+        WHEN c.launch_id IS NOT NULL THEN 'launch'
+        WHEN c.correlation > 0 AND c.correlation < f.correlation THEN 'before_window'
+        ELSE 'missing_launch'
+    END AS link,
+    CASE WHEN c.launch_ts_ns < s.end_ns THEN s.step END AS step,
+    CASE WHEN c.launch_ts_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
+FROM launch_pair AS c
+LEFT JOIN first_call AS f ON c.trace_id = f.trace_id
+ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_ts_ns >= s.ts_ns
+ORDER BY c.trace_id, c.event_id, c.piece

@@ -1,0 +1,105 @@
+-- Between what were the launches that do not tell their phase themselves?
+-- In traces of training. What lies between the same two moments is one block: between a forward and a backward pass is
+-- the loss, between zero_grad (or the step of the optimizer) and a backward pass is a forward pass, and so on. Table
+-- attribution decides by it.
+--
+-- Kind:     table
+-- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules
+-- Columns:
+--   trace_id           INTEGER  the trace
+--   launch_id          BIGINT   the launch
+--   label_before       VARCHAR  phase of the last launch before it that tells one, or zero_grad; NULL for none
+--   before_ts_ns       BIGINT   start of that launch, ns
+--   label_after        VARCHAR  phase of the next one that tells one, or zero_grad; NULL for none
+--   after_ts_ns        BIGINT   start of that launch, ns
+--   is_on_node_thread  BOOLEAN  its thread runs nodes of autograd
+--   is_model_block     BOOLEAN  the block has work that no step of an optimizer and no loading of data does
+-- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
+
+WITH launched AS (
+    SELECT
+        k.trace_id,
+        k.launch_id,
+        k.launch_ts_ns,
+        -- What no step of an optimizer runs, nor the loading of data.
+        bool_or(
+            d.class IN (
+                'gemm', 'attention', 'conv', 'softmax', 'norm', 'rope', 'embedding', 'moe_routing'
+            )
+        ) AS is_model
+    FROM launch_link AS k
+    INNER JOIN device_events AS d
+        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
+    WHERE k.launch_id IS NOT NULL
+    GROUP BY k.trace_id, k.launch_id, k.launch_ts_ns
+),
+
+launch_fact AS (
+    SELECT
+        l.trace_id,
+        l.launch_id,
+        l.launch_ts_ns,
+        l.is_model,
+        s.marked_phase,
+        s.marked_row,
+        s.is_recompute,
+        s.node_id,
+        s.module_id,
+        s.module_source,
+        s.is_in_grad_mode,
+        t.is_training
+    FROM launched AS l
+    INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id
+    LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    WHERE t.is_training
+),
+
+launch_phase AS (SELECT * FROM own_phase('launch_fact')),
+
+-- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch
+-- nothing.
+labelled_moment AS (
+    SELECT
+        trace_id,
+        launch_ts_ns AS at_ns,
+        CASE WHEN marked_row = '(zero_grad)' THEN 'zero_grad' ELSE own.phase END AS label
+    FROM launch_phase
+    WHERE own.phase IS NOT NULL
+    UNION ALL
+    SELECT
+        e.trace_id,
+        e.ts_ns AS at_ns,
+        'zero_grad' AS label
+    FROM event AS e
+    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    WHERE m.row_name = '(zero_grad)'
+),
+
+node_thread AS (
+    SELECT DISTINCT
+        l.trace_id,
+        l.pid,
+        l.tid
+    FROM surroundings AS s
+    INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
+    WHERE s.node_id IS NOT NULL
+)
+
+SELECT
+    p.trace_id,
+    p.launch_id,
+    b.label AS label_before,
+    b.at_ns AS before_ts_ns,
+    a.label AS label_after,
+    a.at_ns AS after_ts_ns,
+    n.tid IS NOT NULL AS is_on_node_thread,
+    bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
+FROM launch_phase AS p
+INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
+LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
+ASOF LEFT JOIN labelled_moment AS b
+    ON p.trace_id = b.trace_id AND p.launch_ts_ns > b.at_ns
+ASOF LEFT JOIN labelled_moment AS a
+    ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
+WHERE p.own.phase IS NULL
+ORDER BY p.trace_id, p.launch_id

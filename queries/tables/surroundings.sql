@@ -1,0 +1,191 @@
+-- What was each launch and op inside of: op, module, autograd node, ranges, and what do these tell?
+-- Facts of the walk over the CPU's threads; table attribution decides by them. Rows are the launches, the ops with a
+-- sequence number, and in traces without an accelerator all ops. An autograd node leads to its forward op, and so to its
+-- module: by the same sequence number on the thread that its forward thread stands for, the latest before the node.
+-- Forward threads are numbers of the profiler's own; the thread meant is the one whose ops have most of the numbers.
+--
+-- Kind:     table
+-- Requires: context_walk, range_marker
+-- Columns:
+--   trace_id           INTEGER  the trace
+--   event_id           BIGINT   the launch or op
+--   op_id              BIGINT   innermost op; an op is its own
+--   node_id            BIGINT   the autograd node around it
+--   forward_op_id      BIGINT   the forward op of the node, by sequence number
+--   is_recompute       BOOLEAN  forward work that runs again for the backward pass
+--   is_in_grad_mode    BOOLEAN  an op with a sequence number is around it: gradients were wanted
+--   module_id          INTEGER  innermost module around it; NULL where none
+--   module_source      VARCHAR  what told that module, as in table module
+--   forward_module_id  INTEGER  module of the forward op
+--   hook_module_id     INTEGER  module that a backward hook named around it
+--   range_id           INTEGER  innermost user range around it, as in table module
+--   forward_range_id   INTEGER  user range of the forward op
+--   is_unmarked        BOOLEAN  no user range is around it but those of what torch.compile compiled
+--   phase_marker_id    INTEGER  the name that tells a phase: of the innermost such range, call or op around it
+--   marked_phase       VARCHAR  that phase
+--   row_marker_id      INTEGER  the name that tells a row of modules, likewise
+--   marked_row         VARCHAR  that row
+--   is_weak_row        BOOLEAN  the row counts only outside of all modules
+--   part               VARCHAR  part of the module: rope, bmm0, softmax, bmm1
+-- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
+-- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)
+-- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)
+
+WITH numbered AS (
+    SELECT
+        trace_id,
+        event_id,
+        pid,
+        tid,
+        ts_ns,
+        sequence_number,
+        forward_thread
+    FROM event
+    WHERE sequence_number IS NOT NULL
+),
+
+surrounded AS (
+    SELECT
+        w.trace_id,
+        w.event_id,
+        w.op_id,
+        w.node_id,
+        w.is_recompute,
+        w.is_in_grad_mode,
+        w.phase_marker_id,
+        w.row_marker_id,
+        m.module_id,
+        m.source AS module_source,
+        r.module_id AS range_id,
+        r.path IS NULL OR starts_with(r.path, 'Torch-Compiled Region: ') AS is_unmarked,
+        h.module_id AS hook_module_id,
+        w.part_marker_id
+    FROM scratch.walked AS w
+    LEFT JOIN scratch.walked_module AS m
+        ON w.trace_id = m.trace_id AND w.module_number = m.number
+    LEFT JOIN scratch.walked_module AS r
+        ON w.trace_id = r.trace_id AND w.range_number = r.number
+    LEFT JOIN scratch.walked_module AS h
+        ON w.trace_id = h.trace_id AND w.hook_number = h.number
+),
+
+forward_op AS (
+    SELECT
+        n.*,
+        p.module_id,
+        p.range_id,
+        p.part_marker_id,
+        p.is_recompute
+    FROM numbered AS n
+    INNER JOIN surrounded AS p ON n.trace_id = p.trace_id AND n.event_id = p.event_id
+    WHERE p.node_id IS NULL OR (p.is_recompute AND p.node_id <> p.event_id)
+),
+
+node AS (
+    SELECT n.*
+    FROM numbered AS n
+    SEMI JOIN surrounded AS p ON n.trace_id = p.trace_id AND n.event_id = p.node_id
+),
+
+node_number AS (
+    SELECT DISTINCT
+        trace_id,
+        forward_thread,
+        sequence_number
+    FROM node
+),
+
+forward_number AS (
+    SELECT
+        trace_id,
+        pid,
+        tid,
+        sequence_number,
+        max(ts_ns) AS ts_ns
+    FROM forward_op
+    GROUP BY trace_id, pid, tid, sequence_number
+),
+
+vote AS (
+    SELECT
+        n.trace_id,
+        n.forward_thread,
+        f.pid,
+        f.tid,
+        count(*) AS match_count,
+        max(f.ts_ns) AS latest_ts_ns
+    FROM node_number AS n
+    INNER JOIN forward_number AS f
+        ON n.trace_id = f.trace_id AND n.sequence_number = f.sequence_number
+    GROUP BY n.trace_id, n.forward_thread, f.pid, f.tid
+),
+
+forward_thread AS (
+    SELECT DISTINCT ON (trace_id, forward_thread)
+        trace_id,
+        forward_thread,
+        pid,
+        tid
+    FROM vote
+    ORDER BY trace_id, forward_thread, match_count DESC, latest_ts_ns DESC, pid, tid
+),
+
+node_thread AS (
+    SELECT
+        n.trace_id,
+        n.event_id,
+        n.ts_ns,
+        n.sequence_number,
+        t.pid,
+        t.tid
+    FROM node AS n
+    INNER JOIN forward_thread AS t
+        ON n.trace_id = t.trace_id AND n.forward_thread = t.forward_thread
+),
+
+node_forward AS (
+    SELECT
+        n.trace_id,
+        n.event_id AS node_id,
+        f.event_id AS forward_op_id,
+        f.module_id,
+        f.range_id,
+        f.part_marker_id
+    FROM node_thread AS n
+    ASOF INNER JOIN forward_op AS f
+        ON
+            n.trace_id = f.trace_id
+            AND n.pid = f.pid
+            AND n.tid = f.tid
+            AND n.sequence_number = f.sequence_number
+            AND n.ts_ns >= f.ts_ns
+)
+
+SELECT
+    s.trace_id,
+    s.event_id,
+    s.op_id,
+    s.node_id,
+    f.forward_op_id,
+    s.is_recompute,
+    s.is_in_grad_mode,
+    s.module_id::INTEGER AS module_id,
+    s.module_source,
+    f.module_id::INTEGER AS forward_module_id,
+    s.hook_module_id::INTEGER AS hook_module_id,
+    s.range_id::INTEGER AS range_id,
+    f.range_id::INTEGER AS forward_range_id,
+    s.is_unmarked,
+    s.phase_marker_id::INTEGER AS phase_marker_id,
+    phase_marker.phase AS marked_phase,
+    s.row_marker_id::INTEGER AS row_marker_id,
+    row_marker.row_name AS marked_row,
+    row_marker.is_weak AS is_weak_row,
+    part_marker.label AS part
+FROM surrounded AS s
+LEFT JOIN node_forward AS f ON s.trace_id = f.trace_id AND s.node_id = f.node_id
+LEFT JOIN range_marker AS phase_marker ON s.phase_marker_id = phase_marker.marker_id
+LEFT JOIN range_marker AS row_marker ON s.row_marker_id = row_marker.marker_id
+LEFT JOIN range_marker AS part_marker
+    ON coalesce(f.part_marker_id, s.part_marker_id) = part_marker.marker_id
+ORDER BY s.trace_id, s.event_id

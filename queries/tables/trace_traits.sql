@@ -1,0 +1,25 @@
+-- What do the ranges, calls and ops of each trace tell at all?
+--
+-- Kind:     table
+-- Requires: surroundings
+-- Columns:
+--   trace_id     INTEGER  the trace
+--   is_training  BOOLEAN  nodes of autograd ran
+--   has_modules  BOOLEAN  modules are known of some launch or op
+--   has_phases   BOOLEAN  names tell the phase of some launch or op
+
+SELECT
+    trace.trace_id,
+    coalesce(bool_or(s.node_id IS NOT NULL), FALSE) AS is_training,
+    coalesce(
+        bool_or(
+            coalesce(s.module_id, s.forward_module_id) IS NOT NULL
+            OR (s.node_id IS NOT NULL AND NOT s.is_recompute AND s.hook_module_id IS NOT NULL)
+        ) FILTER (s.is_weak_row IS DISTINCT FROM FALSE),
+        FALSE
+    ) AS has_modules,
+    coalesce(bool_or(s.marked_phase IS NOT NULL OR s.is_recompute), FALSE) AS has_phases
+FROM trace
+LEFT JOIN surroundings AS s ON trace.trace_id = s.trace_id
+GROUP BY trace.trace_id
+ORDER BY trace.trace_id

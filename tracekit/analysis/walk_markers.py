@@ -1,0 +1,97 @@
+"""What the names of ranges, calls and ops mean for the walk: table ``range_marker``, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.range_rules import PHASES
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What a fetched row is; the numbers order nothing.
+OP, NODE, MODULE, BACKWARD, FRAME, PART, RECOMPUTE, RANGE, SPAN = range(9)
+_KINDS = {
+    "op": OP,
+    "node": NODE,
+    "module": MODULE,
+    "backward": BACKWARD,
+    "frame": FRAME,
+    "part": PART,
+    "recompute": RECOMPUTE,
+    "range": RANGE,
+    "span": SPAN,
+}
+
+PHASE_BITS = 4
+"""What told a phase is one number: the marker's, and in so many bits below it the phase's."""
+
+_NUMBERS = {phase: number for number, phase in enumerate(PHASES, start=1)}
+_PHASE = (1 << PHASE_BITS) - 1
+
+BY_NODE = _NUMBERS["backward"]
+"""Backward, and no marker told it: the node of autograd around it."""
+
+_MARKERS = """
+SELECT
+    marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
+    is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own
+FROM range_marker
+ORDER BY marker_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a name means: its kind, and the module that it names.
+
+    `told` is 0 where it tells no phase; `row` is its number if it tells a row of modules, negative
+    if a weak one, else 0.
+    """
+
+    kind: int
+    told: int
+    row: int
+    label: str
+    module_class: str | None
+    layer: str | None
+    source: str
+    is_qualified: bool
+    is_op: bool = False
+
+
+def tells(told: int, phase: str) -> bool:
+    """Return whether what told a phase, if anything did, told this one."""
+    return told & _PHASE == _NUMBERS[phase]
+
+
+def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
+    """Return the markers by number; 0 is no marker."""
+    markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
+    for found in connection.execute(_MARKERS).fetchall():
+        number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own = found
+        layer, label, module_class = names
+        row = number if has_row else 0
+        kind = _KINDS[means]
+        source = "range"
+        if kind == FRAME:
+            source = "frame"
+        elif is_call:
+            source = "nn.Module"
+        elif is_own:
+            source = "tk"
+        markers.append(
+            Marker(
+                kind,
+                number << PHASE_BITS | _NUMBERS[phase] if phase else 0,
+                -row if is_weak else row,
+                label,
+                module_class,
+                layer,
+                source,
+                is_qualified=kind in (MODULE, BACKWARD) and not is_call,
+                is_op=is_op,
+            )
+        )
+    return markers

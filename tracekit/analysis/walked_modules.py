@@ -1,0 +1,251 @@
+"""The modules of a trace, as a walk over its threads meets them, and their names.
+
+A module is met by the name that its range or call has. What it is called in the tables is known
+when all of them were met: its whole name, which of its parent's children it is, the layer it is in,
+and which modules of a recomputation are those of the forward pass.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracekit.analysis.module_paths import ModulePaths
+from tracekit.analysis.walk_markers import Marker
+
+MAX_MODULES = 100_000
+"""Ranges whose names never repeat stop being modules of their own after this many in a trace."""
+
+# A module by the number of its class (`LlamaDecoderLayer_3`), and one by its qualified name.
+_LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
+_NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
+_INSTANCE = re.compile(r"(.+)_(\d+)$")
+_LAYER_NUMBER = re.compile(r"(?:^|[./])(\d+)(?=[./]|$)")
+_NUMBER = re.compile(r"\d+")
+# In the name of a range, digits inside a word (all2all) are no number of a layer.
+_NUMBER_ALONE = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
+
+
+@dataclass(slots=True)
+class Module:
+    """One module as the walk met it; its parent is a number of the same trace."""
+
+    parent: int | None
+    label: str
+    module_class: str | None
+    source: str
+    is_qualified: bool
+    is_inside_node: bool
+
+
+@dataclass(slots=True)
+class TraceModules:
+    """The modules of one trace, numbered in the order in which they were met."""
+
+    trace_id: int
+    ignores_calls: bool
+    modules: list[Module] = field(default_factory=list)
+    numbers: dict[tuple[int | None, str, str], int] = field(default_factory=dict)
+    next_layer: int = 0
+
+    def number(
+        self,
+        parent: int | None,
+        label: str,
+        marker: Marker,
+        *,
+        source: str,
+        is_inside_node: bool = False,
+    ) -> int:
+        """Return the number of a module, a new one at its first call."""
+        key = (None if marker.is_qualified else parent, source, label)
+        number = self.numbers.get(key)
+        if number is None:
+            if len(self.modules) >= MAX_MODULES and parent is not None:
+                return parent
+            number = self.numbers[key] = len(self.modules)
+            self.modules.append(
+                Module(
+                    None if marker.is_qualified else parent,
+                    label,
+                    marker.module_class,
+                    source,
+                    marker.is_qualified,
+                    is_inside_node,
+                )
+            )
+        return number
+
+
+def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
+    """Return the rows of table walked_module for one trace."""
+    modules = trace.modules
+    same = _graft(modules)
+    parents = [module.parent for module in modules]
+    for number, module in enumerate(modules):
+        parent = module.parent
+        parents[number] = None if parent is None else same.get(parent, parent)
+    paths_of = {
+        module.label: number for number, module in enumerate(modules) if module.is_qualified
+    }
+    order = _siblings(modules, parents, same)
+    rows: list[tuple[Any, ...]] = []
+    paths, rolled = ModulePaths(), ModulePaths()
+    layers: list[int | None] = [None] * len(modules)
+    depths = [0] * len(modules)
+    in_order = _by_depth(modules, parents, paths_of)
+    spans = _tree_spans(parents, same)
+    for number in in_order:
+        module, parent = modules[number], parents[number]
+        if module.is_qualified:
+            path = paths.add(number, module.label)
+            rollup = _LAYER_NUMBER.sub(lambda m: m[0].replace(m[1], "*"), path)
+            rollup = rolled.add(number, rollup)
+            found = _LAYER_NUMBER.search(path)
+            layer = _layer_number(found[1]) if found else None
+        else:
+            path = paths.add(number, module.label, parent)
+            layer, name = _layer_of(module, None if parent is None else layers[parent])
+            if name is None:
+                name = order.get(number, module.label)
+            rollup = rolled.add(number, name, parent)
+        layers[number] = layer
+        depths[number] = 0 if parent is None else depths[parent] + 1
+        if number not in same:
+            rows.append(
+                (
+                    trace.trace_id,
+                    number,
+                    number,
+                    parent,
+                    module.label,
+                    module.module_class,
+                    path,
+                    depths[number],
+                    layer,
+                    module.source,
+                    rollup,
+                    *spans[number],
+                )
+            )
+    # One that was met again has its number, and the source that only such ones have.
+    rows.extend(
+        (trace.trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
+        for number, target in same.items()
+    )
+    return rows
+
+
+def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """Return the place of each module in the tree from the top, and of the last one inside."""
+    children: dict[int | None, list[int]] = {}
+    for number, parent in enumerate(parents):
+        if number not in same:
+            children.setdefault(parent, []).append(number)
+    spans: dict[int, tuple[int, int]] = {}
+    position = 0
+    waiting = [(root, False) for root in reversed(children.get(None, []))]
+    while waiting:
+        number, is_done = waiting.pop()
+        if is_done:
+            spans[number] = (spans[number][0], position - 1)
+            continue
+        spans[number] = (position, position)
+        position += 1
+        waiting.append((number, True))
+        waiting.extend((child, False) for child in reversed(children.get(number, [])))
+    return spans
+
+
+def _graft(modules: list[Module]) -> dict[int, int]:
+    """Return which modules are others met again: recomputation begins inside of a call's tree.
+
+    In recomputation a module is called from the autograd engine and so begins a chain of its own.
+    It is the module of the one forward chain that ends in the same instance.
+    """
+    forward: dict[str, list[int]] = {}
+    children: dict[tuple[int | None, str], int] = {}
+    for number, module in enumerate(modules):
+        if module.source == "nn.Module" and not module.is_inside_node:
+            forward.setdefault(module.label, []).append(number)
+            children[module.parent, module.label] = number
+    same: dict[int, int] = {}
+    for number, module in enumerate(modules):
+        if module.source != "nn.Module":
+            continue
+        if module.is_inside_node:
+            candidates = forward.get(module.label, ())
+            if len(candidates) == 1:
+                same[number] = candidates[0]
+        elif module.parent in same:
+            twin = children.get((same[module.parent], module.label))
+            if twin is not None:
+                same[number] = twin
+            else:
+                children[same[module.parent], module.label] = number
+    return same
+
+
+def _siblings(
+    modules: list[Module], parents: list[int | None], same: dict[int, int]
+) -> dict[int, str]:
+    """Return names without the numbers of instances: `Linear[1]` is its parent's second one."""
+    families: dict[tuple[int | None, str], list[tuple[int, str, int]]] = {}
+    for number, module in enumerate(modules):
+        found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
+        if found and number not in same:
+            # Numbers in their order, of any length.
+            digits = found[2].lstrip("0")
+            families.setdefault((parents[number], found[1]), []).append(
+                (len(digits), digits, number)
+            )
+    names = {}
+    for (_, module_class), members in families.items():
+        for position, (_, _, number) in enumerate(sorted(members)):
+            names[number] = module_class if len(members) == 1 else f"{module_class}[{position}]"
+    return names
+
+
+def _layer_number(digits: str) -> int | None:
+    """Return the number of a layer; a number that is too long for one is none."""
+    return int(digits) if len(digits) < 10 else None
+
+
+def _layer_of(module: Module, above: int | None) -> tuple[int | None, str | None]:
+    """Return the layer of a module without a qualified name; its rolled-up name if it is one."""
+    if module.source == "frame":
+        found = _LAYER_NUMBER.search(module.label)
+        return (_layer_number(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
+    if module.source == "range":
+        return above, _NUMBER_ALONE.sub("*", module.label)
+    if above is None and not _NO_LAYER.search(module.label):
+        found = _LAYER_CLASS.search(module.label)
+        if found:
+            return _layer_number(found[1]), f"{module.label[: found.start(1)]}*"
+    return above, None
+
+
+def _by_depth(
+    modules: list[Module], parents: list[int | None], paths_of: dict[str, int]
+) -> list[int]:
+    """Return the modules with each behind its parent; sets the parents of qualified ones."""
+    # Sorted by their parts, each path has those inside of it behind it.
+    around: list[str] = []
+    for path in sorted(paths_of, key=lambda path: path.split(".")):
+        while around and not path.startswith(f"{around[-1]}."):
+            around.pop()
+        if around:
+            parents[paths_of[path]] = paths_of[around[-1]]
+        around.append(path)
+    order: list[int] = []
+    seen: set[int] = set()
+    for start in range(len(modules)):
+        chain = []
+        step: int | None = start
+        while step is not None and step not in seen:
+            seen.add(step)
+            chain.append(step)
+            step = parents[step]
+        order.extend(reversed(chain))
+    return order
