@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import gc
 import gzip
+import hashlib
 import json
 import os
 import signal
@@ -24,6 +28,42 @@ def pytest_configure() -> None:
     """Let interrupts through: a shell starts what it puts into the background without them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Files of tests that take longest begin first, so that no core is left waiting for one at the end.
+_LONGEST = (
+    "tests/collectors/test_engines.py",
+    "tests/collectors/loops/test_matrix.py",
+    "tests/collectors/loops/test_compiled.py",
+    "tests/evidence/test_runs.py",
+    "tests/collectors/loops/test_nodes.py",
+    "tests/collectors/loops/test_clusters.py",
+    "tests/collectors/test_collect_command.py",
+    "tests/test_readme.py",
+    "tests/packaging/test_wheel.py",
+    "tests/collectors/loops/",
+    "tests/collectors/serving/",
+    "tests/collectors/",
+    "tests/ingest/test_growth.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; the order within a file stays."""
+
+    def place(item: pytest.Item) -> int:
+        file = item.path.relative_to(REPO).as_posix()
+        return next(
+            (number for number, name in enumerate(_LONGEST) if file.startswith(name)), len(_LONGEST)
+        )
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what is there now: thousands of tests and libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -49,14 +89,35 @@ def sample_trace() -> Path:
 
 
 @pytest.fixture(scope="session")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], tracekit.Trace]]:
-    """Return a function that opens a trace, ingested once in a session and only ever read."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all workers of this session share."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other worker does what a file stands for."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
+    """Return a function that opens a trace, ingested once for all workers and only ever read."""
     traces: dict[Path, tracekit.Trace] = {}
-    cache = tmp_path_factory.mktemp("stores")
+    cache = shared_folder / "stores"
+    cache.mkdir(exist_ok=True)
 
     def open_once(path: Path) -> tracekit.Trace:
         if path not in traces:
-            with pytest.MonkeyPatch.context() as patch:
+            name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+            with pytest.MonkeyPatch.context() as patch, alone(cache / f"{name}.lock"):
                 patch.setenv("TRACEKIT_CACHE_DIR", str(cache))
                 traces[path] = tracekit.open(path)
         return traces[path]

@@ -14,8 +14,10 @@ import pytest
 
 import tracekit
 from tracekit import database
+from tracekit.database import passing_folders
+from tracekit.database.cache import SAMPLE_BYTES, SAMPLE_COUNT
 from tracekit.errors import StoreError
-from tracekit.trace import ingest
+from tracekit.opening import ingest
 
 
 def kernel(dur: int) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def test_a_replacement_of_the_same_size_and_time(tiny_trace: Callable[..., Path]
 def test_what_a_file_is_known_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Head, middle and tail of the text count where all that the disk says is the same."""
     path = tmp_path / "trace.json"
-    text = bytearray(os.urandom(3 * database.SAMPLE_COUNT * database.SAMPLE_BYTES))
+    text = bytearray(os.urandom(3 * SAMPLE_COUNT * SAMPLE_BYTES))
     path.write_bytes(text)
     told = path.stat()
     monkeypatch.setattr(os, "fstat", lambda _: told)
@@ -118,7 +120,7 @@ def test_what_killed_processes_left_is_swept(
     monkeypatch.setattr("tempfile.tempdir", str(top))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    host = database._host()
+    host = passing_folders.host()
     gone = [f"tracekit-{host}-{dead.pid}-abc", f"tracekit-{host}-{2**22 + 1}-abc"]
     kept = [f"tracekit-{host}-{os.getpid()}-abc", f"tracekit-0000host-{dead.pid}-abc", "tracekit-x"]
     for name in gone + kept:

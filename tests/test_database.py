@@ -22,10 +22,11 @@ import pytest
 import tracekit
 from tracekit import database
 from tracekit.analysis.catalog import load_catalog
+from tracekit.database import passing_folders
 from tracekit.errors import QueryError, StoreError
 from tracekit.ingest import chrome_json
+from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
-from tracekit.trace import ingest
 
 FULL = "the disk is full; nothing was written"
 
@@ -133,7 +134,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
         from pathlib import Path
         import tracekit.analysis.derive
         from tracekit.ingest.column_loader import ColumnLoader
-        from tracekit.trace import ingest
+        from tracekit.opening import ingest
 
         def die(*_, **__):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -161,7 +162,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
 
 def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    ours = f".run.duckdb.{database._host()}."
+    ours = f".run.duckdb.{passing_folders.host()}."
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     kept = [
@@ -381,7 +382,7 @@ def test_a_trace_is_ingested_once(
     def fail(*_: object) -> None:
         raise AssertionError("ingested again")
 
-    monkeypatch.setattr(tracekit.trace, "_fill", fail)
+    monkeypatch.setattr(tracekit.opening, "fill", fail)
     os.utime(store, (1, 1))
     with tracekit.open(kernels) as second:
         assert second.query("timeline").rows == rows
@@ -429,7 +430,7 @@ def test_the_key_of_a_cached_store(kernels: Path, tiny_trace: Callable[..., Path
 
 def test_a_new_schema_version_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = database.cached_store_path([kernels], "")
-    monkeypatch.setattr(database, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(database.cache, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
     assert database.cached_store_path([kernels], "") != before
 
 

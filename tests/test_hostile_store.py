@@ -15,7 +15,7 @@ import pytest
 import tracekit
 from tracekit import database
 from tracekit.errors import StoreError, TracekitError
-from tracekit.trace import ingest
+from tracekit.opening import ingest
 
 CRAFTED = {
     "a view that reads a file": (

@@ -14,7 +14,9 @@ import pytest
 import tracekit
 from tracekit import trace as trace_module
 from tracekit.errors import QueryError, TraceError, UsageError
-from tracekit.trace import BREAKDOWN, find_sources
+from tracekit.ingest.sources import find_sources
+from tracekit.opening import ingest
+from tracekit.trace import BREAKDOWN
 
 MakeRun = Callable[..., Path]
 Cli = Callable[..., Any]
@@ -97,7 +99,7 @@ def test_what_is_about_requests_says_where_there_are_none(
     make_run: MakeRun, tmp_path: Path, name: str
 ) -> None:
     folder = make_run("one")
-    store = trace_module.ingest([add_trace(folder)], tmp_path / "one.duckdb")
+    store = ingest([add_trace(folder)], tmp_path / "one.duckdb")
     for given in (folder, store):
         with tracekit.open(given) as trace, pytest.raises(QueryError) as raised:
             trace.query(name)

@@ -14,7 +14,9 @@ import pytest
 import tracekit
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.rank import as_int, find_rank
-from tracekit.trace import BREAKDOWN, find_traces, ingest
+from tracekit.ingest.sources import find_traces
+from tracekit.opening import ingest
+from tracekit.trace import BREAKDOWN
 
 Write = Callable[..., Path]
 
@@ -310,7 +312,7 @@ def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
 
 
 def test_a_trace_and_its_store_say_the_same(sample_trace: Path, tmp_path: Path) -> None:
-    from tracekit.trace import ingest
+    from tracekit.opening import ingest
 
     store = ingest([sample_trace], tmp_path / "run.duckdb")
     opened = [
@@ -341,7 +343,7 @@ def test_unknown_questions(tiny_trace: Write) -> None:
 
 
 def test_progress_is_told(sample_trace: Path) -> None:
-    told: list[tracekit.trace.Progress] = []
+    told: list[tracekit.Progress] = []
     with tracekit.open(sample_trace, cache=False, progress=told.append):
         pass
     assert told

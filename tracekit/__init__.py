@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         WorkloadError,
     )
     from tracekit.ingest.progress import Progress
-    from tracekit.trace import Trace, open
+    from tracekit.opening import open
+    from tracekit.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -42,7 +43,7 @@ _HOME_OF = {
     "UsageError": "tracekit.errors",
     "WorkloadError": "tracekit.errors",
     "collect": "tracekit.collectors.session",
-    "open": "tracekit.trace",
+    "open": "tracekit.opening",
 }
 
 __all__ = [

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal
 
 from tracekit.errors import TraceError
+from tracekit.typed_json import build
 from tracekit.units import NS_PER_S
 
 FILE_NAME = "run.json"
@@ -42,8 +41,6 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
 
 # Which outcome a job has whose parts have different ones: that which comes first.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
-
-_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -362,58 +359,6 @@ def read(path: Path) -> Manifest:
             hint="read it with the tracekit that wrote it, or a later one",
         )
     try:
-        return _build(Manifest, value, "run.json")
+        return build(Manifest, value, "run.json")
     except (TypeError, ValueError) as error:
         raise TraceError(f"{path}: the manifest is not valid: {error}") from error
-
-
-def _build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
-    """Make a dataclass of a JSON object, checking every member's type."""
-    hints = typing.get_type_hints(cls)
-    members: dict[str, Any] = {}
-    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if item.name in value:
-            members[item.name] = _checked(
-                hints[item.name], value[item.name], f"{where}: {item.name}"
-            )
-        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            raise ValueError(f"{where}: {item.name} is missing")
-    return cls(**members)
-
-
-def _checked(hint: Any, value: Any, where: str) -> Any:
-    """Return a JSON value as the type that the hint says.
-
-    Raises:
-        TypeError: it is of another type.
-    """
-    origin = get_origin(hint)
-    if hint is Any:
-        return value
-    if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        (inner,) = (part for part in get_args(hint) if part is not type(None))
-        return _checked(inner, value, where)
-    if origin is Literal:
-        if value in get_args(hint):
-            return value
-        raise TypeError(f"{where} is {value!r}, not one of {', '.join(get_args(hint))}")
-    if origin is list:
-        if isinstance(value, list):
-            (inner,) = get_args(hint)
-            return [_checked(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
-    elif origin is dict:
-        if isinstance(value, dict):
-            inner = get_args(hint)[1]
-            return {key: _checked(inner, item, f"{where}.{key}") for key, item in value.items()}
-    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if isinstance(value, dict):
-            return _build(hint, value, where)
-    elif hint is float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    name = getattr(hint, "__name__", str(hint))
-    raise TypeError(f"{where} is {value!r:.60}, not of type {name}")

@@ -20,7 +20,7 @@ from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
 from ..run.trace_file import pack, whole_file
-from .gloo_threads import let_rest
+from ..process.gloo_threads import let_rest
 from .loop_profilers import ours
 
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')

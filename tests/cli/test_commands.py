@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tracekit.database
-import tracekit.trace
+import tracekit.opening
 from tracekit.cli import _progress
 from tracekit.cli._open import closed_meanwhile
 from tracekit.cli._progress import progress_bar
@@ -53,7 +53,7 @@ def test_ingest_says_on_stderr_what_it_read(
         calls.append((tuple(paths), output, settings))
         return output
 
-    monkeypatch.setattr(tracekit.trace, "ingest", ingest)
+    monkeypatch.setattr(tracekit.opening, "ingest", ingest)
     fake_trace.connection.execute(
         "CREATE TABLE trace AS SELECT * FROM (VALUES "
         "(0, 'rank0.json', 0, 1234, 0, 0, false, NULL), "

@@ -92,14 +92,15 @@ needs_proc = pytest.mark.skipif(
 )
 
 
-def test_the_readme_command_collects_and_breaks_down(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_is_collected_and_broken_down(cli: Cli, tmp_path: Path, small_model: Path) -> None:
     pytest.importorskip("deepspeed")
     out = tmp_path / "run"
-    done = cli("collect", "--opt", "R+Z3", "--nproc", "2", "--out", out, "--breakdown")
+    given = ("--nproc", "2", "--model", small_model, *_SMALL)
+    done = cli("collect", "--opt", "R+Z3", *given, "--out", out, "--breakdown")
     assert done.exit_code == 0, done.stderr
-    assert "pretrain R+Z3  tiny (4.21 M parameters)" in done.stdout
+    assert "pretrain R+Z3  small (127 k parameters)" in done.stdout
     assert re.search(
-        r"^pretrain tiny R\+Z3 \(deepspeed\), 2 ranks: [\d,]+ ± [\d,]+ tokens/s, "
+        r"^pretrain small R\+Z3 \(deepspeed\), 2 ranks: [\d,]+ ± [\d,]+ tokens/s, "
         r"peak \d\.\d\d GB a rank$",
         done.stderr,
         re.MULTILINE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-gloo_threads = pytest.importorskip("tracekit.collectors.profiler.gloo_threads")
+gloo_threads = pytest.importorskip("tracekit.collectors.process.gloo_threads")
 
 
 def task(tasks: Path, number: int, name: str, state: str) -> None:

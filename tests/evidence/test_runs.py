@@ -141,7 +141,8 @@ def without_route() -> list[str]:
 
 def fresh_environment(folder: Path) -> Path:
     """Return the Python of an environment that has this one's packages, less tracekit's own."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    # pip is linked like the other packages.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     purelib = sysconfig.get_path("purelib")
     where = subprocess.run(

@@ -29,7 +29,7 @@ from tracekit.errors import TraceError, TracekitError, UsageError
 from tracekit.ingest import reading
 from tracekit.ingest.chrome_json import TraceText
 from tracekit.ingest.load import load_trace
-from tracekit.trace import ingest
+from tracekit.opening import ingest
 
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"

@@ -80,10 +80,10 @@ def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the bin folder of a fresh environment with the wheel and its core dependencies."""
     environment = tmp_path_factory.mktemp("installed") / "venv"
-    run(sys.executable, "-m", "venv", environment, cwd=environment.parent)
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment.parent)
     run(
-        *(environment / "bin" / "python", "-m", "pip", "install", "-q"),
-        *("--constraint", REPO / "constraints.txt", wheel),
+        *(sys.executable, "-m", "pip", "--python", environment / "bin" / "python"),
+        *("install", "-q", "--constraint", REPO / "constraints.txt", wheel),
         cwd=environment.parent,
     )
     return environment / "bin"

@@ -34,7 +34,7 @@ def command(traces: tuple[str, ...], output: Path, force: bool, rules: Path | No
     import tracekit
     from tracekit.cli._interpreter import tune_for_traces
     from tracekit.cli._progress import progress_bar
-    from tracekit.trace import ingest
+    from tracekit.opening import ingest
 
     tune_for_traces()
     with progress_bar() as progress:

@@ -211,7 +211,10 @@ class Loops:
             **inherited,
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
-            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            # What a program compiles to is found out by every one anew, and its C++ compiled once.
+            "TORCHINDUCTOR_CACHE_DIR": str(self._folder / "inductor"),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",

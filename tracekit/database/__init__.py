@@ -1,0 +1,52 @@
+"""Stores: DuckDB files that are whole or absent, and the cache of stores."""
+
+from __future__ import annotations
+
+from tracekit.database.building import Build, build_store, build_temporary
+from tracekit.database.cache import (
+    CachedStore,
+    cache_dir,
+    cached_store_path,
+    ceilings_dir,
+    clear_cache,
+    forget,
+    forget_older,
+    is_private,
+    list_cached,
+    touch,
+)
+from tracekit.database.connections import (
+    SCRATCH,
+    create_run_tables,
+    create_tables,
+    cursor_of,
+    lock,
+)
+from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
+from tracekit.database.opening import Check, DamagedStoreError, open_store
+
+__all__ = [
+    "SCRATCH",
+    "SMALL_SOURCE_BYTES",
+    "Build",
+    "CachedStore",
+    "Check",
+    "DamagedStoreError",
+    "build_store",
+    "build_temporary",
+    "cache_dir",
+    "cached_store_path",
+    "ceilings_dir",
+    "clear_cache",
+    "create_run_tables",
+    "create_tables",
+    "cursor_of",
+    "forget",
+    "forget_older",
+    "is_private",
+    "list_cached",
+    "lock",
+    "open_store",
+    "touch",
+    "with_room",
+]

@@ -1,0 +1,190 @@
+"""The cache of stores: where each lies, what it is known by, and which ones go."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracekit.database.opening import open_store
+from tracekit.database.passing_folders import sweep
+from tracekit.errors import StoreError
+from tracekit.schema import SCHEMA_VERSION
+from tracekit.units import GB
+
+CACHE_LIMIT_BYTES = 20 * GB
+"""The oldest stores go when the cache outgrows this. TRACEKIT_CACHE_LIMIT_BYTES overrides it."""
+
+SAMPLE_BYTES = 16 << 10
+
+SAMPLE_COUNT = 16
+"""How much of a file its cached store is known by, at so many places and at its end."""
+
+STORE_SUFFIX = ".duckdb"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedStore:
+    """One store in the cache: its file, the trace it was made from, bytes, time of last use."""
+
+    path: Path
+    source_path: str
+    size_bytes: int
+    modified_s: float
+
+
+def cache_dir() -> Path:
+    """Return the folder of cached stores: TRACEKIT_CACHE_DIR, else under the XDG cache folder."""
+    given = os.environ.get("TRACEKIT_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    xdg = os.environ.get("XDG_CACHE_HOME")
+    base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
+    return base / "tracekit"
+
+
+def ceilings_dir() -> Path:
+    """Return the folder of what was measured on devices, which is no store and is kept apart."""
+    return cache_dir() / "ceilings"
+
+
+def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
+    """Return where the cached store of these files lies, or would lie.
+
+    The name begins with a digest of the paths, so that a store of an older state of the same files
+    can be found and removed, and goes on with a digest of path, size, inode, times and samples of
+    the text of each, schema version and ``digest``.
+
+    Args:
+        sources: the trace files, in order.
+        digest: of everything else that decides what the store holds (SQL files, rules).
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    names = hashlib.sha256()
+    state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
+    for source in sources:
+        resolved = os.fsencode(source.resolve())
+        names.update(resolved + b"\0")
+        state.update(resolved + b"\0" + _state_of(source))
+    return cache_dir() / f"{names.hexdigest()[:16]}-{state.hexdigest()[:24]}{STORE_SUFFIX}"
+
+
+def _state_of(source: Path) -> bytes:
+    """Return what changes when a file does: what the disk says of it, and samples of its text.
+
+    A copy with its times kept may have the size and the times of what it replaces.
+    """
+    with source.open("rb") as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size
+        digest = hashlib.sha256(
+            f"{size} {status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}".encode()
+        )
+        last = max(0, size - SAMPLE_BYTES)
+        for place in sorted({last * number // SAMPLE_COUNT for number in range(SAMPLE_COUNT + 1)}):
+            file.seek(place)
+            digest.update(file.read(SAMPLE_BYTES))
+    return digest.digest()
+
+
+def forget_older(store: Path) -> None:
+    """Remove stores of older states of the same files, and the oldest ones of a full cache."""
+    prefix = store.name.split("-", 1)[0]
+    for other in store.parent.glob(f"{prefix}-*{STORE_SUFFIX}"):
+        if other != store:
+            forget(other)
+    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    limit_bytes = int(given) if given.isdigit() else CACHE_LIMIT_BYTES
+    total_bytes = 0
+    for file in sorted(_cache_files(store.parent), key=_modified_s, reverse=True):
+        total_bytes += _size_bytes(file)
+        if total_bytes > limit_bytes and file != store:
+            forget(file)
+
+
+def forget(store: Path) -> None:
+    """Remove a cached store, if it can be removed."""
+    with contextlib.suppress(OSError):
+        store.unlink(missing_ok=True)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether nobody but this user can have put there what lies in a folder."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def touch(store: Path) -> None:
+    """Mark a cached store as used now."""
+    with contextlib.suppress(OSError):
+        os.utime(store)
+
+
+def list_cached() -> list[CachedStore]:
+    """Return the stores in the cache, the last used first."""
+    import duckdb
+
+    found = []
+    for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):
+        source = "?"
+        with contextlib.suppress(duckdb.Error, StoreError, UnicodeDecodeError):
+            connection = open_store(file)
+            try:
+                rows = connection.execute(
+                    "SELECT path FROM store.main.trace UNION ALL "
+                    "SELECT path FROM store.main.run WHERE NOT EXISTS (FROM store.main.trace)"
+                ).fetchall()
+            finally:
+                connection.close()
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            source = f"{rows[0][0]}{more}" if rows else "?"
+        found.append(CachedStore(file, source, _size_bytes(file), _modified_s(file)))
+    return found
+
+
+def clear_cache() -> int:
+    """Remove all cached stores; return how many there were.
+
+    Raises:
+        StoreError: one cannot be removed.
+    """
+    folder = cache_dir()
+    count = 0
+    for file in _cache_files(folder):
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{file}: cannot be removed: {error.strerror or error}",
+                hint="may you write to its folder?",
+            ) from error
+        count += 1
+    if folder.is_dir():
+        sweep(folder)
+    return count
+
+
+def _cache_files(folder: Path) -> list[Path]:
+    return list(folder.glob(f"*{STORE_SUFFIX}")) if folder.is_dir() else []
+
+
+def _modified_s(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

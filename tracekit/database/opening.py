@@ -1,0 +1,176 @@
+"""Opening a store, which is data, whoever made it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.database.connections import lock
+from tracekit.database.disk_errors import explained
+from tracekit.database.limits import set_limits
+from tracekit.database.passing_folders import building_folder, temporary_folder
+from tracekit.errors import StoreError
+from tracekit.schema import SCHEMA_VERSION
+from tracekit.sql_text import quote
+from tracekit.units import MB
+
+if TYPE_CHECKING:
+    import duckdb
+
+SMALL_STORE_BYTES = 16 * MB
+"""In a store up to this size a second thread costs a query more than it saves."""
+
+
+class DamagedStoreError(StoreError):
+    """A store was whole once, and is not any more."""
+
+
+Check = Callable[["duckdb.DuckDBPyConnection", Path], None]
+
+
+def open_store(
+    path: Path,
+    resources: contextlib.ExitStack | None = None,
+    *,
+    unsafe: bool = False,
+    check: Check | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open a store for reading.
+
+    A store is data, whoever made it: its limits are set, and its SQL can reach nothing, before
+    anything in it is looked at.
+
+    Args:
+        path: the ``.duckdb`` file.
+        resources: closed behind the connection; without it, what does not fit into memory fails.
+        unsafe: let SQL reach files, the network and DuckDB's settings, once the store is known to
+            be one.
+        check: looks at what the store holds before any of it is used; raises what is wrong.
+
+    Raises:
+        StoreError: no such file, no store of tracekit's, or one of another schema version.
+    """
+    if not path.is_file():
+        raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
+    spill_folder = None
+    if resources is not None:
+        with explained(Path(tempfile.gettempdir())):
+            spill_folder = temporary_folder()
+        resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
+    connection = _opened(path, spill_folder, check)
+    if unsafe:
+        connection.close()
+        connection = _attached(path, spill_folder, is_locked=False)
+    connection.execute("USE store")
+    return connection
+
+
+def _opened(
+    path: Path, spill_folder: Path | None, check: Check | None
+) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = _attached(path, spill_folder, is_locked=True)
+    try:
+        tables = connection.execute(
+            "SELECT table_name FROM system.main.duckdb_tables() "
+            "WHERE database_name = 'store' AND schema_name = 'main' AND NOT internal"
+        ).fetchall()
+        missing = {"store_info", "trace", "run"} - {name for (name,) in tables}
+        if missing:
+            raise StoreError(
+                f"{path}: not a store that tracekit can open: it has no table {min(missing)}",
+                hint="make a new one: tracekit ingest TRACE -o STORE",
+            )
+        row = connection.execute("SELECT schema_version FROM store.main.store_info").fetchone()
+        if row is None or row[0] != SCHEMA_VERSION:
+            found = "unknown" if row is None else row[0]
+            raise StoreError(
+                f"{path}: the store has schema version {found}, "
+                f"this tracekit reads {SCHEMA_VERSION}",
+                hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+            )
+        if check is not None:
+            check(connection, path)
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        connection.close()
+        raise _not_opened(path, str(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _attached(
+    path: Path, spill_folder: Path | None, *, is_locked: bool
+) -> duckdb.DuckDBPyConnection:
+    """Return a connection on which a store is attached as ``store``, and nothing has been read."""
+    import duckdb
+
+    connection = duckdb.connect()
+    name = path.resolve()
+    try:
+        set_limits(connection, spill_folder)
+        if path.stat().st_size <= SMALL_STORE_BYTES:
+            connection.execute("SET threads = 1")
+        with _passing_name(path) if is_locked else contextlib.nullcontext(name) as name:
+            connection.execute(f"ATTACH {quote(str(name))} AS store (READ_ONLY)")
+        if is_locked:
+            lock(connection)
+    except (duckdb.Error, OSError) as error:
+        connection.close()
+        raise _not_opened(path, str(error).replace(str(name), str(path))) from error
+    return connection
+
+
+def _not_opened(path: Path, text: str) -> StoreError:
+    reason = text.splitlines()[0] if text else "no reason is given"
+    if "Could not set lock" in reason:
+        return StoreError(
+            f"{path}: the store is in use: another process has it open for writing",
+            hint="wait for that process, or close it",
+        )
+    return DamagedStoreError(
+        f"{path}: not a store that tracekit can open: {reason}",
+        hint="make a new one: tracekit ingest TRACE -o STORE",
+    )
+
+
+@contextlib.contextmanager
+def _passing_name(path: Path) -> Iterator[Path]:
+    """Give a store a second name that is soon gone.
+
+    Without external access, DuckDB still lets SQL write to the names of attached files: COPY … TO
+    'the store' would replace the store. A symbolic link does not do, DuckDB resolves it. Where
+    there can be no second name (a folder that cannot be written, a disk without hard links) and
+    the file could be written, a copy is opened.
+
+    Raises:
+        OSError: there is no room for the copy.
+    """
+    resolved = path.resolve()
+    with contextlib.ExitStack() as folders:
+        name = None
+        with contextlib.suppress(OSError):
+            folder = building_folder(resolved)
+            folders.callback(shutil.rmtree, folder, ignore_errors=True)
+            (folder / path.name).hardlink_to(resolved)
+            name = folder / path.name
+        if name is None and not _is_writable(resolved):
+            name = resolved
+        if name is None:
+            folder = temporary_folder()
+            folders.callback(shutil.rmtree, folder, ignore_errors=True)
+            name = folder / path.name
+            shutil.copyfile(resolved, name)
+        yield name
+
+
+def _is_writable(file: Path) -> bool:
+    """Whether this process may replace what a file says, or the file."""
+    return os.access(file, os.W_OK) or os.access(file.parent, os.W_OK)

@@ -1,0 +1,252 @@
+"""Opening traces, runs and stores, and making a store of traces."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import StoreError, TraceError, UsageError
+from tracekit.filling import begin_reading, fill
+from tracekit.ingest.progress import Progress
+from tracekit.ingest.run_folders import Sources, has_benchmarks, has_requests
+from tracekit.ingest.sources import find_sources, named_paths
+from tracekit.trace import BREAKDOWN, Contents, Trace
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.result import Result
+
+_log = logging.getLogger("tracekit")
+
+
+def open(
+    *paths: str | Path,
+    traces: bool = True,
+    cache: bool = True,
+    rules: str | Path | None = None,
+    ceilings: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    unsafe: bool = False,
+    expect_breakdown: bool = False,
+) -> Trace:
+    """Open a trace, the traces of a run, or a store.
+
+    Of a run folder, its manifest, requests and microbenchmarks are read too; also where one of its
+    traces is given. Of several runs nothing else is read, for analyses of scope ``runs``.
+
+    Args:
+        *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
+            of them, or one ``.duckdb`` store.
+        traces: read traces. Without them, only manifests and requests are there.
+        cache: keep the ingested trace, so that it opens at once the next time.
+        rules: a rules file for the classifier, before the built-in rules.
+        ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
+            its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
+            holds about its devices.
+        progress: called now and then, on another thread, while a trace is read.
+        unsafe: let SQL reach files, the network and DuckDB's settings.
+        expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
+            is done then.
+
+    Raises:
+        TraceError: a path does not exist, or holds no readable trace.
+        StoreError: a store cannot be opened or written.
+        UsageError: the rules file is not valid, or nothing was measured in the ceilings.
+    """
+    given = None
+    if ceilings is not None:
+        from tracekit.analysis.ceilings import Sources as CeilingSources
+
+        # What is wrong with it is said before a long reading, not after it.
+        given = CeilingSources(Path(ceilings))
+    with named_paths():
+        store = _given_store(paths)
+    if store is not None:
+        from tracekit.database import open_store
+
+        if rules is not None:
+            raise StoreError(
+                f"{store}: a store has its classes already",
+                hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
+            )
+        from tracekit.analysis.store_catalogue import check_catalogue
+
+        with contextlib.ExitStack() as on_error:
+            connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
+            return Trace(connection, store, on_error.pop_all(), ceilings=given)
+    with named_paths():
+        sources = find_sources(paths, traces=traces)
+    contents = Contents(
+        bool(sources.traces),
+        tuple(map(str, sources.runs)),
+        any(map(has_requests, sources.runs)),
+        any(map(has_benchmarks, sources.runs)),
+    )
+    rules_path = None if rules is None else Path(rules)
+    if rules_path is not None:
+        from tracekit.analysis.recipe import check_rules
+
+        # Before the cache is asked: it would answer for a file that is not there, without rules.
+        check_rules(rules_path)
+    asked = _Asked(
+        sources,
+        contents,
+        rules_path,
+        given,
+        progress,
+        wanted=BREAKDOWN if expect_breakdown else (),
+        is_unsafe=unsafe,
+    )
+    # Manifests alone are read sooner than a store of them would be written.
+    is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
+    return _open_cached(asked) if is_kept else _open_temporary(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What shall be opened, and how; `wanted` are the analyses that will be asked for."""
+
+    sources: Sources
+    contents: Contents
+    rules: Path | None
+    ceilings: CeilingSources | None
+    progress: Callable[[Progress], None] | None
+    wanted: Sequence[str]
+    is_unsafe: bool
+
+
+def _open_temporary(asked: _Asked) -> Trace:
+    with contextlib.ExitStack() as on_error:
+        reading = on_error.enter_context(begin_reading(asked.sources, asked.progress))
+
+        from tracekit import database
+
+        resources = on_error.enter_context(contextlib.ExitStack())
+        build = resources.enter_context(database.build_temporary())
+        answers = fill(build, asked.sources, asked.rules, asked.progress, reading, asked.wanted)
+        if not asked.is_unsafe:
+            database.lock(build.connection)
+        on_error.pop_all()
+    return Trace(
+        build.connection, None, resources, asked.contents, answers, ceilings=asked.ceilings
+    )
+
+
+def _open_cached(asked: _Asked) -> Trace:
+    from tracekit import database
+    from tracekit.analysis.recipe import queries_digest
+
+    sources = asked.sources
+    cached = _cached_path(sources, queries_digest(asked.rules))
+    # A shared folder may hold what somebody else made.
+    check = None
+    if not database.is_private(cached.parent):
+        from tracekit.analysis.store_catalogue import check_catalogue
+
+        check = check_catalogue
+
+    def open_it(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        return database.open_store(cached, resources, unsafe=asked.is_unsafe, check=check)
+
+    def make_it(wanted: Sequence[str] = ()) -> Mapping[str, Result]:
+        with contextlib.suppress(OSError):
+            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            begin_reading(sources, asked.progress) as reading,
+            database.build_store(cached, sources.files) as build,
+        ):
+            answers = fill(build, sources, asked.rules, asked.progress, reading, wanted)
+        database.forget_older(cached)
+        return answers
+
+    def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        _log.warning("%s: the cached store is damaged and is made again", sources.files[0])
+        database.forget(cached)
+        make_it()
+        return open_it(resources)
+
+    with contextlib.ExitStack() as resources:
+        answers: Mapping[str, Result] = {}
+        connection = None
+        if cached.is_file():
+            try:
+                connection = open_it(resources)
+                database.touch(cached)
+            except StoreError:
+                # The trace is there: no reason to fail.
+                connection = make_again(resources)
+        else:
+            answers = make_it(asked.wanted)
+            connection = open_it(resources)
+        kept = resources.pop_all()
+        return Trace(connection, cached, kept, asked.contents, answers, make_again, asked.ceilings)
+
+
+def _cached_path(sources: Sources, digest: str) -> Path:
+    from tracekit.database import cached_store_path
+
+    try:
+        return cached_store_path(sources.files, digest)
+    except OSError as error:
+        name = error.filename or sources.files[0]
+        raise TraceError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def _are_files(sources: Sources) -> bool:
+    """Whether every source can be read twice: a pipe cannot."""
+    return all(file.is_file() for file in sources.files)
+
+
+def ingest(
+    paths: Sequence[str | Path],
+    output: Path,
+    *,
+    force: bool = False,
+    rules: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Path:
+    """Make a store from traces.
+
+    Args:
+        paths: trace files, folders or globs of them: the ranks of one run.
+        output: the store to write.
+        force: replace a file that lies there.
+        rules: a rules file for the classifier, before the built-in rules.
+        progress: called now and then, on another thread, while a trace is read.
+
+    Returns:
+        The path of the store.
+
+    Raises:
+        TraceError: a path does not exist, or holds no readable trace.
+        StoreError: the store exists, or cannot be written.
+        UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
+    """
+    from tracekit import database
+
+    if output.suffix != ".duckdb":
+        raise UsageError(
+            f"{output}: a store's name ends in .duckdb", hint=f"-o {output.with_suffix('.duckdb')}"
+        )
+    with named_paths():
+        if output.exists() and not force:
+            raise StoreError(f"{output}: exists already", hint="--force replaces it")
+        sources = find_sources(paths)
+    with (
+        begin_reading(sources, progress) as reading,
+        database.build_store(output, sources.files, replaces=force) as build,
+    ):
+        fill(build, sources, rules, progress, reading)
+    return output
+
+
+def _given_store(paths: Sequence[str | Path]) -> Path | None:
+    if len(paths) == 1 and Path(paths[0]).suffix == ".duckdb" and not Path(paths[0]).is_dir():
+        return Path(paths[0])
+    return None

@@ -1,0 +1,74 @@
+"""JSON objects as dataclasses, every member checked against its type."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+_T = TypeVar("_T")
+
+
+def build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
+    """Make a dataclass of a JSON object.
+
+    Args:
+        cls: the dataclass; its members are JSON's types, dataclasses, or lists, dicts and literals
+            of these, or None.
+        value: the object. Members that the dataclass does not have are left out.
+        where: how errors name it.
+
+    Raises:
+        TypeError: a member is of another type.
+        ValueError: a member without a default is missing.
+    """
+    hints = typing.get_type_hints(cls)
+    members: dict[str, Any] = {}
+    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if item.name in value:
+            members[item.name] = _checked(
+                hints[item.name], value[item.name], f"{where}: {item.name}"
+            )
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{where}: {item.name} is missing")
+    return cls(**members)
+
+
+def _checked(hint: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as the type that the hint says.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        (inner,) = (part for part in get_args(hint) if part is not type(None))
+        return _checked(inner, value, where)
+    if origin is Literal:
+        if value in get_args(hint):
+            return value
+        raise TypeError(f"{where} is {value!r}, not one of {', '.join(get_args(hint))}")
+    if origin is list:
+        if isinstance(value, list):
+            (inner,) = get_args(hint)
+            return [_checked(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
+    elif origin is dict:
+        if isinstance(value, dict):
+            inner = get_args(hint)[1]
+            return {key: _checked(inner, item, f"{where}.{key}") for key, item in value.items()}
+    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, dict):
+            return build(hint, value, where)
+    elif hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    name = getattr(hint, "__name__", str(hint))
+    raise TypeError(f"{where} is {value!r:.60}, not of type {name}")
