@@ -20,6 +20,7 @@ from tracekit.errors import QueryError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Every analysis, materialised table, view and macro file by name, in alphabetical order."""
@@ -73,8 +74,9 @@ def load_catalog(root: Path | None = None) -> Catalog:
         QueryError: a header that cannot be read, or two files of one kind and name.
     """
     found: dict[Kind, dict[str, Spec]] = {kind: {} for kind in get_args(Kind)}
-    for name, file in _sql_files(files("tracekit.queries") if root is None else root):
-        spec = parse_header(file.read_text(encoding="utf-8"), name, str(file))
+    base = files("tracekit.queries") if root is None else root
+    for name, subject, file in _sql_files(base):
+        spec = parse_header(file.read_text(encoding="utf-8"), name, str(file), subject)
         other = found[spec.kind].setdefault(name, spec)
         if other is not spec:
             raise QueryError(f"{file}: {other.path} is of the same name")
@@ -86,8 +88,8 @@ def load_catalog(root: Path | None = None) -> Catalog:
     )
 
 
-def _sql_files(root: Traversable) -> list[tuple[str, Traversable]]:
-    """Return the SQL files of all subjects with their names, in alphabetical order."""
+def _sql_files(root: Traversable) -> list[tuple[str, str, Traversable]]:
+    """Return the SQL files with their names and subjects, in alphabetical order."""
     found = []
     for folder in root.iterdir():
         if folder.name.startswith(("_", ".")) or not folder.is_dir():
@@ -96,8 +98,8 @@ def _sql_files(root: Traversable) -> list[tuple[str, Traversable]]:
             # A leading underscore marks a file that is not a feature, a leading dot an editor's
             # leftovers.
             if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
-                found.append((file.name.removesuffix(".sql"), file))
-    return sorted(found, key=lambda item: (item[0], str(item[1])))
+                found.append((file.name.removesuffix(".sql"), folder.name, file))
+    return sorted(found, key=lambda item: item[:2])
 
 
 def _named(specs: Mapping[str, Spec], what: str, name: str) -> Spec:
