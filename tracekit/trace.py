@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.library import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.database import Build
@@ -117,11 +118,14 @@ class Trace:
         self._ceilings: CeilingSources | None = None
         self._ceiling_folders: Sequence[Path] = ()
         self._has_ceilings = False
+        self._query_folders: tuple[Path, ...] = ()
+        self._library: Library | None = None
         self._connection = connection
         self._is_closed = False
         self._store_path = store_path
         self._resources = resources
         self._known_contents = contents
+        self._is_of_files = contents is not None
         self._answers = dict(answers or {})
 
     @property
@@ -145,6 +149,23 @@ class Trace:
     def store_path(self) -> Path | None:
         """The store's file; None where it is only in memory."""
         return self._store_path
+
+    @property
+    def library(self) -> Library:
+        """The SQL files of the user's own, with where each comes from.
+
+        Those named to :func:`open`, those of the configuration, and those in the run folder.
+
+        Raises:
+            QueryError: a file in a folder that was named cannot be used.
+        """
+        if self._library is None:
+            from tracekit.analysis.library import load_library
+
+            # A store may be anybody's, and names any folder as that of its run.
+            runs = map(Path, self._contents.runs) if self._is_of_files else ()
+            self._library = load_library(self._query_folders, [*runs])
+        return self._library
 
     def query(self, name: str, **params: object) -> Result:
         """Run an analysis.
@@ -179,7 +200,13 @@ class Trace:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analysis
 
-        spec = load_catalog().analysis(name)
+        spec = load_catalog().analyses.get(name)
+        if spec is None:
+            from tracekit.analysis.own_sql import run_own_analysis
+
+            own = self.library.analysis(name)
+            self._check_scope(own.spec)
+            return run_own_analysis(self.connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
@@ -196,7 +223,7 @@ class Trace:
         """
         from tracekit.analysis.run import run_sql
 
-        return self._ask(lambda: run_sql(self.connection, text))
+        return self._ask(lambda: run_sql(self._connection_for(text), text))
 
     def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
         """Run SQL whose rows are made while they are taken, so that any number of them fits.
@@ -213,7 +240,15 @@ class Trace:
         """
         from tracekit.analysis.run import stream_sql
 
-        return self._ask(lambda: stream_sql(self.connection, text, timeout_s=timeout_s))
+        return self._ask(lambda: stream_sql(self._connection_for(text), text, timeout_s=timeout_s))
+
+    def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
+        """Return the connection with what the statement names of the user's own SQL files."""
+        if self.library.files:
+            from tracekit.analysis.own_sql import lay_named
+
+            lay_named(self.connection, self.library, text)
+        return self.connection
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -345,6 +380,7 @@ def open(
     cache: bool = True,
     rules: str | Path | None = None,
     ceilings: str | Path | None = None,
+    queries: str | Path | Sequence[str | Path] = (),
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
@@ -363,6 +399,8 @@ def open(
         ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
             its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
             holds about its devices.
+        queries: folders of SQL files of the user's own, beside those of the configuration and of
+            the run folder; without them, those that TRACEKIT_QUERIES names.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
@@ -371,8 +409,15 @@ def open(
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, or nothing was measured in the ceilings.
+        UsageError: the rules file is not valid, nothing was measured in the ceilings, or a folder
+            of queries does not exist.
+        QueryError: a SQL file in a folder of queries cannot be used.
     """
+    from tracekit.analysis.library import given_folders, load_library
+
+    folders = given_folders([queries] if isinstance(queries, str | Path) else queries)
+    if folders:
+        load_library(folders)
     given = None
     if ceilings is not None:
         from tracekit.analysis.ceilings import Sources as CeilingSources
@@ -389,6 +434,7 @@ def open(
         expect_breakdown=expect_breakdown,
     )
     trace._ceilings = given
+    trace._query_folders = folders
     return trace
 
 
