@@ -31,6 +31,7 @@ def open(
     cache: bool = True,
     rules: str | Path | None = None,
     ceilings: str | Path | None = None,
+    queries: str | Path | Sequence[str | Path] = (),
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
@@ -49,6 +50,8 @@ def open(
         ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
             its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
             holds about its devices.
+        queries: folders of SQL files of the user's own, beside those of the configuration and of
+            the run folder; without them, those that TRACEKIT_QUERIES names.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
@@ -57,8 +60,15 @@ def open(
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, or nothing was measured in the ceilings.
+        UsageError: the rules file is not valid, nothing was measured in the ceilings, or a folder
+            of queries does not exist.
+        QueryError: a SQL file in a folder of queries cannot be used.
     """
+    from tracekit.analysis.library import given_folders, load_library
+
+    folders = given_folders([queries] if isinstance(queries, str | Path) else queries)
+    if folders:
+        load_library(folders)
     given = None
     if ceilings is not None:
         from tracekit.analysis.ceilings import Sources as CeilingSources
@@ -79,7 +89,9 @@ def open(
 
         with contextlib.ExitStack() as on_error:
             connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
-            return Trace(connection, store, on_error.pop_all(), ceilings=given)
+            return Trace(
+                connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
+            )
     with named_paths():
         sources = find_sources(paths, traces=traces)
     contents = Contents(
@@ -99,6 +111,7 @@ def open(
         contents,
         rules_path,
         given,
+        folders,
         progress,
         wanted=BREAKDOWN if expect_breakdown else (),
         is_unsafe=unsafe,
@@ -116,6 +129,7 @@ class _Asked:
     contents: Contents
     rules: Path | None
     ceilings: CeilingSources | None
+    query_folders: Sequence[Path]
     progress: Callable[[Progress], None] | None
     wanted: Sequence[str]
     is_unsafe: bool
@@ -134,7 +148,13 @@ def _open_temporary(asked: _Asked) -> Trace:
             database.lock(build.connection)
         on_error.pop_all()
     return Trace(
-        build.connection, None, resources, asked.contents, answers, ceilings=asked.ceilings
+        build.connection,
+        None,
+        resources,
+        asked.contents,
+        answers,
+        ceilings=asked.ceilings,
+        query_folders=asked.query_folders,
     )
 
 
@@ -185,7 +205,16 @@ def _open_cached(asked: _Asked) -> Trace:
             answers = make_it(asked.wanted)
             connection = open_it(resources)
         kept = resources.pop_all()
-        return Trace(connection, cached, kept, asked.contents, answers, make_again, asked.ceilings)
+        return Trace(
+            connection,
+            cached,
+            kept,
+            asked.contents,
+            answers,
+            make_again,
+            ceilings=asked.ceilings,
+            query_folders=asked.query_folders,
+        )
 
 
 def _cached_path(sources: Sources, digest: str) -> Path:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.library import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
 
@@ -86,16 +87,20 @@ class Trace:
         answers: Mapping[str, Result] | None = None,
         renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
         ceilings: CeilingSources | None = None,
+        query_folders: Sequence[Path] = (),
     ) -> None:
         self._renew = renew
         self._ceilings = ceilings
         self._ceiling_folders = [Path(run) for run in contents.runs] if contents else []
         self._has_ceilings = False
+        self._query_folders = query_folders
+        self._library: Library | None = None
         self._connection = connection
         self._is_closed = False
         self._store_path = store_path
         self._resources = resources
         self._known_contents = contents
+        self._is_of_files = contents is not None
         self._answers = dict(answers or {})
 
     @property
@@ -119,6 +124,23 @@ class Trace:
     def store_path(self) -> Path | None:
         """The store's file; None where it is only in memory."""
         return self._store_path
+
+    @property
+    def library(self) -> Library:
+        """The SQL files of the user's own, with where each comes from.
+
+        Those named to :func:`open`, those of the configuration, and those in the run folder.
+
+        Raises:
+            QueryError: a file in a folder that was named cannot be used.
+        """
+        if self._library is None:
+            from tracekit.analysis.library import load_library
+
+            # A store may be anybody's, and names any folder as that of its run.
+            runs = map(Path, self._contents.runs) if self._is_of_files else ()
+            self._library = load_library(self._query_folders, [*runs])
+        return self._library
 
     def query(self, name: str, **params: object) -> Result:
         """Run an analysis.
@@ -153,7 +175,13 @@ class Trace:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analysis
 
-        spec = load_catalog().analysis(name)
+        spec = load_catalog().analyses.get(name)
+        if spec is None:
+            from tracekit.analysis.own_sql import run_own_analysis
+
+            own = self.library.analysis(name)
+            self._check_scope(own.spec)
+            return run_own_analysis(self.connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
@@ -170,7 +198,7 @@ class Trace:
         """
         from tracekit.analysis.run import run_sql
 
-        return self._ask(lambda: run_sql(self.connection, text))
+        return self._ask(lambda: run_sql(self._connection_for(text), text))
 
     def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
         """Run SQL whose rows are made while they are taken, so that any number of them fits.
@@ -187,7 +215,15 @@ class Trace:
         """
         from tracekit.analysis.run import stream_sql
 
-        return self._ask(lambda: stream_sql(self.connection, text, timeout_s=timeout_s))
+        return self._ask(lambda: stream_sql(self._connection_for(text), text, timeout_s=timeout_s))
+
+    def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
+        """Return the connection with what the statement names of the user's own SQL files."""
+        if self.library.files:
+            from tracekit.analysis.own_sql import lay_named
+
+            lay_named(self.connection, self.library, text)
+        return self.connection
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""

@@ -19,8 +19,8 @@ from torch import profiler
 from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
-from ..run.trace_file import pack, whole_file
 from ..process.gloo_threads import let_rest
+from ..run.trace_file import pack, whole_file
 from .loop_profilers import ours
 
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')

@@ -27,14 +27,15 @@ def write(root: Path, folder: str, name: str, kind: str) -> None:
 
 
 def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
-    write(tmp_path, "analyses", "timeline.sql", "analysis")
-    write(tmp_path, "analyses", "kernels.sql", "analysis")
-    write(tmp_path, "tables", "kernel_class.sql", "table")
-    write(tmp_path, "views", "steps.sql", "view")
-    write(tmp_path, "macros", "interval_union.sql", "macro")
-    write(tmp_path, "analyses", "_shared.sql", "analysis")
-    write(tmp_path, "analyses", ".#kernels.sql", "analysis")
-    (tmp_path / "analyses" / "README.md").write_text("no SQL")
+    write(tmp_path, "timeline", "timeline.sql", "analysis")
+    write(tmp_path, "kernels", "kernels.sql", "analysis")
+    write(tmp_path, "kernels", "kernel_class.sql", "table")
+    write(tmp_path, "timeline", "steps.sql", "view")
+    write(tmp_path, "intervals", "interval_union.sql", "macro")
+    write(tmp_path, "kernels", "_shared.sql", "analysis")
+    write(tmp_path, "kernels", ".#kernels.sql", "analysis")
+    write(tmp_path, "__pycache__", "other.sql", "analysis")
+    (tmp_path / "kernels" / "README.md").write_text("no SQL")
     catalog = load_catalog(tmp_path)
     assert list(catalog.analyses) == ["kernels", "timeline"]
     assert list(catalog.tables) == ["kernel_class"]
@@ -61,9 +62,10 @@ def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:
     assert caught.value.hint is None
 
 
-def test_a_file_in_the_wrong_folder_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "views", "kernels.sql", "analysis")
-    with pytest.raises(QueryError, match=r"kernels\.sql: Kind is analysis, .* in views/"):
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "events", "kernels.sql", "view")
+    write(tmp_path, "kernels", "kernels.sql", "view")
+    with pytest.raises(QueryError, match=r"kernels.kernels\.sql: .*events.kernels\.sql is of the"):
         load_catalog(tmp_path)
 
 

@@ -46,9 +46,9 @@ def analysis(*lines: str, sql: str = "SELECT 1 AS a") -> str:
 
 
 def test_everything_in_a_good_header_is_read() -> None:
-    spec = parse_header(GOOD, "timeline", "queries/analyses/timeline.sql")
+    spec = parse_header(GOOD, "timeline", "queries/timeline/timeline.sql")
     assert spec.name == "timeline"
-    assert spec.path == "queries/analyses/timeline.sql"
+    assert spec.path == "queries/timeline/timeline.sql"
     assert spec.question == "How much of each device's window was spent on what?"
     assert spec.description == "Gaps between device events are idle. They are counted once."
     assert (spec.kind, spec.scope) == ("analysis", "trace")

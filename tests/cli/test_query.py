@@ -90,12 +90,20 @@ def test_the_list_shows_names_and_questions(tracekit_command: Command) -> None:
     assert json.loads(outcome.stdout) == [
         {
             "name": "kernels",
+            "subject": "analyses",
             "scope": "trace",
             "question": "Which kernels held the device longest?",
+            "file": "tracekit",
         },
-        {"name": "steps", "scope": "run", "question": "How long did step $number take?"},
+        {
+            "name": "steps",
+            "subject": "analyses",
+            "scope": "run",
+            "question": "How long did step $number take?",
+            "file": "tracekit",
+        },
     ]
-    assert "kernels  trace  Which kernels" in tracekit_command("query", "--list").stdout
+    assert "kernels  analyses  trace  Which kernels" in tracekit_command("query", "--list").stdout
 
 
 def test_explain_prints_the_file_and_needs_no_trace(

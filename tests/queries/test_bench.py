@@ -12,7 +12,7 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.run import _with_values
+from tracekit.analysis.run import with_values
 from tracekit.errors import QueryError
 from tracekit.trace import BENCH_BREAKDOWN
 
@@ -217,7 +217,7 @@ def test_invariants_hold_whatever_the_lines_say(make_run: MakeRun, name: str) ->
                 lines.append(line(len(lines), family, op, median_ns, **members))
     folder = make_run("bench", benchmarks=lines, stage="bench", engine="torch")
     spec = load_catalog().analyses[name]
-    relation = _with_values(spec, bind(spec, {}))
+    relation = with_values(spec, bind(spec, {}))
     with tracekit.open(folder, cache=False) as trace:
         assert len(trace.query(name)) == 25
         for invariant in spec.invariants:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import duckdb
 import pytest
 
 import tracekit
-from tracekit.analysis.device_rules import ROLES, device_rules_text, load_device_rules
+from tracekit.analysis.device_rules import FILE_NAME, ROLES, load_device_rules
+from tracekit.analysis.rule_loader import builtin_content
 
 Event = dict[str, Any]
 Write = Callable[..., Path]
@@ -69,7 +69,7 @@ def classes(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_the_rules_are_sound() -> None:
-    content = tomllib.loads(device_rules_text())
+    content = builtin_content(FILE_NAME)
     known = {field for rule in content["rule"] for field in rule}
     assert known == {
         "accelerator", "role", "process", "label", "thread", "category", "event", "argument",

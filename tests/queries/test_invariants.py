@@ -49,9 +49,9 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
 
 def with_defaults(spec: Spec) -> str:
     from tracekit.analysis.params import bind
-    from tracekit.analysis.run import _with_values
+    from tracekit.analysis.run import with_values
 
-    return _with_values(spec, bind(spec, {}))
+    return with_values(spec, bind(spec, {}))
 
 
 @on_every_trace

@@ -10,7 +10,7 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.run import _with_values
+from tracekit.analysis.run import with_values
 from tracekit.analysis.spec import Spec
 
 MakeRun = Callable[..., Path]
@@ -64,7 +64,7 @@ def runs(make_run: MakeRun, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("spec", ANALYSES, ids=lambda spec: spec.name)
 def test_invariants(runs: Path, spec: Spec) -> None:
-    relation = _with_values(spec, bind(spec, {}))
+    relation = with_values(spec, bind(spec, {}))
     with tracekit.open(runs, traces=False, cache=False) as trace:
         assert len(trace.query(spec.name)) > 0
         assert trace.query(spec.name) == trace.query(spec.name)

@@ -3,7 +3,7 @@
 A run of microbenchmarks leaves `benchmarks.jsonl` in its folder, one JSON object a line, one line a
 measured point: what was done, on which device, and how long one call took. The cache keeps those
 points of it that make a ceiling, as one JSON object (`tracekit.analysis.remembered_ceilings`).
-Only times are read here; what they are as rates is said by `queries/macros/bench_rates.sql`.
+Only times are read here; what they are as rates is said by `queries/bench/bench_rates.sql`.
 """
 
 from __future__ import annotations

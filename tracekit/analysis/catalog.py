@@ -1,4 +1,7 @@
-"""Find the SQL files: adding an analysis is adding one file."""
+"""Find the SQL files: adding an analysis is adding one file.
+
+They lie in a folder for each subject; what a file is, an analysis or a table, its header says.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Kind, Spec
@@ -16,13 +19,6 @@ from tracekit.errors import QueryError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-_FOLDERS: dict[Kind, str] = {
-    "analysis": "analyses",
-    "table": "tables",
-    "view": "views",
-    "macro": "macros",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +68,18 @@ def load_catalog(root: Path | None = None) -> Catalog:
     """Read every SQL file once.
 
     Args:
-        root: a folder with `analyses/`, `tables/`, `views/` and `macros/`; the installed
-            `tracekit.queries` if None.
+        root: a folder of folders of SQL files; the installed `tracekit.queries` if None.
 
     Raises:
-        QueryError: a header that cannot be read, or a file of another kind than its folder holds.
+        QueryError: a header that cannot be read, or two files of one kind and name.
     """
-    base: Traversable = files("tracekit.queries") if root is None else root
-    found = {kind: _read_folder(base, kind) for kind in _FOLDERS}
+    found: dict[Kind, dict[str, Spec]] = {kind: {} for kind in get_args(Kind)}
+    base = files("tracekit.queries") if root is None else root
+    for name, subject, file in _sql_files(base):
+        spec = parse_header(file.read_text(encoding="utf-8"), name, str(file), subject)
+        other = found[spec.kind].setdefault(name, spec)
+        if other is not spec:
+            raise QueryError(f"{file}: {other.path} is of the same name")
     return Catalog(
         analyses=found["analysis"],
         tables=found["table"],
@@ -88,22 +88,18 @@ def load_catalog(root: Path | None = None) -> Catalog:
     )
 
 
-def _read_folder(base: Traversable, kind: Kind) -> dict[str, Spec]:
-    folder = base.joinpath(_FOLDERS[kind])
-    if not folder.is_dir():
-        return {}
-    specs = {}
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        # A leading underscore marks a file that is not a feature, a leading dot an editor's
-        # leftovers.
-        if not entry.name.endswith(".sql") or entry.name.startswith(("_", ".")):
+def _sql_files(root: Traversable) -> list[tuple[str, str, Traversable]]:
+    """Return the SQL files with their names and subjects, in alphabetical order."""
+    found = []
+    for folder in root.iterdir():
+        if folder.name.startswith(("_", ".")) or not folder.is_dir():
             continue
-        name = entry.name.removesuffix(".sql")
-        spec = parse_header(entry.read_text(encoding="utf-8"), name, str(entry))
-        if spec.kind != kind:
-            raise QueryError(f"{entry}: Kind is {spec.kind}, but the file is in {folder.name}/")
-        specs[name] = spec
-    return specs
+        for file in folder.iterdir():
+            # A leading underscore marks a file that is not a feature, a leading dot an editor's
+            # leftovers.
+            if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
+                found.append((file.name.removesuffix(".sql"), folder.name, file))
+    return sorted(found, key=lambda item: item[:2])
 
 
 def _named(specs: Mapping[str, Spec], what: str, name: str) -> Spec:

@@ -1,4 +1,4 @@
-"""The highest rates among measured points: the reduction is `queries/macros/bench_ceilings.sql`."""
+"""The highest rates among measured points: the reduction is `queries/bench/bench_ceilings.sql`."""
 
 from __future__ import annotations
 

@@ -6,16 +6,18 @@ The file says how an entry is found and what its figures are.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tracekit import sql_text
+from tracekit.analysis.rule_loader import builtin_content
 
 if TYPE_CHECKING:
     import duckdb
+
+FILE_NAME = "devices.toml"
+"""The peak rates, in ``queries/rules``."""
 
 DEVICE_PEAK = "device_peak"
 """The table, and what SQL files write under ``Requires`` when they read it."""
@@ -45,11 +47,6 @@ class DevicePeak:
     address: str
 
 
-def device_peaks_text() -> str:
-    """Return the text of the file with the peak rates."""
-    return (files("tracekit.queries") / "rules" / "devices.toml").read_text("utf-8")
-
-
 @cache
 def load_device_peaks() -> tuple[DevicePeak, ...]:
     """Read the peak rates, in the order in which the entries are tried."""
@@ -63,7 +60,7 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
             entry["source"],
             entry["address"],
         )
-        for entry in tomllib.loads(device_peaks_text())["device"]
+        for entry in builtin_content(FILE_NAME)["device"]
     )
 
 

@@ -6,16 +6,17 @@ most traces have no event to try them on, and then this costs one look at their 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tracekit.analysis.rule_loader import builtin_content
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
     import duckdb
+
+FILE_NAME = "device_events.toml"
+"""The rules, in ``queries/rules``."""
 
 DEVICE_MARK = "device_mark"
 """The main table, and what SQL files write under ``Requires`` when they read any of these."""
@@ -95,16 +96,6 @@ class Unrecorded:
     op: str | None
 
 
-def device_rules_text() -> str:
-    """Return the text of the rules file."""
-    return (files("tracekit.queries") / "rules" / "device_events.toml").read_text("utf-8")
-
-
-@cache
-def _content() -> dict[str, Any]:
-    return tomllib.loads(device_rules_text())
-
-
 def load_device_rules() -> tuple[DeviceRule, ...]:
     """Read the rules in the order in which they are tried."""
     return tuple(
@@ -123,7 +114,7 @@ def load_device_rules() -> tuple[DeviceRule, ...]:
             rule.get("is_one_device", False),
             rule["source"],
         )
-        for rule in _content()["rule"]
+        for rule in builtin_content(FILE_NAME)["rule"]
     )
 
 
@@ -138,7 +129,7 @@ def load_unrecorded() -> tuple[Unrecorded, ...]:
             entry.get("product"),
             entry.get("op"),
         )
-        for entry in _content()["unrecorded"]
+        for entry in builtin_content(FILE_NAME)["unrecorded"]
     )
 
 
@@ -209,7 +200,7 @@ def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
         values = [getattr(rules[i], column) for i in numbers]
         return f"list_extract({values!r}, rule_id + 1)".replace("None", "NULL")
 
-    unknown = _content()["unknown"]
+    unknown = builtin_content(FILE_NAME)["unknown"]
     connection.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE device_lane AS

@@ -7,6 +7,7 @@ The header is the run of `--` lines at the top of the file:
     --
     -- Kind:     analysis | view | table | macro
     -- Scope:    trace | run | runs                   (analyses)
+    -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
@@ -14,6 +15,9 @@ The header is the run of `--` lines at the top of the file:
     -- Columns:
     --   name  INTEGER  meaning
     --         a line that is indented further continues the one above
+    --   event_id   BIGINT -> event  meaning          (joins the column of the same name there)
+    --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
+    --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
     -- Invariant: condition over the columns, true for every row (repeatable)
     -- Note: free text (repeatable)
 """
@@ -21,20 +25,22 @@ The header is the run of `--` lines at the top of the file:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import get_args
+from typing import TypeVar, get_args
 
+from tracekit.analysis.header_lines import HeaderField, Line, split_header, until_blank
 from tracekit.analysis.params import PARAM_TYPES, default_of
-from tracekit.analysis.spec import ColumnSpec, Kind, Param, Scope, Spec
+from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Scope, Spec
 from tracekit.errors import QueryError, UsageError
 
-__all__ = ["ColumnSpec", "Param", "Spec", "parse_header"]
+__all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
 
-_FIELDS = ("Kind", "Scope", "Requires", "Params", "Columns", "Invariant", "Note")
-_KINDS = "one of: " + ", ".join(get_args(Kind))
-_SCOPES = "one of: " + ", ".join(get_args(Scope))
+_FIELDS = (
+    *("Kind", "Scope", "Access", "Requires", "Params", "Columns"),
+    *("Invariant", "Note"),
+)
 _REPEATABLE = ("Invariant", "Note")
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
@@ -46,168 +52,215 @@ _PARAM = re.compile(
     r"(?:\s*=\s*(?P<default>'(?:[^']|'')*'|\S+))?"
     r"\s+(?P<meaning>[^=\s].*)"
 )
-_COLUMN = re.compile(rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})\s+(?P<meaning>\S.*)")
+_COLUMN = re.compile(
+    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})\s+"
+    r"(?:->\s*(?P<table>[a-z][a-z0-9_]*)"
+    r"(?:\.(?P<other>[a-z][a-z0-9_]*)|\((?P<several>[a-z0-9_, ]+)\))?\s+)?"
+    r"(?P<meaning>(?!->)\S.*)"
+)
 # Comments, texts and quoted names are skipped as wholes, so that a `$` inside them is no parameter.
 SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
 
-
-@dataclass
-class _Field:
-    """One field as written: the text after the colon and the indented lines below it."""
-
-    name: str
-    value: str
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The field as one line."""
-        return " ".join(part.strip() for part in (self.value, *self.lines) if part.strip())
+T = TypeVar("T", bound=str)
 
 
-def parse_header(sql_text: str, name: str, path: str) -> Spec:
+@dataclass(frozen=True, slots=True)
+class HeaderProblem:
+    """What is wrong with a header: the line of the file, from 1, the sentence and a hint."""
+
+    line: int
+    reason: str
+    hint: str | None = None
+
+
+def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec:
     """Return what the header of a SQL file declares.
 
     Args:
         sql_text: the whole file.
         name: the feature's name (the file name without `.sql`).
         path: where the text came from, for error messages.
+        subject: the folder that the file lies in.
 
     Raises:
         QueryError: the header is missing, incomplete or contradicts the SQL below it.
     """
-    return _Reader(name, path).read(sql_text)
+    spec, problems = read_header(sql_text, name, path, subject)
+    if problems:
+        first = problems[0]
+        raise QueryError(f"{path}: line {first.line}: {first.reason}", hint=first.hint)
+    return spec
+
+
+def read_header(
+    sql_text: str, name: str, path: str, subject: str = ""
+) -> tuple[Spec, list[HeaderProblem]]:
+    """Return what a header declares, as far as it can be read, and all that is wrong with it.
+
+    Args:
+        sql_text: the whole file.
+        name: the feature's name (the file name without `.sql`).
+        path: where the text came from.
+        subject: the folder that the file lies in.
+    """
+    reader = _Reader(sql_text, name)
+    spec = reader.read(path, subject)
+    return spec, sorted(reader.problems, key=lambda problem: problem.line)
 
 
 class _Reader:
-    """One parse; knows the file for its error messages."""
+    """One reading of a header."""
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, sql_text: str, name: str) -> None:
+        self.problems: list[HeaderProblem] = []
+        self._sql = sql_text
         self._name = name
-        self._path = path
+        self._header, self._body = split_header(sql_text)
+        self._fields: list[HeaderField] = []
 
-    def read(self, sql_text: str) -> Spec:
-        header, body = _split(sql_text)
-        if not header or not header[0].strip():
-            raise self._error("the header is missing", "begin the file with `-- A question?`")
-        if not body.strip():
-            raise self._error("there is no SQL below the header")
+    def read(self, path: str, subject: str) -> Spec:
+        first_paragraph = until_blank(self._header)
+        if not first_paragraph:
+            self._wrong(1, "the header is missing", "begin the file with `-- A question?`")
+        if not self._body.strip():
+            self._wrong(len(self._header) + 1, "there is no SQL below the header")
         if not _NAME.fullmatch(self._name):
-            raise self._error(f"the file name {self._name!r} is not a lower-case identifier")
-
-        first_paragraph = _until_blank(header)
-        fields = self._fields(header[len(first_paragraph) :])
-        kind = self._kind(fields)
-        params = self._params(fields, kind)
+            self._wrong(1, f"the file name {self._name!r} is not a lower-case identifier")
+        if first_paragraph:
+            self._fields = self._read_fields(self._header[len(first_paragraph) :])
+        kind = self._kind() if first_paragraph else None
+        params = self._params(kind)
         if kind == "analysis":
-            self._check_used(params, body)
+            self._check_used(params)
         return Spec(
             name=self._name,
-            path=self._path,
-            question=first_paragraph[0].strip(),
-            description=" ".join(line.strip() for line in first_paragraph[1:]),
-            kind=kind,
-            scope=self._scope(fields, kind),
-            requires=self._requires(fields),
+            path=path,
+            question=first_paragraph[0].text.strip() if first_paragraph else "",
+            description=" ".join(line.text.strip() for line in first_paragraph[1:]),
+            kind=kind or "view",
+            scope=self._scope(kind),
+            requires=self._requires(),
             params=params,
-            columns=self._columns(fields, kind),
-            invariants=self._texts(fields, "Invariant"),
-            notes=self._texts(fields, "Note"),
-            sql=sql_text,
+            columns=self._columns(kind),
+            invariants=self._texts("Invariant"),
+            notes=self._texts("Note"),
+            sql=self._sql,
+            subject=subject,
+            is_private=self._choice("Access", ("private",)) == "private",
         )
 
-    def _error(self, reason: str, hint: str | None = None) -> QueryError:
-        return QueryError(f"{self._path}: {reason}", hint=hint)
+    def _wrong(self, line: int, reason: str, hint: str | None = None) -> None:
+        self.problems.append(HeaderProblem(line, reason, hint))
 
-    def _fields(self, lines: Iterable[str]) -> list[_Field]:
-        fields: list[_Field] = []
+    def _read_fields(self, lines: Sequence[Line]) -> list[HeaderField]:
+        fields: list[HeaderField] = []
         for line in lines:
-            if not line.strip():
+            if not line.text.strip():
                 continue
-            if line[0].isspace():
-                if not fields:
-                    raise self._error(f"{line.strip()!r} belongs to no field")
-                fields[-1].lines.append(line)
-                continue
-            match = _FIELD.fullmatch(line.rstrip())
-            if match is None:
-                raise self._error(
-                    f"{line.strip()!r} is no header field",
+            match = _FIELD.fullmatch(line.text)
+            if line.text[0].isspace():
+                if fields:
+                    fields[-1].lines.append(line)
+                else:
+                    self._wrong(line.number, f"{line.text.strip()!r} belongs to no field")
+            elif match is None:
+                self._wrong(
+                    line.number,
+                    f"{line.text.strip()!r} is no header field",
                     "fields: "
                     + ", ".join(_FIELDS)
                     + "; other lines belong above the first `--` line",
                 )
-            fields.append(self._field(match, fields))
+            else:
+                found = HeaderField(match["name"], match["value"], line.number)
+                self._check_field(found, fields)
+                fields.append(found)
         return fields
 
-    def _field(self, match: re.Match[str], before: list[_Field]) -> _Field:
-        name = match["name"]
+    def _check_field(self, found: HeaderField, before: Sequence[HeaderField]) -> None:
+        name = found.name
         if name not in _FIELDS:
             close = get_close_matches(name.capitalize(), _FIELDS, n=1)
-            raise self._error(
+            self._wrong(
+                found.number,
                 f"unknown header field {name!r}",
                 f"did you mean {close[0]}?" if close else "fields: " + ", ".join(_FIELDS),
             )
-        if name not in _REPEATABLE and any(known.name == name for known in before):
-            raise self._error(f"the header field {name} is given twice")
-        return _Field(name, match["value"])
+        elif name not in _REPEATABLE and any(known.name == name for known in before):
+            self._wrong(found.number, f"the header field {name} is given twice")
 
-    def _one(self, fields: list[_Field], name: str) -> _Field | None:
-        return next((field for field in fields if field.name == name), None)
+    def _one(self, name: str) -> HeaderField | None:
+        return next((found for found in self._fields if found.name == name), None)
 
-    def _texts(self, fields: list[_Field], name: str) -> tuple[str, ...]:
-        texts = tuple(field.text for field in fields if field.name == name)
-        if not all(texts):
-            raise self._error(f"the header field {name} is empty")
-        return texts
+    def _texts(self, name: str) -> tuple[str, ...]:
+        found = [one for one in self._fields if one.name == name]
+        for one in found:
+            if not one.text:
+                self._wrong(one.number, f"the header field {name} is empty")
+        return tuple(one.text for one in found)
 
-    def _kind(self, fields: list[_Field]) -> Kind:
-        found = self._one(fields, "Kind")
+    def _choice(self, name: str, choices: tuple[T, ...]) -> T | None:
+        """Return what a field says, which is one of these words, or None."""
+        found = self._one(name)
         if found is None:
-            raise self._error("the header field Kind is missing", _KINDS)
-        for kind in get_args(Kind):
-            if found.text == kind:
-                return kind  # type: ignore[no-any-return]
-        raise self._error(f"unknown Kind {found.text!r}", _KINDS)
-
-    def _scope(self, fields: list[_Field], kind: Kind) -> Scope | None:
-        found = self._one(fields, "Scope")
-        if found is None:
-            if kind == "analysis":
-                raise self._error("the header field Scope is missing", _SCOPES)
             return None
-        if kind != "analysis":
-            raise self._error(f"a {kind} has no Scope")
-        for scope in get_args(Scope):
-            if found.text == scope:
-                return scope  # type: ignore[no-any-return]
-        raise self._error(f"unknown Scope {found.text!r}", _SCOPES)
+        for choice in choices:
+            if found.text == choice:
+                return choice
+        self._wrong(found.number, f"unknown {name} {found.text!r}", _one_of(choices))
+        return None
 
-    def _requires(self, fields: list[_Field]) -> tuple[str, ...]:
-        found = self._one(fields, "Requires")
+    def _missing(self, name: str, choices: Sequence[str]) -> None:
+        if self._one(name) is None:
+            self._wrong(1, f"the header field {name} is missing", _one_of(choices))
+
+    def _kind(self) -> Kind | None:
+        kinds: tuple[Kind, ...] = get_args(Kind)
+        self._missing("Kind", kinds)
+        return self._choice("Kind", kinds)
+
+    def _scope(self, kind: Kind | None) -> Scope | None:
+        scopes: tuple[Scope, ...] = get_args(Scope)
+        found = self._one("Scope")
+        if found is not None and kind not in (None, "analysis"):
+            self._wrong(found.number, f"a {kind} has no Scope")
+            return None
+        if kind == "analysis":
+            self._missing("Scope", scopes)
+        return self._choice("Scope", scopes)
+
+    def _requires(self) -> tuple[str, ...]:
+        found = self._one("Requires")
         if found is None:
             return ()
         names = tuple(part.strip() for part in found.text.split(","))
         for name in names:
             if not _NAME.fullmatch(name):
-                raise self._error(f"Requires: {name!r} is no name", "names are separated by commas")
+                self._wrong(
+                    found.number,
+                    f"Requires: {name!r} is no name",
+                    "names are separated by commas",
+                )
         return names
 
-    def _params(self, fields: list[_Field], kind: Kind) -> tuple[Param, ...]:
+    def _params(self, kind: Kind | None) -> tuple[Param, ...]:
         params = []
-        for entry in self._entries(self._one(fields, "Params")):
+        for number, entry in self._entries("Params"):
             match = _PARAM.fullmatch(entry)
             if match is None:
-                raise self._error(
-                    f"Params: cannot read {entry!r}", "write `name  TYPE = default  meaning`"
+                self._wrong(
+                    number,
+                    f"Params: cannot read {entry!r}",
+                    "write `name  TYPE = default  meaning`",
                 )
-            params.append(self._param(match, kind))
-        self._check_unique("Params", [param.name for param in params])
+            else:
+                params.append(self._param(number, match, kind))
+                self._check_unique(number, "Params", [param.name for param in params])
         return tuple(params)
 
-    def _param(self, match: re.Match[str], kind: Kind) -> Param:
+    def _param(self, number: int, match: re.Match[str], kind: Kind | None) -> Param:
         default = match["default"]
         if default is not None and default.startswith("'"):
             default = default[1:-1].replace("''", "'")
@@ -219,79 +272,82 @@ class _Reader:
             # A macro's arguments may be of any type, expressions and names included.
             return param
         if param.type not in PARAM_TYPES:
-            raise self._error(
+            self._wrong(
+                number,
                 f"Params: {param.name} has the type {param.type}",
                 "a parameter is one of: " + ", ".join(PARAM_TYPES),
             )
+            return param
         if choices and param.type != "VARCHAR":
-            raise self._error(f"Params: {param.name} has choices but is not VARCHAR")
+            self._wrong(number, f"Params: {param.name} has choices but is not VARCHAR")
+            return param
         if default is not None:
             try:
                 default_of(param)
             except UsageError as error:
-                raise self._error(f"Params: default of {error.message}", error.hint) from None
+                self._wrong(number, f"Params: default of {error.message}", error.hint)
         return param
 
-    def _columns(self, fields: list[_Field], kind: Kind) -> tuple[ColumnSpec, ...]:
+    def _columns(self, kind: Kind | None) -> tuple[ColumnSpec, ...]:
         columns = []
-        for entry in self._entries(self._one(fields, "Columns")):
+        entries = self._entries("Columns")
+        for number, entry in entries:
             match = _COLUMN.fullmatch(entry)
             if match is None:
-                raise self._error(f"Columns: cannot read {entry!r}", "write `name  TYPE  meaning`")
-            columns.append(ColumnSpec(match["name"], match["type"], match["meaning"].strip()))
-        if not columns and kind != "macro":
-            raise self._error("the header field Columns is missing or empty")
-        self._check_unique("Columns", [column.name for column in columns])
+                self._wrong(
+                    number,
+                    f"Columns: cannot read {entry!r}",
+                    "write `name  TYPE  meaning`, or `name  TYPE -> table.column  meaning`",
+                )
+            else:
+                columns.append(
+                    ColumnSpec(match["name"], match["type"], match["meaning"].strip(), _key(match))
+                )
+                self._check_unique(number, "Columns", [column.name for column in columns])
+        if not entries and kind not in (None, "macro"):
+            found = self._one("Columns")
+            number = 1 if found is None else found.number
+            self._wrong(number, "the header field Columns is missing or empty")
         return tuple(columns)
 
-    def _entries(self, found: _Field | None) -> list[str]:
-        """Join lines into entries; a line that is indented deeper continues the entry above."""
+    def _entries(self, name: str) -> list[tuple[int, str]]:
+        found = self._one(name)
         if found is None:
             return []
         if found.value.strip():
-            raise self._error(f"{found.name}: begin its entries on the next line, indented")
-        entries: list[str] = []
-        base = min((_indent(line) for line in found.lines), default=0)
-        for line in found.lines:
-            if _indent(line) > base and entries:
-                entries[-1] += " " + line.strip()
-            else:
-                entries.append(line.strip())
-        return entries
+            self._wrong(found.number, f"{found.name}: begin its entries on the next line, indented")
+        return found.entries
 
-    def _check_unique(self, field_name: str, names: list[str]) -> None:
-        for name in names:
-            if names.count(name) > 1:
-                raise self._error(f"{field_name}: {name} is declared twice")
+    def _check_unique(self, number: int, field_name: str, names: list[str]) -> None:
+        """Look whether the last name has been there before."""
+        if names[-1] in names[:-1]:
+            self._wrong(number, f"{field_name}: {names[-1]} is declared twice")
 
-    def _check_used(self, params: tuple[Param, ...], body: str) -> None:
-        used = {match["param"] for match in SQL_TOKEN.finditer(body) if match["param"]}
+    def _check_used(self, params: tuple[Param, ...]) -> None:
+        used: dict[str, int] = {}
+        for match in SQL_TOKEN.finditer(self._body):
+            if match["param"]:
+                line = len(self._header) + 1 + self._body.count("\n", 0, match.start())
+                used.setdefault(match["param"], line)
         declared = {param.name for param in params}
-        for name in sorted(used - declared):
-            raise self._error(f"${name} is used but not declared in Params")
-        for name in sorted(declared - used):
-            raise self._error(f"the parameter {name} is declared but ${name} is not used")
+        for name in sorted(used.keys() - declared):
+            self._wrong(used[name], f"${name} is used but not declared in Params")
+        found = self._one("Params")
+        for name in sorted(declared - used.keys()):
+            self._wrong(
+                found.number if found else 1,
+                f"the parameter {name} is declared but ${name} is not used",
+            )
 
 
-def _split(sql_text: str) -> tuple[list[str], str]:
-    """Split a file into its header lines, without the comment marks, and the SQL below."""
-    lines = sql_text.removeprefix("\ufeff").splitlines()
-    header = []
-    for line in lines:
-        if not line.startswith("--"):
-            break
-        header.append(line[2:].removeprefix(" ").rstrip())
-    return header, "\n".join(lines[len(header) :])
+def _one_of(choices: Sequence[str]) -> str:
+    return "one of: " + ", ".join(choices)
 
 
-def _until_blank(lines: list[str]) -> list[str]:
-    paragraph = []
-    for line in lines:
-        if not line.strip():
-            break
-        paragraph.append(line)
-    return paragraph
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+def _key(match: re.Match[str]) -> Key | None:
+    if match["table"] is None:
+        return None
+    if match["several"] is not None:
+        names = [name.strip() for name in match["several"].split(",")]
+        return Key(match["table"], tuple((name, name) for name in names))
+    return Key(match["table"], ((match["name"], match["other"] or match["name"]),))

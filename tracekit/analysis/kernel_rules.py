@@ -9,13 +9,11 @@ kind is compute unless its own ``[kinds]`` says otherwise.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis.rule_patterns import check_pattern
+from tracekit.analysis.rule_loader import RuleForm, builtin_content, load_rule_tables
 from tracekit.analysis.rules_file import read_rules_file
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
@@ -25,7 +23,15 @@ if TYPE_CHECKING:
 
 KINDS = ("compute", "comm", "memcpy")
 APPLIES_TO = ("device", "cpu")
-_BUILTIN = Path("kernel_class.toml")
+FORM = RuleForm(
+    file_name="kernel_class.toml",
+    table="rule",
+    required=("class", "pattern"),
+    texts=("class", "pattern", "category", "source", "example", "trace"),
+    choices={"applies_to": APPLIES_TO},
+    patterns=("pattern", "category"),
+    filled=("class", "pattern"),
+)
 APPLIED_IN = "kernel_class"
 """The table whose statement applies the rules."""
 
@@ -39,7 +45,6 @@ _COLUMNS = {
     "category": "VARCHAR",
     "source": "VARCHAR",
 }
-_MEMBERS = {"class", "applies_to", "pattern", "category", "source", "example", "trace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,6 @@ class KernelRule:
     source: str
 
 
-def builtin_rules_text() -> str:
-    """Return the text of the built-in rules file."""
-    return (files("tracekit.queries") / "rules" / "kernel_class.toml").read_text("utf-8")
-
-
 def load_rules(user_file: Path | None = None) -> list[KernelRule]:
     """Read the rules in the order in which they are tried.
 
@@ -68,14 +68,20 @@ def load_rules(user_file: Path | None = None) -> list[KernelRule]:
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
     """
-    builtin = tomllib.loads(builtin_rules_text())
-    kinds: dict[str, str] = dict(builtin["kinds"])
-    rules = []
+    kinds: dict[str, str] = dict(builtin_content(FORM.file_name)["kinds"])
     if user_file is not None:
-        user = read_rules_file(user_file)
-        kinds |= _kinds(user_file, user.get("kinds", {}), kinds)
-        rules += _rules(user_file, user, kinds)
-    return rules + _rules(_BUILTIN, builtin, kinds)
+        kinds |= _kinds(user_file, read_rules_file(user_file).get("kinds", {}), kinds)
+    return [
+        KernelRule(
+            rule["class"],
+            kinds.get(rule["class"], "compute"),
+            rule.get("applies_to", "device"),
+            rule["pattern"],
+            rule.get("category"),
+            rule.get("source", ""),
+        )
+        for rule in load_rule_tables(FORM, user_file)
+    ]
 
 
 def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
@@ -93,45 +99,6 @@ def _kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
                 hint="use a class name of your own",
             )
     return given
-
-
-def _rules(path: Path, content: dict[str, Any], kinds: dict[str, str]) -> list[KernelRule]:
-    rules = []
-    is_builtin = path == _BUILTIN
-    for number, rule in enumerate(content.get("rule", []), start=1):
-        where = f"{path}: rule {number}"
-        unknown = set(rule) - _MEMBERS
-        if unknown:
-            raise UsageError(
-                f"{where} has an unknown key {sorted(unknown)[0]!r}",
-                hint="keys are: " + ", ".join(sorted(_MEMBERS)),
-            )
-        for key, value in rule.items():
-            if not isinstance(value, str):
-                raise UsageError(f"{where}: {key} is no text")
-        for key in ("class", "pattern"):
-            if not rule.get(key):
-                raise UsageError(f"{where} has no {key}")
-        applies_to = rule.get("applies_to", "device")
-        if applies_to not in APPLIES_TO:
-            raise UsageError(
-                f"{where} applies to {applies_to!r}", hint="applies_to is device or cpu"
-            )
-        for key in ("pattern", "category"):
-            # The built-in ones are checked by a test, not again in every run.
-            if not is_builtin and key in rule:
-                check_pattern(where, rule[key])
-        rules.append(
-            KernelRule(
-                rule["class"],
-                kinds.get(rule["class"], "compute"),
-                applies_to,
-                rule["pattern"],
-                rule.get("category"),
-                str(rule.get("source", "")),
-            )
-        )
-    return rules
 
 
 def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule]) -> None:

@@ -7,15 +7,11 @@ built-in ones.
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tracekit.analysis.rule_patterns import check_pattern
-from tracekit.analysis.rules_file import read_rules_file
-from tracekit.errors import UsageError
+from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -30,7 +26,19 @@ PHASES = (
 STRENGTHS = ("strong", "weak")
 LAYERS = ("begin", "next")
 
-_BUILTIN = Path("ranges.toml")
+FORM = RuleForm(
+    file_name="ranges.toml",
+    table="range",
+    required=("applies_to", "means", "pattern"),
+    texts=("pattern", "row", "label", "class", "source"),
+    choices={
+        "applies_to": APPLIES_TO,
+        "means": MEANS,
+        "phase": PHASES,
+        "strength": STRENGTHS,
+        "layer": LAYERS,
+    },
+)
 _COLUMNS = {
     "rule_id": "INTEGER",
     "applies_to": "VARCHAR",
@@ -47,14 +55,6 @@ _COLUMNS = {
 _PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _GROUP = re.compile(r"\\(\d)")
-_CHOICES = {
-    "applies_to": APPLIES_TO,
-    "means": MEANS,
-    "phase": PHASES,
-    "strength": STRENGTHS,
-    "layer": LAYERS,
-}
-_TEXTS = ("pattern", "row", "label", "class", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,6 @@ class RangeRule:
     source: str
 
 
-def builtin_range_rules_text() -> str:
-    """Return the text of the built-in rules file."""
-    return (files("tracekit.queries") / "rules" / "ranges.toml").read_text("utf-8")
-
-
 def load_range_rules(user_file: Path | None = None) -> list[RangeRule]:
     """Read the rules in the order in which they are tried.
 
@@ -87,53 +82,21 @@ def load_range_rules(user_file: Path | None = None) -> list[RangeRule]:
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
     """
-    rules = []
-    if user_file is not None:
-        rules += _rules(user_file, read_rules_file(user_file))
-    return rules + _rules(_BUILTIN, tomllib.loads(builtin_range_rules_text()))
-
-
-def _rules(path: Path, content: dict[str, Any]) -> list[RangeRule]:
-    rules = []
-    for number, rule in enumerate(content.get("range", []), start=1):
-        where = f"{path}: range rule {number}"
-        _check(where, rule, is_builtin=path == _BUILTIN)
-        rules.append(
-            RangeRule(
-                rule["applies_to"],
-                rule["means"],
-                rule["pattern"],
-                rule.get("phase"),
-                rule.get("row"),
-                rule.get("strength") == "weak",
-                rule.get("label", ""),
-                rule.get("class"),
-                rule.get("layer"),
-                rule.get("source", ""),
-            )
+    return [
+        RangeRule(
+            rule["applies_to"],
+            rule["means"],
+            rule["pattern"],
+            rule.get("phase"),
+            rule.get("row"),
+            rule.get("strength") == "weak",
+            rule.get("label", ""),
+            rule.get("class"),
+            rule.get("layer"),
+            rule.get("source", ""),
         )
-    return rules
-
-
-def _check(where: str, rule: dict[str, Any], *, is_builtin: bool) -> None:
-    for key, value in rule.items():
-        if key not in _CHOICES and key not in _TEXTS:
-            raise UsageError(
-                f"{where} has an unknown key {key!r}",
-                hint="keys are: " + ", ".join(sorted((*_CHOICES, *_TEXTS))),
-            )
-        if not isinstance(value, str):
-            raise UsageError(f"{where}: {key} is no text")
-        if key in _CHOICES and value not in _CHOICES[key]:
-            raise UsageError(
-                f"{where}: {key} is {value!r}", hint="one of: " + ", ".join(_CHOICES[key])
-            )
-    for key in ("applies_to", "means", "pattern"):
-        if key not in rule:
-            raise UsageError(f"{where} has no {key}")
-    if not is_builtin:
-        # The built-in patterns are checked by a test, not again in every run.
-        check_pattern(where, rule["pattern"])
+        for rule in load_rule_tables(FORM, user_file)
+    ]
 
 
 def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeRule]) -> None:

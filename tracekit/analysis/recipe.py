@@ -5,12 +5,24 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tracekit.analysis import context_walk
+from tracekit.analysis import (
+    context_walk,
+    device_peaks,
+    device_rules,
+    kernel_rules,
+    range_rules,
+    role_rules,
+)
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.device_peaks import device_peaks_text
-from tracekit.analysis.kernel_rules import builtin_rules_text, load_rules
-from tracekit.analysis.range_rules import builtin_range_rules_text, load_range_rules
-from tracekit.analysis.role_rules import builtin_role_rules_text, load_role_rules
+from tracekit.analysis.kernel_rules import load_rules
+from tracekit.analysis.range_rules import load_range_rules
+from tracekit.analysis.role_rules import load_role_rules
+from tracekit.analysis.rule_loader import builtin_text
+
+_RULES = (
+    *(kernel_rules.FORM.file_name, range_rules.FORM.file_name, role_rules.FORM.file_name),
+    *(device_rules.FILE_NAME, device_peaks.FILE_NAME),
+)
 
 
 def queries_digest(rules: Path | None = None) -> str:
@@ -23,11 +35,9 @@ def queries_digest(rules: Path | None = None) -> str:
     catalog = load_catalog()
     for spec in (catalog.macros | catalog.tables | catalog.views).values():
         digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
-    digest.update(builtin_rules_text().encode())
-    digest.update(builtin_range_rules_text().encode())
-    digest.update(builtin_role_rules_text().encode())
+    for name in _RULES:
+        digest.update(builtin_text(name).encode())
     digest.update(Path(context_walk.__file__).read_bytes())
-    digest.update(device_peaks_text().encode())
     if rules is not None and rules.is_file():
         digest.update(rules.read_bytes())
     return digest.hexdigest()

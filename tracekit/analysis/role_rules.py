@@ -6,15 +6,11 @@ built-in ones.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tracekit.analysis.rule_patterns import check_pattern
-from tracekit.analysis.rules_file import read_rules_file
-from tracekit.errors import UsageError
+from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -32,8 +28,13 @@ _COLUMNS = {
     "pattern": "VARCHAR",
     "is_inside": "BOOLEAN",
 }
-_BUILTIN = Path("roles.toml")
-_MEMBERS = ("role", "applies_to", "pattern", "inside", "source")
+FORM = RuleForm(
+    file_name="roles.toml",
+    table="role",
+    required=("role", "applies_to", "pattern"),
+    texts=("role", "pattern", "source"),
+    choices={"applies_to": APPLIES_TO, "inside": ("attention",)},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,6 @@ class RoleRule:
     is_inside: bool
 
 
-def builtin_role_rules_text() -> str:
-    """Return the text of the built-in rules file."""
-    return (files("tracekit.queries") / "rules" / "roles.toml").read_text("utf-8")
-
-
 def load_role_rules(user_file: Path | None = None) -> list[RoleRule]:
     """Read the rules in the order in which they are tried.
 
@@ -60,39 +56,10 @@ def load_role_rules(user_file: Path | None = None) -> list[RoleRule]:
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
     """
-    rules = []
-    if user_file is not None:
-        rules += _rules(user_file, read_rules_file(user_file))
-    return rules + _rules(_BUILTIN, tomllib.loads(builtin_role_rules_text()))
-
-
-def _rules(path: Path, content: dict[str, Any]) -> list[RoleRule]:
-    rules = []
-    for number, rule in enumerate(content.get("role", []), start=1):
-        where = f"{path}: role rule {number}"
-        for key, value in rule.items():
-            if key not in _MEMBERS:
-                raise UsageError(
-                    f"{where} has an unknown key {key!r}",
-                    hint="keys are: " + ", ".join(sorted(_MEMBERS)),
-                )
-            if not isinstance(value, str):
-                raise UsageError(f"{where}: {key} is no text")
-        for key in ("role", "applies_to", "pattern"):
-            if key not in rule:
-                raise UsageError(f"{where} has no {key}")
-        if rule["applies_to"] not in APPLIES_TO:
-            raise UsageError(
-                f"{where}: applies_to is {rule['applies_to']!r}",
-                hint="one of: " + ", ".join(APPLIES_TO),
-            )
-        if rule.get("inside", "attention") != "attention":
-            raise UsageError(f"{where}: inside is {rule['inside']!r}", hint="it can be attention")
-        if path != _BUILTIN:
-            # The built-in patterns are checked by a test, not again in every run.
-            check_pattern(where, rule["pattern"])
-        rules.append(RoleRule(rule["role"], rule["applies_to"], rule["pattern"], "inside" in rule))
-    return rules
+    return [
+        RoleRule(rule["role"], rule["applies_to"], rule["pattern"], "inside" in rule)
+        for rule in load_rule_tables(FORM, user_file)
+    ]
 
 
 def create_role_rules(connection: duckdb.DuckDBPyConnection, rules: list[RoleRule]) -> None:

@@ -56,7 +56,7 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    statement = _with_values(spec, bind(spec, params))
+    statement = with_values(spec, bind(spec, params))
     try:
         columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
     except (duckdb.Error, UnicodeDecodeError) as error:
@@ -229,7 +229,7 @@ def _open_text(
             connection.execute(statement)
             connection.complete()
         connection.execute(last)
-        columns = _columns(connection)
+        columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
             connection.execute(_exact_relation(connection, last, columns).sql_query())
         return columns, connection.fetchmany
@@ -240,7 +240,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
         provide_tables(connection, spec)
         provide_macros(connection, spec)
         connection.execute(statement)
-        columns = _columns(connection)
+        columns = columns_of(connection)
         _check_declared(spec, columns)
         return columns, connection.fetchall()
 
@@ -253,7 +253,7 @@ def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | 
             connection.execute(statement)
             connection.complete()
         connection.execute(last)
-        columns = _columns(connection)
+        columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
             return columns, _exact_rows(connection, last, columns, max_rows)
         return columns, _fetch(connection, max_rows)
@@ -310,7 +310,7 @@ def _fetch(connection: duckdb.DuckDBPyConnection, max_rows: int | None) -> list[
     return rows
 
 
-def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
     """Return the columns of the open result, with a number after a name that comes twice."""
     columns: list[Column] = []
     taken: set[str] = set()
@@ -324,7 +324,7 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
+def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
     """Return the SQL with every `$name` replaced by its value, cast to its declared type.
 
     Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
@@ -341,23 +341,29 @@ def _with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
 
 
 def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:
+    different = declared_otherwise(spec, columns)
+    if different is not None:
+        raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")
+
+
+def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
+    """Return how the columns of a result differ from those of the header, or None."""
     declared = [(column.name, column.type) for column in spec.columns]
     returned = [(column.name, column.type) for column in columns]
     if declared == returned:
-        return
+        return None
     missing = [
         f"{name} {type_name}" for name, type_name in declared if (name, type_name) not in returned
     ]
     extra = [
         f"{name} {type_name}" for name, type_name in returned if (name, type_name) not in declared
     ]
-    detail = (
+    if not missing and not extra:
+        return "the same columns in another order"
+    return (
         f"declared but not returned: {', '.join(missing) or 'none'}; "
         f"returned but not declared: {', '.join(extra) or 'none'}"
-        if missing or extra
-        else "the same columns in another order"
     )
-    raise RuntimeError(f"{spec.path}: the columns are not those of the header ({detail})")
 
 
 @contextmanager

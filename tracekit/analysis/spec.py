@@ -31,12 +31,35 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """What a column joins: rows of a table, by the pairs of own and other column.
+
+    Columns `trace_id` and `run_id` that both have belong to the join too: an event_id is that of
+    one trace.
+    """
+
+    table: str
+    pairs: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        """The key as the reference shows it."""
+        others = [other for _, other in self.pairs]
+        if len(others) == 1:
+            return f"{self.table}.{others[0]}"
+        return f"{self.table}({', '.join(others)})"
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One declared column: its name (which states the unit), its DuckDB type and what it means."""
+    """One declared column: its name (which states the unit), its DuckDB type and what it means.
+
+    `key` says which table it joins, if it is there to join one.
+    """
 
     name: str
     type: str
     meaning: str
+    key: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,8 @@ class Spec:
 
     `question` is the first line of the header, `description` the rest of its first paragraph. Only
     an analysis has a `scope`. `invariants` are SQL conditions over the columns that hold for every
-    row. `sql` is the whole text of the file, header included.
+    row. `sql` is the whole text of the file, header included. `subject` is the folder that it lies
+    in, as `kernels`. A private file helps others, and may change with any version.
     """
 
     name: str
@@ -60,6 +84,8 @@ class Spec:
     invariants: tuple[str, ...]
     notes: tuple[str, ...]
     sql: str
+    subject: str = ""
+    is_private: bool = False
 
     @property
     def column_names(self) -> tuple[str, ...]:

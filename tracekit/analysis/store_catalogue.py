@@ -8,6 +8,8 @@ catalogue says is compared with what it says in a store that is made here, with 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +87,13 @@ def _is_plain(found: str, expected: str) -> bool:
 @cache
 def _reference() -> Catalogue:
     """Return the catalogue of a store with nothing in it."""
+    with empty_store() as connection:
+        return _catalogue_of(connection, "store")
+
+
+@contextmanager
+def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection to a store in memory that has every table and view, and no row in any."""
     catalog = load_catalog()
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
@@ -99,7 +108,7 @@ def _reference() -> Catalogue:
             connection.execute(f"CREATE TABLE {table.name} ({columns})")
         for view in _in_order(catalog.views):
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
-        return _catalogue_of(connection, "store")
+        yield connection
 
 
 def _in_order(views: dict[str, Spec]) -> list[Spec]:

@@ -23,6 +23,7 @@ def open_traces(
     no_cache: bool = False,
     rules: Path | None = None,
     ceilings: Path | None = None,
+    queries: Sequence[Path] = (),
     unsafe: bool = False,
     expect_breakdown: bool = False,
 ) -> Iterator[Trace]:
@@ -34,6 +35,7 @@ def open_traces(
         no_cache: ingest again, keep nothing.
         rules: further classification rules.
         ceilings: what was measured on the devices.
+        queries: folders of SQL files of the user's own.
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
     """
@@ -47,6 +49,7 @@ def open_traces(
             cache=not no_cache,
             rules=rules,
             ceilings=ceilings,
+            queries=queries,
             progress=progress,
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,

@@ -30,6 +30,15 @@ rules_option = click.option(
     help="Further rules that tell the class of a kernel by its name.",
 )
 
+queries_option = click.option(
+    "--queries",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    multiple=True,
+    help="A folder of SQL files of your own; may be given several times.  "
+    "[default: those of TRACEKIT_QUERIES]",
+)
+
 ceilings_option = click.option(
     "--ceilings",
     type=click.Path(path_type=Path),

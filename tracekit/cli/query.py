@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +17,21 @@ from tracekit.cli._options import (
     ceilings_option,
     format_option,
     no_cache_option,
+    queries_option,
     rules_option,
     trace_argument,
 )
-from tracekit.errors import QueryError, UsageError
+from tracekit.errors import QueryError, TracekitError, UsageError
+from tracekit.render import formats
+from tracekit.render._text import printable
 
 if TYPE_CHECKING:
+    from tracekit.analysis.library import Library, OwnFile
+    from tracekit.analysis.result import Result
     from tracekit.trace import Trace
+
+_OWN = "tracekit.own_file"
+"""Under this name a context holds the file of the user's that it is about."""
 
 _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
     "BIGINT": click.INT,
@@ -31,35 +43,66 @@ _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
 
 
 class _Analyses(click.Group):
-    """The group whose commands are the analyses of the catalog."""
+    """The group whose commands are the analyses: those of the catalog, and the user's own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(load_catalog().analyses)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         spec = load_catalog().analyses.get(cmd_name)
-        return None if spec is None else _analysis_command(spec)
+        if spec is not None:
+            return _analysis_command(spec)
+        own = ctx.meta.get(_OWN)
+        return None if own is None else _analysis_command(own.spec, own)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing and args[0] not in load_catalog().analyses:
-            if Path(args[0]).exists():
+        if ctx.params.get("check_file") is not None or ctx.params.get("list_them"):
+            return "", _about_files, args
+        name, *rest = args
+        if not ctx.resilient_parsing and name not in load_catalog().analyses:
+            library = _library_of(ctx.params.get("queries", ()), rest)
+            if name not in library.analyses and Path(name).exists():
                 raise UsageError(
-                    f"{args[0]} is no analysis", hint="the name comes first: query NAME TRACE"
+                    f"{name} is no analysis", hint="the name comes first: query NAME TRACE"
                 )
-            load_catalog().analysis(args[0])
+            ctx.meta[_OWN] = library.analysis(name)
         return super().resolve_command(ctx, args)
+
+
+def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
+    """Return the user's SQL files; the arguments are not parsed yet, an analysis has options.
+
+    Args:
+        queries: the folders that were named before the analysis.
+        args: what stands behind it: options, and traces whose run folders may hold files.
+    """
+    from tracekit.analysis.library import given_folders, load_library
+    from tracekit.ingest.sources import find_sources
+
+    named: list[str | Path] = [*queries]
+    runs: dict[Path, None] = {}
+    for before, arg in pairwise(["", *args]):
+        if arg.startswith("--queries="):
+            named.append(arg.removeprefix("--queries="))
+        elif before == "--queries":
+            named.append(arg)
+        elif not arg.startswith("-"):
+            # The value of an option is no path, mostly; what it is is found out by the parser.
+            with suppress(TracekitError, OSError, ValueError):
+                runs |= dict.fromkeys(find_sources([arg]).runs)
+    return load_library(given_folders(named), [*runs])
 
 
 class _AnalysisCommand(click.Command):
     """A command whose help also shows the columns of the analysis."""
 
-    def __init__(self, spec: Spec, **settings: Any) -> None:
+    def __init__(self, spec: Spec, own: OwnFile | None, **settings: Any) -> None:
         super().__init__(spec.name, **settings)
         self._spec = spec
+        self._own = own
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the columns with type and meaning; the unit is the end of a name."""
@@ -76,6 +119,9 @@ class _AnalysisCommand(click.Command):
         if self._spec.invariants:
             with formatter.section("For every row"):
                 formatter.write_dl([(invariant, "") for invariant in self._spec.invariants])
+        if self._own is not None:
+            with formatter.section("File"):
+                formatter.write_dl([(printable(self._spec.path), self._own.origin)])
 
 
 @click.group(
@@ -84,29 +130,105 @@ class _AnalysisCommand(click.Command):
     invoke_without_command=True,
     subcommand_metavar="NAME TRACE... [OPTIONS]",
 )
-@click.option("--list", "list_them", is_flag=True, help="List the analyses with their questions.")
+@click.option(
+    "--list",
+    "list_them",
+    is_flag=True,
+    help="List the analyses with their questions; with TRACE, also those of its run folder.",
+)
+@click.option(
+    "--check",
+    "check_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Say all that is wrong with a SQL file of yours; with TRACE, also on its rows.",
+)
+@queries_option
 @format_option
 @click.pass_context
-def command(ctx: click.Context, list_them: bool, format_name: str) -> None:
-    """Run one analysis; NAME --help shows its options and columns."""
-    if list_them:
-        from tracekit.cli._emit import emit
+def command(
+    ctx: click.Context,
+    list_them: bool,
+    check_file: Path | None,
+    queries: tuple[Path, ...],
+    format_name: str,
+) -> None:
+    """Run one analysis; NAME --help shows its options and columns.
 
-        emit(_list_result(), format_name)
-        ctx.exit()
-    if ctx.invoked_subcommand is None:
+    Analyses of your own lie in a folder that --queries names, in tracekit/queries of your
+    configuration folder, or in queries/ of a run folder.
+    """
+    del queries, format_name
+    if ctx.invoked_subcommand is not None:
+        return
+    if list_them or check_file is not None:
+        ctx.invoke(_about_files)
+    else:
         raise UsageError("which analysis?", hint="tracekit query --list shows them")
 
 
-def _list_result() -> Any:
+@click.command(name="")
+@click.argument("traces", metavar="TRACE...", nargs=-1)
+@click.option("--format", "format_name", type=click.Choice(formats()))
+@queries_option
+@rules_option
+@ceilings_option
+@no_cache_option
+@click.pass_context
+def _about_files(
+    ctx: click.Context,
+    traces: tuple[str, ...],
+    format_name: str | None,
+    queries: tuple[Path, ...],
+    rules: Path | None,
+    ceilings: Path | None,
+    no_cache: bool,
+) -> None:
+    """List the analyses, or check a file; both may be given traces."""
+    assert ctx.parent is not None
+    given = ctx.parent.params
+    format_name = format_name or given["format_name"]
+    folders = (*given["queries"], *queries)
+    if given["list_them"]:
+        from tracekit.cli._emit import emit
+
+        library = _library_of(folders, traces)
+        result = _list_result(library)
+        if format_name == "table" and not library.analyses:
+            # All are of tracekit.
+            result = replace(
+                result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows]
+            )
+        emit(result, format_name)
+        for refused in library.refused:
+            click.echo(f"note: not used: {printable(refused.reason)}", err=True)
+        return
+    from tracekit.cli._query_check import check
+
+    check(
+        given["check_file"],
+        traces,
+        queries=folders,
+        format_name=format_name,
+        no_cache=no_cache,
+        rules=rules,
+        ceilings=ceilings,
+    )
+
+
+def _list_result(library: Library) -> Result:
     from tracekit.analysis.result import Column, Result
 
-    rows = [(spec.name, spec.scope, spec.question) for spec in load_catalog().analyses.values()]
-    names = ("name", "scope", "question")
+    ours = load_catalog().analyses.values()
+    rows = [(spec.name, spec.subject, spec.scope, spec.question, "tracekit") for spec in ours]
+    for name, own in library.analyses.items():
+        spec = own.spec
+        rows.append((name, spec.subject, spec.scope, spec.question, spec.path))
+    names = ("name", "subject", "scope", "question", "file")
     return Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 
-def _analysis_command(spec: Spec) -> click.Command:
+def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     help_text = f"{spec.question}\n\n{spec.description}".strip()
 
     def run(
@@ -114,6 +236,7 @@ def _analysis_command(spec: Spec) -> click.Command:
         format_name: str,
         rules: Path | None,
         ceilings: Path | None,
+        queries: tuple[Path, ...],
         no_cache: bool,
         **params: object,
     ) -> None:
@@ -122,15 +245,31 @@ def _analysis_command(spec: Spec) -> click.Command:
 
         given = {name: value for name, value in params.items() if value is not None}
         is_traced = spec.scope != "runs"
+        parent = click.get_current_context().parent
+        before = () if parent is None else parent.params["queries"]
         with open_traces(
-            traces, is_traced=is_traced, no_cache=no_cache, rules=rules, ceilings=ceilings
+            traces,
+            is_traced=is_traced,
+            no_cache=no_cache,
+            rules=rules,
+            ceilings=ceilings,
+            queries=(*before, *queries),
         ) as trace:
             result = trace.query(spec.name, **given)
+            if own is not None and own.origin == "run folder":
+                click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
             emit(result, format_name)
             if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
                 _say_what_is_missing(trace)
 
-    shared = (no_cache_option, ceilings_option, rules_option, format_option, trace_argument)
+    shared = (
+        no_cache_option,
+        ceilings_option,
+        rules_option,
+        queries_option,
+        format_option,
+        trace_argument,
+    )
     for decorate in shared:
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]
@@ -140,6 +279,7 @@ def _analysis_command(spec: Spec) -> click.Command:
             raise QueryError(f"{spec.path}: the parameter {param.name} is the name of an option")
     return _AnalysisCommand(
         spec,
+        own,
         callback=run,
         params=[*map(_option, spec.params), *shared_params, _explain_option(spec)],
         help=help_text,
@@ -149,8 +289,6 @@ def _analysis_command(spec: Spec) -> click.Command:
 
 def _say_what_is_missing(trace: Trace) -> None:
     """Say on stderr why an analysis has no row, where the device's work was not recorded."""
-    from tracekit.render._text import printable
-
     missing = trace.sql("SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded").rows
     for (reason,) in missing:
         click.echo(f"note: {printable(reason)}", err=True)

@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from tracekit.cli._emit import MAX_ROWS
-from tracekit.cli._options import ceilings_option, format_option, no_cache_option, rules_option
+from tracekit.cli._options import (
+    ceilings_option,
+    format_option,
+    no_cache_option,
+    queries_option,
+    rules_option,
+)
 from tracekit.errors import UsageError
 
 _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
@@ -36,6 +42,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     is_flag=True,
     help="Let the SQL read and write files and use the network; for SQL that you trust.",
 )
+@queries_option
 @rules_option
 @ceilings_option
 @no_cache_option
@@ -45,6 +52,7 @@ def command(
     limit: int | None,
     timeout_s: float | None,
     unsafe: bool,
+    queries: tuple[Path, ...],
     rules: Path | None,
     ceilings: Path | None,
     no_cache: bool,
@@ -62,7 +70,12 @@ def command(
     if statement == "-":
         statement = sys.stdin.read()
     with open_traces(
-        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, unsafe=unsafe
+        traces,
+        no_cache=no_cache,
+        rules=rules,
+        ceilings=ceilings,
+        queries=queries,
+        unsafe=unsafe,
     ) as trace:
         if statement is None:
             from tracekit.cli._prompt import run_prompt

@@ -1,0 +1,437 @@
+"""SQL files of the user's own: where they are found, what they may do, what is wrong with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import tracekit
+from tracekit.cli._main import main
+from tracekit.errors import QueryError, UsageError
+
+REPO = Path(__file__).resolve().parents[2]
+OPS = [
+    {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+    for name, ts, dur in (("aten::mm", 0, 3), ("aten::add", 5, 1), ("aten::add", 7, 2))
+]
+LONGEST = """\
+-- Which ops took longest on the CPU?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: op_sums
+-- Params:
+--   limit  BIGINT = 10  rows
+-- Columns:
+--   name    VARCHAR  name of the op
+--   dur_ns  BIGINT   time, ns
+-- Invariant: dur_ns >= 0
+SELECT name, dur_ns FROM op_sums ORDER BY dur_ns DESC, name LIMIT $limit
+"""
+OP_SUMS = """\
+-- How long did the ops of each name take?
+--
+-- Kind:     view
+-- Requires: ops, plain_sum
+-- Columns:
+--   name    VARCHAR  name of the op
+--   dur_ns  BIGINT   time, ns
+SELECT name, plain_sum(dur_ns) AS dur_ns FROM ops GROUP BY name
+"""
+PLAIN_SUM = """\
+-- What is a sum, as the type that was summed?
+--
+-- Kind: macro
+CREATE OR REPLACE MACRO plain_sum(x) AS sum(x)::BIGINT;
+-- A comment of the file's own.
+"""
+LONGEST_ROWS = [("aten::add", 3000), ("aten::mm", 3000)]
+
+
+class Outcome(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run a command in this process, in an empty home."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)
+
+    def run_it(*args: str | Path) -> Outcome:
+        exit_code = main([str(arg) for arg in args])
+        return Outcome(exit_code, *capsys.readouterr())
+
+    return run_it
+
+
+@pytest.fixture
+def trace(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(OPS)
+
+
+@pytest.fixture
+def run_folder(tiny_trace: Callable[..., Path]) -> Path:
+    folder = tiny_trace(OPS, "a_run/rank0.json").parent
+    shutil.copy(REPO / "sample_traces" / "pretrain_R+Z3" / "run.json", folder)
+    return folder
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.sql").write_text(text, "utf-8")
+    return folder
+
+
+def write_all(folder: Path) -> Path:
+    return write(folder, longest_ops=LONGEST, op_sums=OP_SUMS, plain_sum=PLAIN_SUM)
+
+
+def test_a_folder_that_is_named(run: Any, trace: Path, tmp_path: Path) -> None:
+    mine = write_all(tmp_path / "mine")
+    form = ("--format", "csv")
+    expected = "name,dur_ns\naten::add,3000\naten::mm,3000\n"
+    assert run("query", "longest_ops", trace, "--queries", mine, *form).stdout == expected
+    assert run("query", "longest_ops", trace, f"--queries={mine}", *form).stdout == expected
+    assert run("query", "--queries", mine, "longest_ops", trace, *form).stdout == expected
+    short = run("query", "longest_ops", "--queries", mine, "--limit", "1", trace, *form)
+    assert short == Outcome(0, "name,dur_ns\naten::add,3000\n", "")
+    shown = run("query", "longest_ops", "--queries", mine, "--help").stdout
+    assert "Which ops took longest" in shown
+    assert "--limit" in shown
+    assert str(mine / "longest_ops.sql") in shown
+
+
+def test_the_environment_and_the_configuration(
+    run: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = run("query", "longest_ops", trace)
+    assert (missing.exit_code, missing.stdout) == (5, "")
+    assert missing.stderr.startswith("error: there is no analysis named 'longest_ops'\n")
+    write_all(tmp_path / "config" / "tracekit" / "queries" / "ops")
+    assert run("query", "longest_ops", trace, "--format", "csv").exit_code == 0
+    listed = json.loads(run("query", "--list", "--format", "json").stdout)
+    assert listed[-1]["name"] == "longest_ops"
+    assert listed[-1]["subject"] == "ops"
+    assert listed[-1]["file"].endswith("config/tracekit/queries/ops/longest_ops.sql")
+    other = write(tmp_path / "other", other_ops=LONGEST.replace("op_sums", "ops"))
+    monkeypatch.setenv("TRACEKIT_QUERIES", str(other))
+    assert run("query", "other_ops", trace).exit_code == 0
+
+
+def test_a_run_folder_brings_its_own(run: Any, run_folder: Path) -> None:
+    write_all(run_folder / "queries")
+    done = run("query", "longest_ops", run_folder, "--format", "csv")
+    assert done.exit_code == 0
+    assert done.stderr == f"note: the run folder's own: {run_folder}/queries/longest_ops.sql\n"
+    # One of its traces stands for the run.
+    assert run("query", "longest_ops", run_folder / "rank0.json").exit_code == 0
+    names = [row["name"] for row in json.loads(run("query", "--list", "--format", "json").stdout)]
+    assert "longest_ops" not in names
+    listed = run("query", "--list", run_folder, "--format", "json")
+    assert json.loads(listed.stdout)[-1]["file"] == f"{run_folder}/queries/longest_ops.sql"
+
+
+def test_none_replaces_another(run: Any, run_folder: Path, tmp_path: Path) -> None:
+    """Nor does what cannot be used in a run folder keep anything else from being used."""
+    broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "ops")
+    write(
+        run_folder / "queries",
+        timeline=LONGEST.replace("op_sums", "ops"),
+        longest_ops=LONGEST.replace("op_sums", "ops").replace("DESC", "ASC"),
+        broken=broken,
+    )
+    mine = write_all(tmp_path / "mine")
+    done = run("query", "--list", run_folder, "--queries", mine)
+    taken = "an analysis of tracekit's own has the name timeline"
+    assert f"not used: {run_folder}/queries/timeline.sql: {taken}" in done.stderr
+    assert f"longest_ops.sql: {mine}/longest_ops.sql has the same name" in done.stderr
+    assert "broken.sql: line 4: unknown Scope 'trce'" in done.stderr
+    with tracekit.open(run_folder, cache=False, queries=mine) as opened:
+        assert opened.query("timeline").column_names[:2] == ("rank", "device")
+        assert opened.query("longest_ops").rows == LONGEST_ROWS
+        with pytest.raises(QueryError, match=r"broken\.sql: line 4: unknown Scope"):
+            opened.query("broken")
+
+
+def test_a_folder_that_is_named_must_be_right(run: Any, trace: Path, tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine", timeline=LONGEST)
+    done = run("query", "timeline", trace, "--queries", mine)
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert done.stderr.splitlines()[0] == (
+        f"error: {mine}/timeline.sql: an analysis of tracekit's own has the name timeline"
+    )
+    done = run("query", "timeline", trace, "--queries", tmp_path / "nowhere")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "nowhere: no such folder" in done.stderr
+    with pytest.raises(UsageError, match="no such folder"):
+        tracekit.open(trace, cache=False, queries=tmp_path / "nowhere")
+
+
+def test_sql_has_the_views_and_macros(run: Any, trace: Path, tmp_path: Path) -> None:
+    mine = write_all(tmp_path / "mine")
+    statement = "SELECT plain_sum(dur_ns) AS n FROM op_sums"
+    assert run("sql", "--queries", mine, "--format", "csv", trace, statement).stdout == "n\n6000\n"
+    assert run("sql", trace, statement).exit_code == 5
+
+
+HEAD = "-- Why?\n--\n-- Kind:  analysis\n-- Scope: trace\n-- Columns:\n--   n  BIGINT  a number\n"
+HARMFUL = {
+    "reads a file": "SELECT count(*) AS n FROM read_text('/etc/hosts')",
+    "lists files": "SELECT count(*) AS n FROM glob('/*')",
+    "writes a file": "COPY (SELECT 1::BIGINT AS n) TO 'stolen.csv'",
+    "changes a setting": "SET enable_external_access = TRUE",
+    "loads an extension": "LOAD httpfs",
+    "attaches a file": "ATTACH 'other.duckdb' AS other",
+    "deletes events": "DELETE FROM event",
+    "drops a table": "DROP TABLE event",
+    "a second statement": "SELECT 1::BIGINT AS n; DROP TABLE event",
+    "writes within a SELECT": "WITH gone AS (DELETE FROM event RETURNING event_id) FROM gone",
+    "takes a Python object": "SELECT count(*) AS n FROM cache",
+    "runs a serialized statement": "SELECT * FROM json_execute_serialized_sql('{}')",
+}
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_what_a_run_folder_brings_can_only_read_the_trace(
+    run_folder: Path, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    names = {name.replace(" ", "_").lower(): sql for name, sql in HARMFUL.items()}
+    write(run_folder / "queries", **{name: HEAD + sql for name, sql in names.items()})
+    with tracekit.open(run_folder, cache=cache) as opened:
+        before = opened.sql("FROM event").rows
+        for name in names:
+            with pytest.raises(QueryError, match=rf"{name}\.sql"):
+                opened.query(name)
+            assert opened.sql("FROM event").rows == before, name
+    assert not (tmp_path / "stolen.csv").exists()
+
+
+def test_a_macro_of_a_run_folder_changes_no_figure(run_folder: Path) -> None:
+    """Neither one in the place of a function, nor one that is made by the way."""
+    head = "-- What?\n--\n-- Kind: macro\n"
+    harm = {
+        "a": ("CREATE OR REPLACE MACRO sum(x) AS 0", "there is a function sum already"),
+        "b": ("CREATE OR REPLACE MACRO is_op(x) AS FALSE", "there is a function is_op already"),
+        "c": ("CREATE TABLE event AS SELECT 1", "a statement in it makes no macro"),
+        "d": ("CREATE OR REPLACE MACRO a(x) AS x; DROP TABLE event", "makes no macro"),
+    }
+    for name, (text, _) in harm.items():
+        own = HEAD.replace("-- Columns", f"-- Requires: help_{name}\n-- Columns")
+        files = {f"help_{name}": head + text, f"harm_{name}": own + "SELECT 1::BIGINT AS n"}
+        write(run_folder / "queries", **files)
+    with tracekit.open(run_folder, cache=False) as opened:
+        for name, (_, reason) in harm.items():
+            with pytest.raises(QueryError, match=rf"help_{name}\.sql: .*{reason}"):
+                opened.query(f"harm_{name}")
+            assert opened.sql("SELECT sum(1), count(*) FROM ops").rows == [(3, 3)]
+
+
+def test_nothing_of_a_run_folder_runs_where_sql_may_reach_files(run_folder: Path) -> None:
+    write(run_folder / "queries", harm=HEAD + "SELECT 1::BIGINT AS n")
+    with (
+        tracekit.open(run_folder, cache=False, unsafe=True) as opened,
+        pytest.raises(QueryError, match="SQL may reach files here"),
+    ):
+        opened.query("harm")
+
+
+def test_what_is_no_file_is_not_waited_for(run_folder: Path) -> None:
+    folder = write(run_folder / "queries", fine=HEAD + "SELECT 1::BIGINT AS n")
+    os.mkfifo(folder / "pipe.sql")
+    (folder / "device.sql").symlink_to("/dev/zero")
+    (folder / "long.sql").write_text("-- x" * 300_000)
+    (folder / "bytes.sql").write_bytes(b"-- \xff\n")
+    with tracekit.open(run_folder, cache=False) as opened:
+        assert opened.query("fine").rows == [(1,)]
+        with pytest.raises(QueryError, match=r"long\.sql: longer than"):
+            opened.query("long")
+        with pytest.raises(QueryError, match=r"bytes\.sql: is no UTF-8"):
+            opened.query("bytes")
+
+
+def test_files_that_require_each_other(trace: Path, tmp_path: Path) -> None:
+    text = OP_SUMS.replace("ops, plain_sum", "{}").replace("plain_sum", "sum")
+    mine = write(
+        tmp_path / "mine",
+        longest_ops=LONGEST,
+        op_sums=text.format("more_sums"),
+        more_sums=text.format("op_sums"),
+    )
+    with (
+        tracekit.open(trace, cache=False, queries=mine) as opened,
+        pytest.raises(QueryError, match="op_sums → more_sums → op_sums"),
+    ):
+        opened.query("longest_ops")
+
+
+def test_columns_other_than_declared(trace: Path, tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine", odd=HEAD + "SELECT 1::INTEGER AS n")
+    with (
+        tracekit.open(trace, cache=False, queries=mine) as opened,
+        pytest.raises(QueryError, match="declared but not returned: n BIGINT") as caught,
+    ):
+        opened.query("odd")
+    assert caught.value.hint == f"tracekit query --check {mine}/odd.sql says more"
+
+
+def lines_of(outcome: Outcome, file: Path) -> list[str]:
+    return [line.removeprefix(f"{file}:") for line in outcome.stdout.splitlines()]
+
+
+def test_a_file_without_fault(run: Any, trace: Path, tmp_path: Path) -> None:
+    file = write_all(tmp_path / "mine") / "longest_ops.sql"
+    done = run("query", "--check", file)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert lines_of(done, file) == [
+        " ok: header: analysis: Which ops took longest on the CPU?",
+        "5: ok: requires: op_sums",
+        "8: ok: columns: name, dur_ns",
+    ]
+    done = run("query", "--check", file, trace)
+    assert done.exit_code == 0
+    assert lines_of(done, file)[3:] == [" ok: rows: 2", "11: ok: invariants: dur_ns >= 0"]
+    for other in ("op_sums", "plain_sum"):
+        assert run("query", "--check", file.with_name(f"{other}.sql"), trace).exit_code == 0
+
+
+WRONG_HEADER = """\
+-- What is wrong?
+--
+-- Kind:     analysis
+-- Scope:    trce
+-- Requires: opps, timeline
+-- Invariants: dur_ns >= 0
+-- Columns:
+--   name      VARCHAR
+--   dur_ns    BIGINT  time, ns
+SELECT name, dur_ns + $more AS dur_ns FROM ops
+"""
+
+
+def test_all_that_is_wrong_with_a_header_is_said_at_once(run: Any, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine", bad=WRONG_HEADER) / "bad.sql"
+    done = run("query", "--check", file)
+    assert done.exit_code == 5
+    assert done.stderr == f"error: {file}: 7 things are wrong with it\n"
+    assert lines_of(done, file) == [
+        "4: wrong: header: unknown Scope 'trce'",
+        "    one of: trace, run, runs",
+        "6: wrong: header: unknown header field 'Invariants'",
+        "    did you mean Invariant?",
+        "8: wrong: header: Columns: cannot read 'name      VARCHAR'",
+        "    write `name  TYPE  meaning`, or `name  TYPE -> table.column  meaning`",
+        "10: wrong: header: $more is used but not declared in Params",
+        "5: wrong: requires: there is no table, view or macro opps",
+        "5: wrong: requires: timeline is an analysis, which no file can require",
+        "5: wrong: requires: ops is read and not required",
+        "    Requires: opps, timeline, ops",
+    ]
+    rows = json.loads(run("query", "--check", file, "--format", "json").stdout)
+    assert rows[0] == {
+        "line": 4,
+        "check": "header",
+        "result": "wrong",
+        "finding": "unknown Scope 'trce'",
+        "hint": "one of: trace, run, runs",
+    }
+
+
+WRONG_COLUMNS = """\
+-- What is wrong?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: ops
+-- Columns:
+--   event_id  BIGINT -> event  the op
+--   dur_ns    INTEGER  time, ns
+--   tid       BIGINT -> thread(pid, tid)  thread
+--   name      VARCHAR -> event.nothing  name
+--   more      VARCHAR  there is none
+SELECT event_id, dur_ns, tid, name, 1.5::DOUBLE AS other FROM ops
+"""
+
+
+def test_columns_and_keys_are_compared_with_those_of_the_header(run: Any, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine", bad=WRONG_COLUMNS) / "bad.sql"
+    assert lines_of(run("query", "--check", file), file)[2:] == [
+        "8: wrong: columns: dur_ns is declared INTEGER and returned BIGINT",
+        "    declare it so, or write (…)::INTEGER AS dur_ns",
+        "11: wrong: columns: more is declared and not returned",
+        "6: wrong: columns: other DOUBLE is returned and not declared",
+        "    write below Columns: other  DOUBLE  its meaning",
+        "9: wrong: keys: tid joins thread(pid, tid), and there is no column pid beside it",
+        "10: wrong: keys: name joins event.nothing, and event has no column nothing",
+    ]
+
+
+WRONG_ROWS = """\
+-- What is wrong?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: ops
+-- Columns:
+--   trace_id  INTEGER -> trace  the trace
+--   event_id  BIGINT -> event  the op
+--   dur_ns    BIGINT  time, ns
+-- Invariant: dur_ns < 3000
+-- Invariant: trace_id = 0
+SELECT trace_id, event_id + 2 AS event_id, dur_ns FROM ops
+"""
+
+
+def test_rows_are_held_against_invariants_and_keys(run: Any, trace: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine", bad=WRONG_ROWS) / "bad.sql"
+    assert run("query", "--check", file).exit_code == 0
+    done = run("query", "--check", file, trace)
+    assert done.exit_code == 5
+    assert lines_of(done, file)[3:] == [
+        " ok: rows: 3",
+        "10: wrong: invariants: dur_ns < 3000: not so in 1 of 3 rows",
+        "    one of them: {'trace_id': 0, 'event_id': 2, 'dur_ns': 3000}",
+        "11: ok: invariants: trace_id = 0",
+        "7: ok: keys: trace_id → trace.trace_id",
+        "8: wrong: keys: event_id: 2 of 3 rows join no row of event",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("SELECT event_id AS n,\n  what\nFROM ops", "9: wrong: SQL: Binder Error: Referenced"),
+        ("SELECT event_id AS n FORM ops", "8: wrong: SQL: Parser Error: syntax error"),
+        ("SELECT 1::BIGINT AS n FROM ops; SELECT 2", " wrong: SQL: there are 2 statements in it"),
+        ("DROP VIEW ops", " wrong: SQL: its statement is no SELECT"),
+        ("SELECT n FROM read_csv('ops')", "8: wrong: SQL: Permission Error"),
+    ],
+)
+def test_sql_that_fails_is_met_with_its_line(
+    run: Any, tmp_path: Path, sql: str, found: str
+) -> None:
+    head = HEAD.replace("-- Columns", "-- Requires: ops\n-- Columns")
+    file = write(tmp_path / "mine", bad=head + sql) / "bad.sql"
+    done = run("query", "--check", file)
+    assert done.exit_code == 5
+    assert [line for line in lines_of(done, file) if line.startswith(found)], done.stdout
+
+
+def test_a_file_that_cannot_be_read(run: Any, tmp_path: Path) -> None:
+    done = run("query", "--check", tmp_path / "none.sql")
+    assert (done.exit_code, done.stdout) == (5, "")
+    assert done.stderr == f"error: {tmp_path}/none.sql: no such file\n"
