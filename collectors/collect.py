@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 
 from tracekit.errors import UsageError
 
@@ -12,8 +11,6 @@ from .arguments import all_arguments
 from .command.argument import settle
 from .run.ended import Ended
 
-# What runs each stage; none imports torch in this process.
-_STAGES = {"pretrain": "training", "finetune": "training", "serve": "serving"}
 _OF_PROGRAMS = {"ranks", "windows", "every", "on_demand", "on_signal"}
 
 
@@ -45,12 +42,18 @@ def run(
             f"--{key.replace('_', '-')} is for a program of your own",
             hint="tracekit collect … -- python train.py",
         )
+    # Imported where they are run: none needs the others. None imports torch in this process.
     if program:
-        from .loop.wrap import run as run_wrapped
+        from .loop.wrap import run as run_program
 
-        return run_wrapped(settled, list(program), list(command), echo)
-    stage = import_module(f".{_STAGES[settled['stage']]}.run", __package__)
-    return Ended(stage.run(settled, list(command), echo), 0)
+        return run_program(settled, list(program), list(command), echo)
+    if settled["stage"] == "serve":
+        from .serving.run import run as run_load
+
+        return Ended(run_load(settled, list(command), echo), 0)
+    from .training.run import run as run_training
+
+    return Ended(run_training(settled, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

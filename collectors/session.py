@@ -21,7 +21,6 @@ What goes wrong in the loop is left to it: it gets its own exception, and the ru
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import sys
 import threading
@@ -48,7 +47,7 @@ from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .ranges import phase
-from .run.folder import check_replaceable
+from .run.folder import check_replaceable, default_target
 from .run.leftovers import host_mark
 
 _T = TypeVar("_T")
@@ -131,8 +130,7 @@ def collect(
         ranks=None if ranks is None else rank_choice.check(ranks),
     )
     if out is None:
-        now = datetime.datetime.now().astimezone()
-        out = Path("runs") / f"{stage}-{name or class_name(unwrapped(model))}-{now:%Y%m%dT%H%M%S}"
+        out = default_target(stage, name or class_name(unwrapped(model)))
     return Collection(plan, Path(out), model, optimizer, force=force)
 
 

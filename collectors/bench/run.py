@@ -13,7 +13,6 @@ What is left behind:
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import time
@@ -31,7 +30,7 @@ from ..process.distributed import place_in
 from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import probe, require
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, default_target
 from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
@@ -65,7 +64,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
     """
     settings, rest = settle(what, values)
     require({"torch": "torch"}, "tracekit bench")
-    target = rest.get("out") or _default_target(what)
+    target = rest.get("out") or default_target("bench", what)
     force = bool(rest.get("force"))
     place = place_in(os.environ)
     if place is not None and place.rank > 0:
@@ -107,11 +106,6 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
     if made.outcome != "ok":
         raise WorkloadError(f"{target}: {made.reason}", hint=f"its logs are in {target}/logs")
     return target
-
-
-def _default_target(what: str) -> Path:
-    now = datetime.datetime.now().astimezone()
-    return Path("runs") / f"bench-{what}-{now:%Y%m%dT%H%M%S}"
 
 
 def _take_part(settings: Settings, work: Path | None) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import os
 import shlex
 import signal
@@ -33,7 +32,7 @@ from ..process.ending import how_of_shell
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.ended import Ended
-from ..run.folder import check_replaceable
+from ..run.folder import check_replaceable, default_target
 from ..run.leftovers import host_mark
 from . import rank_choice
 from .bootstrap import SITE, UNUSABLE, VARIABLE
@@ -69,10 +68,7 @@ def run(
         UsageError: an argument is for tracekit's own workloads, the name of the run folder is
             taken, or the program cannot be started.
     """
-    now = datetime.datetime.now().astimezone()
-    target: Path = (
-        values.get("out") or Path("runs") / f"custom-{_stem(program)}-{now:%Y%m%dT%H%M%S}"
-    )
+    target: Path = values.get("out") or default_target("custom", _stem(program))
     plan = _plan(values, target)
     is_alone = launched_place(os.environ) is None
     if is_alone:

@@ -15,11 +15,13 @@ from tracekit.errors import WorkloadError
 if TYPE_CHECKING:
     import torch
 
-# The allocators of the host raise plain RuntimeErrors, and libraries wrap what CUDA says.
+# The allocators of the host raise plain RuntimeErrors; libraries wrap what CUDA says. The linker
+# that loads libraries says nothing behind its sentence where memory ran out, else the reason.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|DefaultCPUAllocator: can't allocate memory|std::bad_alloc"
+    r"|failed to map segment from shared object$"
     r"|Cannot allocate memory|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -87,7 +89,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     while seen is not None:
         if isinstance(seen, MemoryError):
             return True
-        if isinstance(seen, RuntimeError | OSError) and _OUT_OF_MEMORY.search(str(seen)):
+        if isinstance(seen, RuntimeError | OSError | ImportError) and _OUT_OF_MEMORY.search(
+            str(seen)
+        ):
             return True
         seen = seen.__cause__ or seen.__context__
     return False

@@ -122,6 +122,7 @@ def end(children: Sequence[Child], term_s: float) -> None:
         sessions.end_sessions(leaders, 0, _KILL_S, reap)
         raise
     finally:
+        reap()
         for child in children:
             child.release_guard()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import errno
 import json
 import os
@@ -89,6 +90,16 @@ class RunFolder:
 
     def _remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def default_target(*parts: str) -> Path:
+    """Return the run folder of a run that was given none.
+
+    Args:
+        *parts: what the run is, put before the time in its name.
+    """
+    now = datetime.datetime.now().astimezone()
+    return Path("runs") / "-".join([*parts, f"{now:%Y%m%dT%H%M%S}"])
 
 
 @contextlib.contextmanager

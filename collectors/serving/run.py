@@ -20,7 +20,6 @@ No secret that the run is given (in arguments, URLs or the environment) is kept 
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +32,7 @@ from tracekit.units import NS_PER_S
 
 from ..machine.hardware import accelerator_count
 from ..process.signals import signals_as_interrupt
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, default_target
 from . import engines, summary
 from .engine import EngineFacts, ServingEngine
 from .http.open_files import raise_file_limit
@@ -95,7 +94,9 @@ def _run(
     name = str(values.get("engine") or DEFAULT_ENGINE)
     wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and _is_without_gpu())
     engine = _engine(name, values)
-    target = Path(values["out"]) if values.get("out") else _default_target(name, values)
+    asked = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
+    model = [Path(str(asked)).name] if asked else []
+    target = Path(values["out"]) if values.get("out") else default_target("serve", name, *model)
     with (
         RunFolder(target, force=bool(values.get("force"))) as folder,
         signals_as_interrupt(),
@@ -248,13 +249,6 @@ def _announcement(wanted: WantedLoad, engine: str) -> str:
         f"sending {wanted.request_count} requests ({wanted.prompt_token_count} tokens in, "
         f"{wanted.max_new_token_count} out, {wanted.arrival}{bound}) to {engine}"
     )
-
-
-def _default_target(engine: str, values: Mapping[str, Any]) -> Path:
-    now = datetime.datetime.now().astimezone()
-    name = values.get("model") if engine == DEFAULT_ENGINE else values.get("served_model")
-    model = f"-{Path(str(name)).name}" if name else ""
-    return Path("runs") / f"serve-{engine}{model}-{now:%Y%m%dT%H%M%S}"
 
 
 def _is_without_gpu() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..model.models import display_name
 from ..process.distributed import place_in
 from ..process.launch import Failure, run_ranks
 from ..run.environment import require
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, default_target
 from . import worker
 from .in_place import run_in_place
 from .outcome import raise_outcome, summary
@@ -40,7 +39,11 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
     place = place_in(os.environ)
     spec = make_spec(values, command, world_size=place.world_size if place else None)
     _require_packages(spec)
-    target = values.get("out") or default_target(spec)
+    target = values.get("out") or default_target(
+        spec.stage,
+        display_name(spec.model, spec.layer_count),
+        spec.opt_text.replace(":", "-"),
+    )
     if place is not None:
         return run_in_place(spec, place, target, bool(values.get("force")), echo)
     with RunFolder(target, force=bool(values.get("force"))) as folder:
@@ -68,18 +71,6 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
     for line in summary(run, target):
         echo(line)
     return target
-
-
-def default_target(spec: TrainingSpec) -> Path:
-    """Return the run folder of a run that was given none."""
-    now = datetime.datetime.now().astimezone()
-    parts = (
-        spec.stage,
-        display_name(spec.model, spec.layer_count),
-        spec.opt_text.replace(":", "-"),
-        f"{now:%Y%m%dT%H%M%S}",
-    )
-    return Path("runs") / "-".join(parts)
 
 
 def _require_packages(spec: TrainingSpec) -> None:
