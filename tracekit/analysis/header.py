@@ -11,6 +11,7 @@ The header is the run of `--` lines at the top of the file:
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
+    -- Needs: name | other                            (one of these parameters must be given)
     -- Columns:
     --   name  INTEGER  meaning
     --         a line that is indented further continues the one above
@@ -32,7 +33,7 @@ from tracekit.errors import QueryError, UsageError
 
 __all__ = ["ColumnSpec", "Param", "Spec", "parse_header"]
 
-_FIELDS = ("Kind", "Scope", "Requires", "Params", "Columns", "Invariant", "Note")
+_FIELDS = ("Kind", "Scope", "Requires", "Params", "Needs", "Columns", "Invariant", "Note")
 _KINDS = "one of: " + ", ".join(get_args(Kind))
 _SCOPES = "one of: " + ", ".join(get_args(Scope))
 _REPEATABLE = ("Invariant", "Note")
@@ -116,6 +117,7 @@ class _Reader:
             invariants=self._texts(fields, "Invariant"),
             notes=self._texts(fields, "Note"),
             sql=sql_text,
+            needs=self._needs(fields, params),
         )
 
     def _error(self, reason: str, hint: str | None = None) -> QueryError:
@@ -206,6 +208,17 @@ class _Reader:
             params.append(self._param(match, kind))
         self._check_unique("Params", [param.name for param in params])
         return tuple(params)
+
+    def _needs(self, fields: list[_Field], params: tuple[Param, ...]) -> tuple[str, ...]:
+        found = self._one(fields, "Needs")
+        if found is None:
+            return ()
+        names = tuple(part.strip() for part in found.text.split("|"))
+        optional = [param.name for param in params if param.default == "NULL"]
+        for name in names:
+            if name not in optional:
+                raise self._error(f"Needs: {name!r} is no parameter with the default NULL")
+        return names
 
     def _param(self, match: re.Match[str], kind: Kind) -> Param:
         default = match["default"]

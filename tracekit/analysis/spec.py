@@ -45,7 +45,8 @@ class Spec:
 
     `question` is the first line of the header, `description` the rest of its first paragraph. Only
     an analysis has a `scope`. `invariants` are SQL conditions over the columns that hold for every
-    row. `sql` is the whole text of the file, header included.
+    row. `sql` is the whole text of the file, header included. Of the parameters in `needs`, one at
+    least has to be given.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Spec:
     invariants: tuple[str, ...]
     notes: tuple[str, ...]
     sql: str
+    needs: tuple[str, ...] = ()
 
     @property
     def column_names(self) -> tuple[str, ...]:
