@@ -47,7 +47,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 6, 'inside of a module?'),
         ('phase', 7, 'inside of an op with a sequence number, in training?'),
         ('phase', 8, 'compute, where the trace tells of nothing but forward work?'),
-        ('phase', 9, 'between zero_grad or the optimizer and a backward pass?'),
+        ('phase', 9, 'before a backward pass, and not behind one?'),
         ('phase', 10, 'between zero_grad and a forward pass?'),
         ('phase', 11, 'behind zero_grad, before something else?'),
         ('phase', 12, 'behind a forward pass?'),

@@ -168,6 +168,12 @@ def test_a_bad_header_is_refused_with_file_and_reason(text: str, reason: str) ->
     assert caught.value.message.startswith("queries/analyses/thing.sql: ")
 
 
+def test_only_parameters_that_may_be_left_unset_are_needed() -> None:
+    params = ("-- Params:", "--   a  BIGINT = 0  x", "-- Needs: a")
+    with pytest.raises(QueryError, match="Needs: 'a' is no parameter with the default NULL"):
+        parse_header(analysis(*params, sql="SELECT $a AS a"), "x", "x.sql")
+
+
 def test_a_misspelt_field_is_met_with_its_name() -> None:
     with pytest.raises(QueryError) as caught:
         parse_header(analysis("-- Invariants: a > 0"), "thing", "x.sql")

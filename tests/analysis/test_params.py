@@ -105,6 +105,23 @@ def test_a_missing_parameter_is_named(spec: Spec) -> None:
     assert caught.value.hint == "it is how many"
 
 
+def test_one_of_those_that_are_needed_is_enough() -> None:
+    spec = parse_header(
+        "-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n-- Params:\n"
+        "--   number  BIGINT = NULL  its number\n--   name  VARCHAR = NULL  its name\n"
+        "-- Needs: number | name\n"
+        "-- Columns:\n--   a  BIGINT  x\nSELECT $number AS a WHERE $name IS NULL",
+        "one",
+        "one.sql",
+    )
+    assert spec.needs == ("number", "name")
+    assert bind(spec, {"number": 1}) == {"number": 1, "name": None}
+    for given in ({}, {"name": None}):
+        with pytest.raises(UsageError, match=r"^one needs number or name$") as caught:
+            bind(spec, given)
+        assert caught.value.hint == "number is its number; name is its name"
+
+
 def test_an_unknown_parameter_is_met_with_close_ones(spec: Spec) -> None:
     with pytest.raises(QueryError, match="no parameter 'min_gap'") as caught:
         bind(spec, {"min_gap": 1, "top": 1})

@@ -132,6 +132,7 @@ SAYINGS: dict[str, list[Said]] = {
     ],
     "kernel time": [
         Said("phases", "device", "kernel_ns"),
+        Said("reasons", "device", "kernel_ns", lambda row: row["decides"] == "phase"),
         Said("layers", "device", "total_ns", lambda row: row["work"] == "kernels"),
     ],
     "time of serving by phase": [
@@ -164,6 +165,8 @@ SAYINGS: dict[str, list[Said]] = {
         Said("kernel_classes", "device", "wall_ns"),
         Said("phases", "device", "wall_ns"),
         Said("rank_summary", "device", "busy_ns"),
+        Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "phase"),
+        Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "module"),
     ],
 }
 

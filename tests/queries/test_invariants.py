@@ -12,6 +12,8 @@ import pytest
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.params import bind
+from tracekit.analysis.run import _with_values
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 
@@ -59,7 +61,7 @@ def test_invariants_of_analyses(opened: Opened, path: Path) -> None:
     trace = opened(path)
     broken = []
     for spec in load_catalog().analyses.values():
-        if not spec.invariants or any(param.is_required for param in spec.params):
+        if not spec.invariants or spec.needs or any(param.is_required for param in spec.params):
             continue
         try:
             broken += broken_invariants(trace, spec, f"({with_defaults(spec)})")
@@ -85,6 +87,24 @@ def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> N
         declared = [(column.name, column.type) for column in spec.columns]
         found = trace.sql(f"DESCRIBE {spec.name}").rows
         assert [tuple(row[:2]) for row in found] == declared, spec.name
+
+
+@on_every_trace
+def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
+    """Of the device events that took longest."""
+    trace = opened(path)
+    spec = load_catalog().analysis("why")
+    sql = _with_values(spec, bind(spec, {"kernel": "", "limit": 50}))
+    assert broken_invariants(trace, spec, f"({sql})") == []
+    other = trace.sql(
+        f"WITH said AS ({sql}), known AS (SELECT rank, event_id, phase, phase_reason,"
+        " coalesce(m.path, a.row_name) AS place, module_reason FROM attribution AS a"
+        " JOIN trace USING (trace_id) LEFT JOIN module AS m USING (trace_id, module_id))"
+        " SELECT * FROM said AS s WHERE is_decided AND NOT EXISTS (SELECT 1 FROM known AS k WHERE"
+        " k.rank IS NOT DISTINCT FROM s.rank AND k.event_id = s.event_id AND (s.answer, s.reason) ="
+        " if(s.decides = 'phase', (k.phase, k.phase_reason), (k.place, k.module_reason)))"
+    ).rows
+    assert other == []
 
 
 def per_device(rows: list[dict[str, Any]], column: str) -> Counter[tuple[Any, str]]:

@@ -12,6 +12,7 @@ The header is the run of `--` lines at the top of the file:
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
+    -- Needs: name | other                            (one of these parameters must be given)
     -- Columns:
     --   name  INTEGER  meaning
     --         a line that is indented further continues the one above
@@ -38,7 +39,7 @@ from tracekit.errors import QueryError, UsageError
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
 
 _FIELDS = (
-    *("Kind", "Scope", "Access", "Requires", "Params", "Columns"),
+    *("Kind", "Scope", "Access", "Requires", "Params", "Needs", "Columns"),
     *("Invariant", "Note"),
 )
 _REPEATABLE = ("Invariant", "Note")
@@ -149,6 +150,7 @@ class _Reader:
             sql=self._sql,
             subject=subject,
             is_private=self._choice("Access", ("private",)) == "private",
+            needs=self._needs(params),
         )
 
     def _wrong(self, line: int, reason: str, hint: str | None = None) -> None:
@@ -259,6 +261,17 @@ class _Reader:
                 params.append(self._param(number, match, kind))
                 self._check_unique(number, "Params", [param.name for param in params])
         return tuple(params)
+
+    def _needs(self, params: tuple[Param, ...]) -> tuple[str, ...]:
+        found = self._one("Needs")
+        if found is None:
+            return ()
+        names = tuple(part.strip() for part in found.text.split("|"))
+        optional = [param.name for param in params if param.default == "NULL"]
+        for name in names:
+            if name not in optional:
+                self._wrong(found.number, f"Needs: {name!r} is no parameter with the default NULL")
+        return names
 
     def _param(self, number: int, match: re.Match[str], kind: Kind | None) -> Param:
         default = match["default"]

@@ -119,7 +119,7 @@ def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
 
     Raises:
         QueryError: a parameter that the analysis does not have, or a required one is missing.
-        UsageError: a value of the wrong type.
+        UsageError: a value of the wrong type, or none of those of which one is needed.
     """
     declared = {param.name: param for param in spec.params}
     for name in given:
@@ -137,6 +137,15 @@ def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
             )
         else:
             values[param.name] = default_of(param)
+    if spec.needs and all(values[name] is None for name in spec.needs):
+        raise UsageError(
+            f"{spec.name} needs {' or '.join(spec.needs)}",
+            hint="; ".join(
+                f"{param.name} is {param.meaning}"
+                for param in spec.params
+                if param.name in spec.needs
+            ),
+        )
     return values
 
 

@@ -70,6 +70,7 @@ class Spec:
     an analysis has a `scope`. `invariants` are SQL conditions over the columns that hold for every
     row. `sql` is the whole text of the file, header included. `subject` is the folder that it lies
     in, as `kernels`. A private file helps others, and may change with any version.
+    Of the parameters in `needs`, one at least has to be given.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Spec:
     sql: str
     subject: str = ""
     is_private: bool = False
+    needs: tuple[str, ...] = ()
 
     @property
     def column_names(self) -> tuple[str, ...]:

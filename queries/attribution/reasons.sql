@@ -1,0 +1,61 @@
+-- How is the attribution known: how much of the device's time rests on which reason?
+-- For phases and for modules (and the rows beside them), the busy time by the reason of table attribution. For each of
+-- the two, wall_ns adds up to the busy time of the device. Analysis why shows for one device event what decided.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: attributed_events, device_windows, attribution_rules
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   decides       VARCHAR  phase or module
+--   reason        VARCHAR  how it is known; none where nothing tells
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns
+--   wall_ns       BIGINT   busy time that is theirs, ns
+--   wall_pct      DOUBLE   wall_ns of the busy time of the device, 0 to 100
+--   meaning       VARCHAR  what the reason says
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+-- Invariant: decides IN ('phase', 'module') AND meaning IS NOT NULL
+
+WITH reasoned AS (
+    SELECT
+        trace_id,
+        device,
+        piece,
+        dur_ns,
+        wall_ns,
+        unnest([
+            {position: 1, decides: 'phase', reason: phase_reason},
+            {position: 2, decides: 'module', reason: module_reason}
+        ]) AS decision
+    FROM attributed_events
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        device,
+        decision,
+        count(*) FILTER (piece = 0) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM reasoned
+    GROUP BY trace_id, device, decision
+)
+
+SELECT
+    w.rank,
+    w.device,
+    s.decision.decides,
+    s.decision.reason,
+    s.kernel_count,
+    s.kernel_ns,
+    s.wall_ns,
+    100.0 * s.wall_ns / nullif(w.busy_ns, 0) AS wall_pct,
+    r.meaning
+FROM summed AS s
+INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+LEFT JOIN attribution_reasons() AS r ON s.decision.reason = r.reason
+ORDER BY
+    w.rank NULLS LAST, w.trace_id, w.device, s.decision.position, s.wall_ns DESC, s.decision.reason
