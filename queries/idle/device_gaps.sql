@@ -3,7 +3,7 @@
 -- time. Table idle_gap says why.
 --
 -- Kind:     table
--- Requires: device_events, interval_gaps
+-- Requires: device_events, interval_gaps, interval_neighbours
 -- Columns:
 --   trace_id           INTEGER  the trace
 --   gap_id             BIGINT   number of the gap in the trace, from 1
@@ -34,9 +34,8 @@ WITH work AS MATERIALIZED (
         end_ns,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
-        max(end_ns) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        latest_end_before_ns(
+            (trace_id, device, stream), ts_ns, end_ns, event_id
         ) AS stream_end_ns
     FROM device_events
 ),

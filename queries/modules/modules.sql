@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, module
+-- Requires: device_events, device_context, device_windows, module, phase_order
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
@@ -183,13 +183,6 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        s.phase
-    ),
+    phase_order(s.phase),
     s.position NULLS LAST,
     s.module_path

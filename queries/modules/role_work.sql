@@ -3,7 +3,8 @@
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: device_events, device_context, context, placed_context, inferred_context, module_roles
+-- Requires: device_events, device_context, context, placed_context, inferred_context, module_roles,
+--           interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -48,9 +49,8 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             c.row_name,
             c.is_inferred,
             c.launch_id IS NOT NULL AS is_launched,
-            d.ts_ns - max(d.end_ns) OVER (
-                PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            gap_before_ns(
+                (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
             ) AS gap_ns,
             x.part,
             coalesce(m.is_in_attention, FALSE) AS is_in_attention,

@@ -4,7 +4,7 @@
 -- and of the row without one, add up to the device's window.
 --
 -- Kind:     view
--- Requires: device_events, device_context, serving_steps, launch
+-- Requires: device_events, device_context, serving_steps, launch, interval_neighbours
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -27,9 +27,8 @@ WITH work AS (
         d.dur_ns,
         d.wall_ns,
         l.ts_ns AS launch_ts_ns,
-        d.ts_ns - max(d.end_ns) OVER (
-            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        gap_before_ns(
+            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
         ) AS gap_ns
     FROM device_events AS d
     INNER JOIN device_context AS c

@@ -3,7 +3,7 @@
 -- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range.
 --
 -- Kind:     view
--- Requires: device_events, device_context, steps
+-- Requires: device_events, device_context, steps, interval_neighbours
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -40,9 +40,7 @@ SELECT
     work.step,
     work.start_ns,
     coalesce(
-        lead(work.start_ns) OVER (
-            PARTITION BY work.trace_id, work.device ORDER BY work.start_ns
-        ) - work.start_ns,
+        next_start_ns((work.trace_id, work.device), work.start_ns) - work.start_ns,
         greatest(work.end_ns - work.start_ns, on_cpu.dur_ns)
     ) AS span_ns
 FROM work
