@@ -9,14 +9,15 @@
 -- not, and runtime calls are work of the host too.
 --
 -- Kind:     table
+-- Access:   private
 -- Requires: event_category, accelerator, interval_neighbours, interval_self
 -- Columns:
---   trace_id  INTEGER  the trace
---   event_id  BIGINT   the op or span
---   piece     BIGINT   number of the piece of the op, from 0
---   tid       BIGINT   thread id
---   ts_ns     BIGINT   start of the piece, ns
---   dur_ns    BIGINT   length of the piece, ns
+--   trace_id  INTEGER -> trace  the trace
+--   event_id  BIGINT -> event   the op or span
+--   piece     BIGINT            number of the piece of the op, from 0
+--   tid       BIGINT            thread id
+--   ts_ns     BIGINT            start of the piece, ns
+--   dur_ns    BIGINT            length of the piece, ns
 -- Invariant: dur_ns > 0
 
 WITH span AS (

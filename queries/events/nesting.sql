@@ -6,10 +6,10 @@
 -- Kind:     view
 -- Requires: event_category, interval_innermost, interval_depth
 -- Columns:
---   trace_id   INTEGER  the trace
---   event_id   BIGINT   the event
---   parent_id  BIGINT   the innermost event that is open when it begins; NULL outside of all
---   depth      BIGINT   how many are open then, 0 outside of all
+--   trace_id   INTEGER -> trace          the trace
+--   event_id   BIGINT -> event           the event
+--   parent_id  BIGINT -> event.event_id  the innermost event that is open when it begins; NULL outside of all
+--   depth      BIGINT                    how many are open then, 0 outside of all
 -- Invariant: depth >= 0 AND (parent_id IS NULL) = (depth = 0)
 
 WITH numbered AS (

@@ -29,6 +29,6 @@ CREATE OR REPLACE MACRO previous_end_ns(part, start_ns, end_ns, id) AS (
 );
 
 -- The start of the one that starts next; NULL for the last.
-CREATE OR REPLACE MACRO next_start_ns(part, start_ns) AS (
-    lead(start_ns) OVER (PARTITION BY part ORDER BY start_ns)
+CREATE OR REPLACE MACRO next_start_ns(part, start_ns, id) AS (
+    lead(start_ns) OVER (PARTITION BY part ORDER BY start_ns, id)
 );

@@ -2,6 +2,7 @@
 -- serving_section_work('module') is a relation; it has the work of passes alone.
 --
 -- Kind:     macro
+-- Access:   private
 -- Requires: device_events, device_context, module_roles, launch, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module

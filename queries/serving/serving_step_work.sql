@@ -6,15 +6,15 @@
 -- Kind:     view
 -- Requires: device_events, device_context, serving_steps, launch, interval_neighbours
 -- Columns:
---   trace_id      INTEGER  the trace
---   device        VARCHAR  number of the device, or cpu
---   step          BIGINT   number of the step, as in serving_steps; NULL outside of all steps
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns
---   idle_ns       BIGINT   idle time before them, ns
---   start_ns      BIGINT   start of the first, ns
---   end_ns        BIGINT   end of the last, ns
+--   trace_id      INTEGER -> trace           the trace
+--   device        VARCHAR -> device_windows  number of the device, or cpu
+--   step          BIGINT -> serving_steps    number of the step, as in serving_steps; NULL outside of all steps
+--   kernel_count  BIGINT                     device events
+--   kernel_ns     BIGINT                     sum of their durations, ns
+--   wall_ns       BIGINT                     busy time that is theirs, ns
+--   idle_ns       BIGINT                     idle time before them, ns
+--   start_ns      BIGINT                     start of the first, ns
+--   end_ns        BIGINT                     end of the last, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 
 WITH work AS (

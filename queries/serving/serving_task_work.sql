@@ -2,6 +2,7 @@
 -- serving_task_work('module') is a relation.
 --
 -- Kind:     macro
+-- Access:   private
 -- Requires: classified_events, device_context, context, module_roles, triton_kernel, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
