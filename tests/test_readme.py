@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,9 +103,19 @@ def _relation(name: str, about: str, columns: list[tuple[str, str, str]]) -> str
 
 
 def _of(spec: Spec) -> str:
-    columns = [(column.name, column.type, column.meaning) for column in spec.columns]
+    columns = [
+        (
+            column.name,
+            f"{column.type} → {column.key}" if column.key else column.type,
+            column.meaning,
+        )
+        for column in spec.columns
+    ]
     about = " ".join(filter(None, [spec.question, spec.description]))
-    text = _relation(spec.name, about, columns)
+    place = f"{spec.subject}/{spec.name}.sql"
+    text = _relation(spec.name, f"{about} ([{place}]({place}))", columns)
+    if spec.kind == "macro":
+        return _of_macros(spec, text if columns else text.partition("\n")[0] + "\n")
     if spec.params:
         params = "; ".join(
             f"`--{param.name.replace('_', '-')}` {param.meaning}"
@@ -117,14 +128,34 @@ def _of(spec: Spec) -> str:
     return text
 
 
+def _of_macros(spec: Spec, text: str) -> str:
+    calls = re.findall(r"^CREATE OR REPLACE MACRO (\w+)\(([^)]*)\)", spec.sql, re.MULTILINE)
+    called = ", ".join(f"`{name}({' '.join(params.split())})`" for name, params in calls)
+    text += f"\nCalled as: {called}\n"
+    if spec.params:
+        text += "\nwith\n\n"
+        text += "".join(f"- `{p.name}` {p.type}: {p.meaning}\n" for p in spec.params)
+    return text
+
+
+def _by_subject(specs: Iterable[Spec]) -> list[str]:
+    """Return the reference of files, with a heading for every subject."""
+    parts, subject = [], ""
+    for spec in sorted(specs, key=lambda spec: (spec.subject, spec.name)):
+        if spec.subject != subject:
+            subject = spec.subject
+            parts.append(f"#### {subject}\n")
+        parts.append(_of(spec))
+    return parts
+
+
 def _reference(kind: str) -> str:
     catalog = load_catalog()
+    derived = {**catalog.tables, **catalog.views}
+    public = [spec for _, spec in sorted(derived.items()) if not spec.is_private]
     if kind == "summary":
         rows = [(t.name, t.row, [c.name for c in t.columns]) for t in _TABLES]
-        rows += [
-            (name, spec.question, list(spec.column_names))
-            for name, spec in sorted({**catalog.tables, **catalog.views}.items())
-        ]
+        rows += [(spec.name, spec.question, list(spec.column_names)) for spec in public]
         lines = ["| table or view | a row is, or it answers | columns |", "| --- | --- | --- |"]
         lines += [f"| `{name}` | {about} | {', '.join(columns)} |" for name, about, columns in rows]
         return "\n".join(lines) + "\n"
@@ -134,9 +165,14 @@ def _reference(kind: str) -> str:
             for t in _TABLES
         ]
     elif kind == "derived":
-        parts = [_of(spec) for _, spec in sorted({**catalog.tables, **catalog.views}.items())]
+        parts = _by_subject(public)
+    elif kind == "macros":
+        parts = _by_subject(spec for spec in catalog.macros.values() if not spec.is_private)
+    elif kind == "private":
+        private = [*catalog.macros.values(), *derived.values()]
+        parts = _by_subject(spec for spec in private if spec.is_private)
     else:
-        parts = [_of(spec) for spec in catalog.analyses.values()]
+        parts = _by_subject(catalog.analyses.values())
     return "\n".join(parts)
 
 
@@ -145,7 +181,8 @@ def _with_references(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "kinds"), [(README, {"summary"}), (REFERENCE, {"tables", "derived", "analyses"})]
+    ("page", "kinds"),
+    [(README, {"summary"}), (REFERENCE, {"tables", "derived", "macros", "analyses", "private"})],
 )
 def test_the_reference_is_that_of_the_code(page: Path, kinds: set[str]) -> None:
     text = page.read_text("utf-8")

@@ -6,6 +6,7 @@
 -- tells devices apart too, but for collectives, which no thread of arithmetic takes part in.
 --
 -- Kind:     macro
+-- Access:   private
 -- Requires: bench_rates
 -- Params:
 --   relation  VARCHAR  name of a relation of measured points: point_id, the columns of a line of benchmarks.jsonl, and

@@ -7,6 +7,7 @@
 -- (Infinity Cache of the MI300X) has 256 MiB.
 --
 -- Kind:     macro
+-- Access:   private
 -- Requires: collective
 -- Params:
 --   op             VARCHAR  what was measured: mm, d2d, all_reduce, …

@@ -4,12 +4,12 @@
 -- Kind:     view
 -- Requires: interval_innermost, attribution, launch, compiled_regions
 -- Columns:
---   trace_id   INTEGER  the trace
---   event_id   BIGINT   the device event
---   piece      BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   region_id  BIGINT   the region, as in compiled_regions
---   pass       VARCHAR  forward or backward
---   graph      VARCHAR  number of the graph; NULL where nothing tells
+--   trace_id   INTEGER -> trace                  the trace
+--   event_id   BIGINT -> device_events.event_id  the device event
+--   piece      BIGINT                            number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   region_id  BIGINT -> compiled_regions        the region, as in compiled_regions
+--   pass       VARCHAR                           forward or backward
+--   graph      VARCHAR                           number of the graph; NULL where nothing tells
 
 WITH region AS (
     SELECT

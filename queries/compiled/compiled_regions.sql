@@ -6,14 +6,14 @@
 -- Kind:     view
 -- Requires: event_category, interval_innermost
 -- Columns:
---   trace_id   INTEGER  the trace
---   region_id  BIGINT   the span, as event_id in table event
---   pid        BIGINT   process id
---   tid        BIGINT   thread id
---   start_ns   BIGINT   start, ns
---   end_ns     BIGINT   end, ns
---   pass       VARCHAR  forward or backward
---   graph      VARCHAR  number of the graph, as in the name of its region; NULL where nothing tells
+--   trace_id   INTEGER -> trace            the trace
+--   region_id  BIGINT -> event.event_id    the span, as event_id in table event
+--   pid        BIGINT                      process id
+--   tid        BIGINT -> thread(pid, tid)  thread id
+--   start_ns   BIGINT                      start, ns
+--   end_ns     BIGINT                      end, ns
+--   pass       VARCHAR                     forward or backward
+--   graph      VARCHAR                     number of the graph, as in the name of its region; NULL where nothing tells
 
 WITH span AS (
     SELECT

@@ -6,6 +6,7 @@
 -- name of its kernel or span (RCCL names its kernels as NCCL does), and whether one of class comm_other is a reduce.
 --
 -- Kind:     macro
+-- Access:   private
 -- Requires: device_ceiling
 -- Params:
 --   wanted  VARCHAR  kind of ceiling: product, memory, copy or collective

@@ -10,7 +10,7 @@
 -- count as such; the copy of a bias does not make an addmm.
 --
 -- Kind:     macro
--- Requires: tensor, op_forms
+-- Requires: tensor, op_forms, interval_neighbours
 -- Params:
 --   relation  VARCHAR  name of a relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
 -- Columns:
@@ -285,13 +285,13 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             c.said[1] IS NOT NULL AS has_shapes,
             coalesce(
                 c.op_class <> 'layout'
-                AND lead(asked.ts_ns) OVER (
-                    PARTITION BY
-                        asked.trace_id,
-                        asked.pid,
-                        asked.tid,
+                AND next_start_ns(
+                    (
+                        asked.trace_id, asked.pid, asked.tid,
                         coalesce(c.op_class <> 'layout', FALSE)
-                    ORDER BY asked.ts_ns, asked.end_ns DESC, asked.op_id
+                    ),
+                    asked.ts_ns,
+                    (-asked.end_ns, asked.op_id)
                 ) < asked.end_ns,
                 FALSE
             ) AS is_made_of_others

@@ -2,7 +2,8 @@
 -- What the forms mean is said, and worked out, by macro op_costs. One line of the list is for ops that are alike; a
 -- name without a namespace is of aten. Arguments are numbered from 1.
 --
--- Kind:   macro
+-- Kind:     macro
+-- Access:   private
 -- Columns:
 --   name      VARCHAR  the op
 --   op_class  VARCHAR  its class

@@ -6,12 +6,12 @@
 -- Kind:     table
 -- Requires: event_category, device_mark, unrecorded_run
 -- Columns:
---   trace_id      INTEGER  the trace
---   accelerator   VARCHAR  cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (of unknown make), unknown, cpu
---   is_recorded   BOOLEAN  the file holds work of it; TRUE for cpu
---   launch_count  BIGINT   calls that put work on a device, where its work is not recorded; else NULL
---   reason        VARCHAR  what tells of work that was not recorded, and why it may be missing; NULL where it was
---   unknown       VARCHAR  processes with events that look like a device and are not known; NULL where there are none
+--   trace_id      INTEGER -> trace  the trace
+--   accelerator   VARCHAR           cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (of unknown make), unknown, cpu
+--   is_recorded   BOOLEAN           the file holds work of it; TRUE for cpu
+--   launch_count  BIGINT            calls that put work on a device, where its work is not recorded; else NULL
+--   reason        VARCHAR           what tells of work that was not recorded, and why it may be missing; NULL where it was
+--   unknown       VARCHAR           processes with events that look like a device and are not known; NULL where there are none
 -- Invariant: is_recorded = (reason IS NULL)
 
 WITH trace_work AS (

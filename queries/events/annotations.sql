@@ -5,13 +5,13 @@
 -- Kind:     view
 -- Requires: event_category
 -- Columns:
---   trace_id  INTEGER  the trace
---   event_id  BIGINT   the range
---   pid       BIGINT   process id
---   tid       BIGINT   thread id
---   name      VARCHAR  its name
---   ts_ns     BIGINT   start, ns
---   dur_ns    BIGINT   duration, ns
+--   trace_id  INTEGER -> trace            the trace
+--   event_id  BIGINT -> event             the range
+--   pid       BIGINT                      process id
+--   tid       BIGINT -> thread(pid, tid)  thread id
+--   name      VARCHAR                     its name
+--   ts_ns     BIGINT                      start, ns
+--   dur_ns    BIGINT                      duration, ns
 
 SELECT
     trace_id,

@@ -9,14 +9,15 @@
 -- not, and runtime calls are work of the host too.
 --
 -- Kind:     table
--- Requires: event_category, accelerator
+-- Access:   private
+-- Requires: event_category, accelerator, interval_neighbours, interval_self
 -- Columns:
---   trace_id  INTEGER  the trace
---   event_id  BIGINT   the op or span
---   piece     BIGINT   number of the piece of the op, from 0
---   tid       BIGINT   thread id
---   ts_ns     BIGINT   start of the piece, ns
---   dur_ns    BIGINT   length of the piece, ns
+--   trace_id  INTEGER -> trace  the trace
+--   event_id  BIGINT -> event   the op or span
+--   piece     BIGINT            number of the piece of the op, from 0
+--   tid       BIGINT            thread id
+--   ts_ns     BIGINT            start of the piece, ns
+--   dur_ns    BIGINT            length of the piece, ns
 -- Invariant: dur_ns > 0
 
 WITH span AS (
@@ -53,72 +54,32 @@ WITH span AS (
 free_span AS (
     SELECT
         *,
-        greatest(ts_ns, coalesce(max(CASE WHEN is_collective THEN end_ns END) OVER (
-            PARTITION BY trace_id, pid, tid ORDER BY ts_ns, dur_ns DESC, event_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        greatest(ts_ns, coalesce(latest_end_before_ns(
+            (trace_id, pid, tid),
+            ts_ns,
+            CASE WHEN is_collective THEN end_ns END,
+            (-dur_ns, event_id)
         ), ts_ns)) AS from_ns
     FROM span
 ),
 
-span_edge AS (
+open_span AS (
     SELECT
-        trace_id,
-        pid,
-        tid,
-        event_id,
-        is_work,
-        from_ns AS at_ns,
-        1 AS step,
-        from_ns - end_ns AS tie
+        {trace_id: trace_id, pid: pid, tid: tid} AS part,
+        {event_id: event_id, is_work: is_work} AS id,
+        from_ns AS start_ns,
+        end_ns
     FROM free_span
     WHERE from_ns < end_ns
-    UNION ALL
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        event_id,
-        is_work,
-        end_ns AS at_ns,
-        -1 AS step,
-        end_ns - from_ns AS tie
-    FROM free_span
-    WHERE from_ns < end_ns
-),
-
-depth_change AS (
-    SELECT
-        *,
-        sum(step) OVER thread AS depth,
-        lead(at_ns) OVER thread AS until_ns,
-        row_number() OVER thread AS position
-    FROM span_edge
-    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY at_ns, step, tie, event_id)
-),
-
-owned_moment AS (
-    SELECT
-        trace_id,
-        tid,
-        at_ns,
-        until_ns,
-        depth,
-        last_value(CASE WHEN step = 1 THEN event_id END IGNORE NULLS) OVER level AS event_id,
-        last_value(CASE WHEN step = 1 THEN is_work END IGNORE NULLS) OVER level AS is_work
-    FROM depth_change
-    WINDOW
-        level AS (
-            PARTITION BY trace_id, pid, tid, depth ORDER BY position ROWS UNBOUNDED PRECEDING
-        )
 )
 
 SELECT
-    trace_id,
-    event_id,
-    row_number() OVER (PARTITION BY trace_id, event_id ORDER BY at_ns) - 1 AS piece,
-    tid,
-    at_ns AS ts_ns,
-    until_ns - at_ns AS dur_ns
-FROM owned_moment
-WHERE depth > 0 AND is_work AND until_ns > at_ns
-ORDER BY trace_id, ts_ns, event_id
+    part.trace_id,
+    id.event_id,
+    row_number() OVER (PARTITION BY part.trace_id, id.event_id ORDER BY start_ns) - 1 AS piece,
+    part.tid,
+    start_ns AS ts_ns,
+    end_ns - start_ns AS dur_ns
+FROM interval_self('open_span')
+WHERE id.is_work
+ORDER BY part.trace_id, ts_ns, id.event_id

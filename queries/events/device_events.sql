@@ -6,22 +6,22 @@
 -- Kind:      table
 -- Requires:  device_work, kernel_class, interval_owner, interval_overlap
 -- Columns:
---   trace_id      INTEGER  the trace
---   event_id      BIGINT   the event
---   piece         BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device        VARCHAR  number of the device, or cpu
---   stream        BIGINT   stream of the device; the thread id on cpu
---   category      VARCHAR  category, as in the file
---   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  class, as in table kernel_class, or as the mark of the event tells
---   kind          VARCHAR  compute, comm or memcpy
---   ts_ns         BIGINT   start, ns
---   dur_ns        BIGINT   duration, ns
---   end_ns        BIGINT   end, ns
---   kind_wall_ns  BIGINT   its part of the union of its kind on the device, ns
---   wall_ns       BIGINT   its part of the busy time of the device, ns
---   correlation   BIGINT   links the launch
---   bytes         BIGINT   bytes copied or set, where the file tells
+--   trace_id      INTEGER -> trace           the trace
+--   event_id      BIGINT -> event            the event
+--   piece         BIGINT                     number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device        VARCHAR -> device_windows  number of the device, or cpu
+--   stream        BIGINT                     stream of the device; the thread id on cpu
+--   category      VARCHAR                    category, as in the file
+--   name          VARCHAR                    kernel, copy or op
+--   class         VARCHAR                    class, as in table kernel_class, or as the mark of the event tells
+--   kind          VARCHAR                    compute, comm or memcpy
+--   ts_ns         BIGINT                     start, ns
+--   dur_ns        BIGINT                     duration, ns
+--   end_ns        BIGINT                     end, ns
+--   kind_wall_ns  BIGINT                     its part of the union of its kind on the device, ns
+--   wall_ns       BIGINT                     its part of the busy time of the device, ns
+--   correlation   BIGINT                     links the launch
+--   bytes         BIGINT                     bytes copied or set, where the file tells
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
 
 WITH work AS (

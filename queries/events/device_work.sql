@@ -5,18 +5,18 @@
 -- Kind:     view
 -- Requires: event_category, accelerator, cpu_work, device_mark
 -- Columns:
---   trace_id     INTEGER  the trace
---   event_id     BIGINT   the event
---   piece        BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device       VARCHAR  number of the device, or cpu; unknown where the file tells neither device nor process
---   stream       BIGINT   stream of the device; the thread id on cpu
---   category     VARCHAR  category, as in the file
---   name         VARCHAR  kernel, copy or op
---   ts_ns        BIGINT   start, ns
---   dur_ns       BIGINT   duration, ns
---   correlation  BIGINT   links the launch
---   bytes        BIGINT   bytes copied or set, where the file tells
---   mark_class   VARCHAR  class that the mark of the event tells; comm_other for any communication; NULL where its name decides
+--   trace_id     INTEGER -> trace  the trace
+--   event_id     BIGINT -> event   the event
+--   piece        BIGINT            number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device       VARCHAR           number of the device, or cpu; unknown where the file tells neither device nor process
+--   stream       BIGINT            stream of the device; the thread id on cpu
+--   category     VARCHAR           category, as in the file
+--   name         VARCHAR           kernel, copy or op
+--   ts_ns        BIGINT            start, ns
+--   dur_ns       BIGINT            duration, ns
+--   correlation  BIGINT            links the launch
+--   bytes        BIGINT            bytes copied or set, where the file tells
+--   mark_class   VARCHAR           class that the mark of the event tells; comm_other for any communication; NULL where its name decides
 
 SELECT
     trace_id,

@@ -4,12 +4,12 @@
 -- may end after its parent. Costs a sort, however deep the events nest.
 --
 -- Kind:     view
--- Requires: event_category, interval_innermost
+-- Requires: event_category, interval_innermost, interval_depth
 -- Columns:
---   trace_id   INTEGER  the trace
---   event_id   BIGINT   the event
---   parent_id  BIGINT   the innermost event that is open when it begins; NULL outside of all
---   depth      BIGINT   how many are open then, 0 outside of all
+--   trace_id   INTEGER -> trace          the trace
+--   event_id   BIGINT -> event           the event
+--   parent_id  BIGINT -> event.event_id  the innermost event that is open when it begins; NULL outside of all
+--   depth      BIGINT                    how many are open then, 0 outside of all
 -- Invariant: depth >= 0 AND (parent_id IS NULL) = (depth = 0)
 
 WITH numbered AS (
@@ -75,34 +75,24 @@ moment AS (
 
 surrounding AS (SELECT * FROM interval_innermost('moment', 'opened')),
 
-change AS (
+-- How many are open from a position on.
+depth_from AS (
     SELECT
-        start_ns AS position,
-        1 AS step
-    FROM opened
-    UNION ALL
-    SELECT
-        end_ns AS position,
-        -1 AS step
-    FROM opened
-),
-
-changed AS (
-    SELECT
-        position,
-        sum(step) AS step
-    FROM change
-    GROUP BY position
+        part,
+        at_ns AS position,
+        at_ns + dur_ns AS behind_position,
+        depth
+    FROM interval_depth('opened')
+    WHERE dur_ns > 0
 )
 
 SELECT
     inside.trace_id,
     inside.event_id,
     parent.event_id AS parent_id,
-    coalesce(sum(changed.step) OVER (
-        ORDER BY inside.position ROWS UNBOUNDED PRECEDING
-    ), 0)::BIGINT AS depth
+    CASE WHEN inside.position < d.behind_position THEN d.depth ELSE 0 END AS depth
 FROM numbered AS inside
-LEFT JOIN changed ON inside.position = changed.position
+ASOF LEFT JOIN depth_from AS d
+    ON inside.part = d.part AND inside.position >= d.position
 LEFT JOIN surrounding ON inside.position = surrounding.id
 LEFT JOIN numbered AS parent ON surrounding.span_id = parent.position

@@ -3,17 +3,17 @@
 -- Kind:     view
 -- Requires: event_category
 -- Columns:
---   trace_id         INTEGER  the trace
---   event_id         BIGINT   the op
---   pid              BIGINT   process id
---   tid              BIGINT   thread id
---   name             VARCHAR  the op
---   ts_ns            BIGINT   start, ns
---   dur_ns           BIGINT   duration, ns
---   external_id      BIGINT   links what it launched
---   sequence_number  BIGINT   links a forward op and its autograd node
---   forward_thread   BIGINT   profiler thread id of the forward op; 0 on that op itself
---   args             JSON     shapes, types, strides and the rest
+--   trace_id         INTEGER -> trace            the trace
+--   event_id         BIGINT -> event             the op
+--   pid              BIGINT                      process id
+--   tid              BIGINT -> thread(pid, tid)  thread id
+--   name             VARCHAR                     the op
+--   ts_ns            BIGINT                      start, ns
+--   dur_ns           BIGINT                      duration, ns
+--   external_id      BIGINT                      links what it launched
+--   sequence_number  BIGINT                      links a forward op and its autograd node
+--   forward_thread   BIGINT                      profiler thread id of the forward op; 0 on that op itself
+--   args             JSON                        shapes, types, strides and the rest
 
 SELECT
     trace_id,

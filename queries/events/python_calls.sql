@@ -4,16 +4,16 @@
 -- Kind:     view
 -- Requires: event_category
 -- Columns:
---   trace_id          INTEGER  the trace
---   event_id          BIGINT   the call
---   pid               BIGINT   process id
---   tid               BIGINT   thread id
---   name              VARCHAR  the function
---   ts_ns             BIGINT   start, ns
---   dur_ns            BIGINT   duration, ns
---   python_id         BIGINT   id of the call
---   python_parent_id  BIGINT   id of the calling call
---   python_module_id  BIGINT   number of the nn.Module among those of its class
+--   trace_id          INTEGER -> trace            the trace
+--   event_id          BIGINT -> event             the call
+--   pid               BIGINT                      process id
+--   tid               BIGINT -> thread(pid, tid)  thread id
+--   name              VARCHAR                     the function
+--   ts_ns             BIGINT                      start, ns
+--   dur_ns            BIGINT                      duration, ns
+--   python_id         BIGINT                      id of the call
+--   python_parent_id  BIGINT                      id of the calling call
+--   python_module_id  BIGINT                      number of the nn.Module among those of its class
 
 SELECT
     trace_id,

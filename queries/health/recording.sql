@@ -2,11 +2,11 @@
 --
 -- Kind:     table
 -- Columns:
---   trace_id          INTEGER  the trace
---   overhead_count    BIGINT   events of the profiler's own work (category overhead)
---   overhead_ns       BIGINT   how long they took, added up, ns
---   unfinished_count  BIGINT   events that still ran when the profiler stopped; begins without an end are among them
---   stray_end_count   BIGINT   ends of spans whose begin is not in the file
+--   trace_id          INTEGER -> trace  the trace
+--   overhead_count    BIGINT            events of the profiler's own work (category overhead)
+--   overhead_ns       BIGINT            how long they took, added up, ns
+--   unfinished_count  BIGINT            events that still ran when the profiler stopped; begins without an end are among them
+--   stray_end_count   BIGINT            ends of spans whose begin is not in the file
 
 WITH overhead AS (
     SELECT

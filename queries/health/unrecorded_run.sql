@@ -2,12 +2,13 @@
 -- Traces that have launch calls, descriptions of devices, processes named after one, or ops that only a device has.
 --
 -- Kind:     table
+-- Access:   private
 -- Requires: event_category, device_mark
 -- Columns:
---   trace_id      INTEGER  the trace
---   accelerator   VARCHAR  the kind of accelerator; unknown where the file does not tell
---   launch_count  BIGINT   calls that put work on a device
---   reason        VARCHAR  what tells of the work, and why it may be missing
+--   trace_id      INTEGER -> trace  the trace
+--   accelerator   VARCHAR           the kind of accelerator; unknown where the file does not tell
+--   launch_count  BIGINT            calls that put work on a device
+--   reason        VARCHAR           what tells of the work, and why it may be missing
 
 WITH workless_trace AS (
     SELECT

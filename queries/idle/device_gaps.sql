@@ -3,21 +3,22 @@
 -- time. Table idle_gap says why.
 --
 -- Kind:     table
--- Requires: device_events, interval_gaps
+-- Access:   private
+-- Requires: device_events, interval_gaps, interval_neighbours
 -- Columns:
---   trace_id           INTEGER  the trace
---   gap_id             BIGINT   number of the gap in the trace, from 1
---   device             VARCHAR  number of the device, or cpu
---   start_ns           BIGINT   end of the previous work, ns
---   end_ns             BIGINT   start of the next work, ns
---   previous_event_id  BIGINT   the device event that ended last before the gap
---   previous_kind      VARCHAR  its kind, as in table device_events
---   previous_class     VARCHAR  its class
---   next_event_id      BIGINT   the device event that ended the gap
---   next_piece         BIGINT   its piece, as in table device_events
---   is_other_stream    BOOLEAN  the two ran on different streams
---   is_stream_idle     BOOLEAN  the stream of the next work was idle before the device was
---   is_inside_launch   BOOLEAN  the call that launched the next work had put other work there before the gap
+--   trace_id           INTEGER -> trace                  the trace
+--   gap_id             BIGINT                            number of the gap in the trace, from 1
+--   device             VARCHAR -> device_windows         number of the device, or cpu
+--   start_ns           BIGINT                            end of the previous work, ns
+--   end_ns             BIGINT                            start of the next work, ns
+--   previous_event_id  BIGINT -> device_events.event_id  the device event that ended last before the gap
+--   previous_kind      VARCHAR                           its kind, as in table device_events
+--   previous_class     VARCHAR                           its class
+--   next_event_id      BIGINT -> device_events.event_id  the device event that ended the gap
+--   next_piece         BIGINT                            its piece, as in table device_events
+--   is_other_stream    BOOLEAN                           the two ran on different streams
+--   is_stream_idle     BOOLEAN                           the stream of the next work was idle before the device was
+--   is_inside_launch   BOOLEAN                           the call that launched the next work had put other work there before the gap
 -- Invariant: end_ns > start_ns
 
 WITH work AS MATERIALIZED (
@@ -34,9 +35,8 @@ WITH work AS MATERIALIZED (
         end_ns,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
-        max(end_ns) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        latest_end_before_ns(
+            (trace_id, device, stream), ts_ns, end_ns, event_id
         ) AS stream_end_ns
     FROM device_events
 ),

@@ -3,7 +3,8 @@
 -- to pageable memory: table host_waits looks at what was copied), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
 -- data_loading, comm_wait for other ranks, sync for ops that read a value from the device. NULL for anything else.
 --
--- Kind: macro
+-- Kind:     macro
+-- Access:   private
 
 CREATE OR REPLACE MACRO host_call_wait(name) AS
 CASE

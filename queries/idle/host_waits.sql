@@ -8,13 +8,13 @@
 -- Kind:     table
 -- Requires: event_category, host_wait, device_events
 -- Columns:
---   trace_id  INTEGER  the trace
---   event_id  BIGINT   the call, op or range, as in table event
---   pid       BIGINT   process id
---   tid       BIGINT   thread id
---   ts_ns     BIGINT   start, ns
---   dur_ns    BIGINT   duration, ns
---   kind      VARCHAR  data_loading, allocator, comm_wait, sync (until the device is done) or copy (until it has begun)
+--   trace_id  INTEGER -> trace            the trace
+--   event_id  BIGINT -> event             the call, op or range, as in table event
+--   pid       BIGINT                      process id
+--   tid       BIGINT -> thread(pid, tid)  thread id
+--   ts_ns     BIGINT                      start, ns
+--   dur_ns    BIGINT                      duration, ns
+--   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done) or copy (until it has begun)
 -- Invariant: dur_ns > 0
 
 WITH waiting_call AS (

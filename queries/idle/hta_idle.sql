@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch
+-- Requires: attributed_events, launch, interval_neighbours
 -- Params:
 --   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are a delay between kernels, ns
 -- Columns:
@@ -26,8 +26,8 @@ WITH follower AS (
         e.stream,
         e.ts_ns,
         l.ts_ns AS launch_ts_ns,
-        lag(e.end_ns) OVER (
-            PARTITION BY e.trace_id, e.device, e.stream ORDER BY e.ts_ns, e.event_id
+        previous_end_ns(
+            (e.trace_id, e.device, e.stream), e.ts_ns, e.end_ns, e.event_id
         ) AS previous_end_ns
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id

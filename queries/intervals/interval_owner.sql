@@ -3,7 +3,8 @@
 -- an interval owns is the one piece behind the latest end of all that started before it. The pieces of a partition
 -- are disjoint and add up to the length of its union.
 --
--- Kind:   macro
+-- Kind:     macro
+-- Requires: interval_neighbours
 -- Params:
 --   part      VARCHAR  intervals of different parts do not compete
 --   start_ns  BIGINT   start, ns
@@ -11,14 +12,5 @@
 --   id        BIGINT   decides between equal starts
 
 CREATE OR REPLACE MACRO owned_from_ns(part, start_ns, end_ns, id) AS (
-    greatest(
-        start_ns,
-        coalesce(
-            max(end_ns) OVER (
-                PARTITION BY part ORDER BY start_ns, id
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ),
-            start_ns
-        )
-    )
+    greatest(start_ns, coalesce(latest_end_before_ns(part, start_ns, end_ns, id), start_ns))
 );

@@ -5,20 +5,20 @@
 -- Kind:     view
 -- Requires: device_events, collectives
 -- Columns:
---   trace_id      INTEGER  the trace
---   event_id      BIGINT   the event
---   piece         BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device        VARCHAR  number of the device, or cpu
---   stream        BIGINT   stream of the device; the thread id on cpu
---   category      VARCHAR  category, as in the file
---   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  class: that of the collective, else as in table kernel_class
---   kind          VARCHAR  compute, comm or memcpy
---   ts_ns         BIGINT   start, ns
---   dur_ns        BIGINT   duration, ns
---   end_ns        BIGINT   end, ns
---   kind_wall_ns  BIGINT   its part of the union of its kind on the device, ns
---   wall_ns       BIGINT   its part of the busy time of the device, ns
+--   trace_id      INTEGER -> trace                  the trace
+--   event_id      BIGINT -> device_events.event_id  the event
+--   piece         BIGINT                            number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device        VARCHAR                           number of the device, or cpu
+--   stream        BIGINT                            stream of the device; the thread id on cpu
+--   category      VARCHAR                           category, as in the file
+--   name          VARCHAR                           kernel, copy or op
+--   class         VARCHAR                           class: that of the collective, else as in table kernel_class
+--   kind          VARCHAR                           compute, comm or memcpy
+--   ts_ns         BIGINT                            start, ns
+--   dur_ns        BIGINT                            duration, ns
+--   end_ns        BIGINT                            end, ns
+--   kind_wall_ns  BIGINT                            its part of the union of its kind on the device, ns
+--   wall_ns       BIGINT                            its part of the busy time of the device, ns
 
 SELECT
     e.trace_id,

@@ -3,7 +3,8 @@
 -- mangling. Libraries that ship machine code under such names (cuDNN, the fmha kernels of AMD) are left out, and so are
 -- kernels of class gemm and conv, whose names are those of vendors as often.
 --
--- Kind: macro
+-- Kind:     macro
+-- Access:   private
 
 CREATE OR REPLACE MACRO is_triton_kernel(class, name) AS (
     class = 'triton_fused'

@@ -4,15 +4,15 @@
 -- Kind:     table
 -- Requires: event_category, device_work
 -- Columns:
---   trace_id     INTEGER  the trace
---   launch_id    BIGINT   the call, as event_id in table event
---   correlation  BIGINT   links its device events; graph replays share one; NULL on cpu
---   pid          BIGINT   process id
---   tid          BIGINT   thread id
---   ts_ns        BIGINT   start, ns
---   dur_ns       BIGINT   duration, ns
---   end_ns       BIGINT   end, ns
---   name         VARCHAR  the call, or the op
+--   trace_id     INTEGER -> trace            the trace
+--   launch_id    BIGINT -> event.event_id    the call, as event_id in table event
+--   correlation  BIGINT                      links its device events; graph replays share one; NULL on cpu
+--   pid          BIGINT                      process id
+--   tid          BIGINT -> thread(pid, tid)  thread id
+--   ts_ns        BIGINT                      start, ns
+--   dur_ns       BIGINT                      duration, ns
+--   end_ns       BIGINT                      end, ns
+--   name         VARCHAR                     the call, or the op
 -- Invariant: dur_ns = end_ns - ts_ns
 
 WITH pointed_at AS (

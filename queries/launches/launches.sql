@@ -3,14 +3,14 @@
 -- Kind:     view
 -- Requires: event_category
 -- Columns:
---   trace_id     INTEGER  the trace
---   event_id     BIGINT   the call
---   pid          BIGINT   process id
---   tid          BIGINT   thread id
---   name         VARCHAR  the call
---   ts_ns        BIGINT   start, ns
---   dur_ns       BIGINT   duration, ns
---   correlation  BIGINT   links its device events; graph replays share one
+--   trace_id     INTEGER -> trace            the trace
+--   event_id     BIGINT -> event             the call
+--   pid          BIGINT                      process id
+--   tid          BIGINT -> thread(pid, tid)  thread id
+--   name         VARCHAR                     the call
+--   ts_ns        BIGINT                      start, ns
+--   dur_ns       BIGINT                      duration, ns
+--   correlation  BIGINT                      links its device events; graph replays share one
 
 SELECT
     trace_id,

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch
+-- Requires: attributed_events, launch, interval_depth
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device
@@ -21,63 +21,27 @@
 
 WITH queued AS (
     SELECT
-        e.trace_id,
-        e.device,
-        e.stream,
-        e.ts_ns AS start_ns,
-        least(l.ts_ns, e.ts_ns) AS launch_ns
+        {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
+        least(l.ts_ns, e.ts_ns) AS start_ns,
+        e.ts_ns AS end_ns
     FROM attributed_events AS e
     INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     WHERE e.link = 'launch'
 ),
 
-boundary AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        launch_ns AS at_ns,
-        1 AS step
-    FROM queued
-    UNION ALL
-    SELECT
-        trace_id,
-        device,
-        stream,
-        start_ns AS at_ns,
-        -1 AS step
-    FROM queued
-),
-
-swept AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        at_ns,
-        sum(step) OVER stream_time AS length,
-        coalesce(lead(at_ns) OVER stream_time - at_ns, 0) AS dur_ns
-    FROM boundary
-    WINDOW
-        stream_time AS (
-            PARTITION BY trace_id, device, stream ORDER BY at_ns, step DESC
-            ROWS UNBOUNDED PRECEDING
-        )
-),
-
 summed AS (
     SELECT
-        trace_id,
-        device,
-        stream,
+        part.trace_id,
+        part.device,
+        part.stream,
         count(*) // 2 AS kernel_count,
         sum(dur_ns)::BIGINT AS span_ns,
-        sum(length::DOUBLE * dur_ns) AS length_ns,
-        max(length)::BIGINT AS max_length,
-        coalesce(sum(dur_ns) FILTER (length = 0), 0)::BIGINT AS empty_ns,
-        coalesce(sum(dur_ns) FILTER (length > 1000), 0)::BIGINT AS over_1000_ns
-    FROM swept
-    GROUP BY trace_id, device, stream
+        sum(depth::DOUBLE * dur_ns) AS length_ns,
+        max(depth) AS max_length,
+        coalesce(sum(dur_ns) FILTER (depth = 0), 0)::BIGINT AS empty_ns,
+        coalesce(sum(dur_ns) FILTER (depth > 1000), 0)::BIGINT AS over_1000_ns
+    FROM interval_depth('queued')
+    GROUP BY part
 )
 
 SELECT

@@ -7,7 +7,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_steps, steps, module, compiled_regions, whole_model
+-- Requires: attributed_events, device_windows, device_steps, steps, module, compiled_regions, whole_model,
+--           interval_neighbours, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -53,11 +54,7 @@ placed AS (
         d.dur_ns,
         if(d.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
         d.wall_ns + greatest(
-            d.ts_ns - max(d.end_ns) OVER (
-                PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ),
-            0
+            gap_before_ns((d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)), 0
         ) AS span_ns
     FROM attributed_events AS d
     LEFT JOIN module AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
@@ -97,55 +94,6 @@ kept AS (
     FROM summed
 ),
 
-ran AS (
-    SELECT
-        trace_id,
-        device,
-        count(DISTINCT layer) AS layer_count
-    FROM summed
-    GROUP BY trace_id, device
-),
-
-split AS (
-    SELECT
-        k.trace_id,
-        k.device,
-        k.phase,
-        k.work,
-        any_value(r.layer_count) AS layer_count,
-        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
-        sum(k.time_ns)::BIGINT AS total_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
-    FROM kept AS k
-    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
-    GROUP BY k.trace_id, k.device, k.phase, k.work
-),
-
-reasoned AS (
-    SELECT
-        *,
-        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
-    FROM split
-),
-
-whole AS (
-    SELECT
-        *,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
-        END AS as_is_ns,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
-        END AS as_layers_ns,
-        least(as_is_ns, as_layers_ns) AS low_ns,
-        greatest(as_is_ns, as_layers_ns) AS high_ns
-    FROM reasoned
-),
-
 -- What a share is of: all phases together, or the kernels of the phase. Not known unless every part of it is.
 compared AS (
     SELECT
@@ -162,7 +110,7 @@ compared AS (
             WHEN work IN ('gemm', 'compute')
                 THEN max(high_ns) FILTER (work = 'kernels') OVER phases - high_ns
         END AS others_high_ns
-    FROM whole
+    FROM whole_model_work('kept', $layers)
     WINDOW
         spans AS (PARTITION BY trace_id, device, work),
         phases AS (PARTITION BY trace_id, device, phase)
@@ -209,14 +157,7 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        c.phase
-    ) NULLS LAST,
+    phase_order(c.phase) NULLS LAST,
     list_position(
         ['span', 'kernels', 'compute', 'gemm', 'communication', 'all-reduce', 'copies'], c.work
     )

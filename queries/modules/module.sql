@@ -6,18 +6,18 @@
 -- Kind:     table
 -- Requires: context_walk
 -- Columns:
---   trace_id       INTEGER  the trace
---   module_id      INTEGER  number of the module in its trace
---   parent_id      INTEGER  the module around it; NULL at the top
---   name           VARCHAR  its own name
---   class          VARCHAR  its class, where known; range for a user range
---   path           VARCHAR  its whole name, with those around it
---   depth          INTEGER  modules around it
---   layer          INTEGER  number of the layer that it is, or is in
---   source         VARCHAR  tk, nn.Module, range or frame: what told it
---   rollup_path    VARCHAR  path with the numbers of layers replaced by *; the same in every layer
---   position       INTEGER  place in the tree read from the top, in the order of the calls
---   last_position  INTEGER  place of the last module inside of it: those inside are between the two
+--   trace_id       INTEGER -> trace             the trace
+--   module_id      INTEGER                      number of the module in its trace
+--   parent_id      INTEGER -> module.module_id  the module around it; NULL at the top
+--   name           VARCHAR                      its own name
+--   class          VARCHAR                      its class, where known; range for a user range
+--   path           VARCHAR                      its whole name, with those around it
+--   depth          INTEGER                      modules around it
+--   layer          INTEGER                      number of the layer that it is, or is in
+--   source         VARCHAR                      tk, nn.Module, range or frame: what told it
+--   rollup_path    VARCHAR                      path with the numbers of layers replaced by *; the same in every layer
+--   position       INTEGER                      place in the tree read from the top, in the order of the calls
+--   last_position  INTEGER                      place of the last module inside of it: those inside are between the two
 -- Invariant: position <= last_position
 -- Invariant: depth = 0 OR parent_id IS NOT NULL
 

@@ -2,7 +2,8 @@
 -- The rules of queries/rules/roles.toml, applied once to every distinct name. A bare Linear inside attention is the
 -- output projection if it is the last one that its module calls, else one of QKV. module_roles('module') is a relation.
 --
--- Kind:   macro
+-- Kind:     macro
+-- Access:   private
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, module
+-- Requires: attributed_events, device_windows, module, phase_order
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
@@ -181,13 +181,6 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        s.phase
-    ),
+    phase_order(s.phase),
     s.position NULLS LAST,
     s.module_path

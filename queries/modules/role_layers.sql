@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, steps, compiled_regions, role_work, whole_model
+-- Requires: device_windows, module, steps, compiled_regions, role_work, whole_model, phase_order, role_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -59,66 +59,17 @@ kept AS (
         phase,
         layer,
         place,
-        unnest([role, NULL]) AS role,
+        unnest([role, NULL]) AS work,
         unnest([wall_ns, span_ns]) AS time_ns
     FROM summed
-),
-
-ran AS (
-    SELECT
-        trace_id,
-        device,
-        count(DISTINCT layer) AS layer_count
-    FROM summed
-    GROUP BY trace_id, device
-),
-
-split AS (
-    SELECT
-        k.trace_id,
-        k.device,
-        k.phase,
-        k.role,
-        any_value(r.layer_count) AS layer_count,
-        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
-        sum(k.time_ns)::BIGINT AS total_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
-    FROM kept AS k
-    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
-    GROUP BY k.trace_id, k.device, k.phase, k.role
-),
-
-reasoned AS (
-    SELECT
-        *,
-        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
-    FROM split
-),
-
-whole AS (
-    SELECT
-        *,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
-        END AS as_is_ns,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
-        END AS as_layers_ns,
-        least(as_is_ns, as_layers_ns) AS low_ns,
-        greatest(as_is_ns, as_layers_ns) AS high_ns
-    FROM reasoned
 ),
 
 compared AS (
     SELECT
         *,
-        max(low_ns) FILTER (role IS NULL) OVER phases - low_ns AS others_low_ns,
-        max(high_ns) FILTER (role IS NULL) OVER phases - high_ns AS others_high_ns
-    FROM whole
+        max(low_ns) FILTER (work IS NULL) OVER phases - low_ns AS others_low_ns,
+        max(high_ns) FILTER (work IS NULL) OVER phases - high_ns AS others_high_ns
+    FROM whole_model_work('kept', $layers)
     WINDOW phases AS (PARTITION BY trace_id, device, phase)
 ),
 
@@ -134,7 +85,7 @@ SELECT
     w.rank,
     w.device,
     c.phase,
-    c.role,
+    c.work AS role,
     c.layer_count,
     c.total_ns AS wall_ns,
     c.layer_ns,
@@ -149,25 +100,11 @@ SELECT
 FROM compared AS c
 INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
 LEFT JOIN marked AS m ON c.trace_id = m.trace_id
-WHERE c.role IS NOT NULL
+WHERE c.work IS NOT NULL
 ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        c.phase
-    ),
-    list_position(
-        [
-            'Embedding', 'QKV', 'RoPE', 'Bmm0', 'Softmax', 'Bmm1', 'Attention',
-            'other in attention', 'Output', 'MLP', 'RMSNorm', 'Linear', 'other',
-            'non-overlapping communication'
-        ],
-        c.role
-    ) NULLS LAST,
-    c.role
+    phase_order(c.phase),
+    role_order(c.work) NULLS LAST,
+    c.work

@@ -3,7 +3,7 @@
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: attributed_events, attribution, surroundings, module_roles
+-- Requires: attributed_events, attribution, surroundings, module_roles, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -48,9 +48,8 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             d.row_name,
             d.is_inferred,
             d.launch_id IS NOT NULL AS is_launched,
-            d.ts_ns - max(d.end_ns) OVER (
-                PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            gap_before_ns(
+                (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
             ) AS gap_ns,
             x.part,
             coalesce(m.is_in_attention, FALSE) AS is_in_attention,

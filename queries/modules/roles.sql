@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, role_work
+-- Requires: device_windows, role_work, phase_order, role_order
 -- Params:
 --   phase  VARCHAR = NULL  only this phase
 -- Columns:
@@ -47,20 +47,6 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        d.phase
-    ),
-    list_position(
-        [
-            'Embedding', 'QKV', 'RoPE', 'Bmm0', 'Softmax', 'Bmm1', 'Attention',
-            'other in attention', 'Output', 'MLP', 'RMSNorm', 'Linear', 'other',
-            'non-overlapping communication'
-        ],
-        d.role
-    ) NULLS LAST,
+    phase_order(d.phase),
+    role_order(d.role) NULLS LAST,
     d.role

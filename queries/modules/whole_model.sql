@@ -4,8 +4,11 @@
 -- does not tell: the optimizer, the gradients and their communication, what no module holds, ranges of the user; and
 -- where regions were compiled, all modules around the layers, for they may have called the layers' work. It may stay as
 -- it is, or grow as the layers do: these are the two ends between which the time of the whole model lies.
+-- whole_model_work('kept', layers) is a relation: of each kind of work of each phase, what ran and what the whole model
+-- would take. Its relation names work as it likes; a NULL is a kind too.
 --
--- Kind:   macro
+-- Kind:     macro
+-- Access:   private
 -- Params:
 --   phase            VARCHAR  phase of the work, as in attribution
 --   layer            INTEGER  layer of its module; NULL outside of layers
@@ -22,6 +25,20 @@
 --   layers           BIGINT   layers of the whole model
 --   part_ns          DOUBLE   time of a part, ns
 --   others_ns        DOUBLE   time of the other parts, ns
+--   kept             VARCHAR  name of a relation with trace_id, device, phase, work, layer, place (of layer_place), time_ns
+-- Columns:
+--   trace_id     INTEGER  the trace
+--   device       VARCHAR  number of the device, or cpu
+--   phase        VARCHAR  as given
+--   work         ANY      as given
+--   layer_count  BIGINT   layers in the trace of the device
+--   total_ns     BIGINT   time of such work, ns
+--   layer_ns     BIGINT   of it in modules of layers, ns
+--   around_ns    BIGINT   of it around the layers, ns
+--   untold_ns    BIGINT   of it neither, ns
+--   reason       VARCHAR  why nothing can be extrapolated; NULL if it can
+--   low_ns       DOUBLE   extrapolated: time of the whole model, at least, ns
+--   high_ns      DOUBLE   extrapolated: time of the whole model, at most, ns
 
 CREATE OR REPLACE MACRO layer_place(phase, layer, source, row_name, is_compiled) AS
 CASE
@@ -47,3 +64,58 @@ CASE
     WHEN layer_ns > 0 AND working_count < layer_count
         THEN format('only {} of {} layers have it', working_count, layer_count)
 END;
+
+CREATE OR REPLACE MACRO whole_model_work(kept, layers) AS TABLE (
+    WITH ran AS (
+        SELECT
+            trace_id,
+            device,
+            count(DISTINCT layer) AS layer_count
+        FROM query_table(kept)
+        GROUP BY trace_id, device
+    ),
+
+    split AS (
+        SELECT
+            k.trace_id,
+            k.device,
+            k.phase,
+            k.work,
+            any_value(r.layer_count) AS layer_count,
+            count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
+            sum(k.time_ns)::BIGINT AS total_ns,
+            coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
+            coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
+            coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
+        FROM query_table(kept) AS k
+        INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
+        GROUP BY k.trace_id, k.device, k.phase, k.work
+    ),
+
+    reasoned AS (
+        SELECT
+            *,
+            no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
+        FROM split
+    ),
+
+    whole AS (
+        SELECT
+            *,
+            CASE
+                WHEN reason IS NULL AND layers > 0
+                    THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, layers)
+            END AS as_is_ns,
+            CASE
+                WHEN reason IS NULL AND layers > 0
+                    THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, layers)
+            END AS as_layers_ns
+        FROM reasoned
+    )
+
+    SELECT
+        * EXCLUDE (working_count, as_is_ns, as_layers_ns),
+        least(as_is_ns, as_layers_ns) AS low_ns,
+        greatest(as_is_ns, as_layers_ns) AS high_ns
+    FROM whole
+);

@@ -5,7 +5,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_steps,
---           serving_step_work, whole_model
+--           serving_step_work, whole_model, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -109,63 +109,20 @@ kept AS (
     FROM summed
 ),
 
-ran AS (
+named AS (
     SELECT
-        trace_id,
-        device,
-        count(DISTINCT layer) AS layer_count
-    FROM summed
-    GROUP BY trace_id, device
-),
-
-split AS (
-    SELECT
-        k.trace_id,
-        k.device,
-        k.phase,
-        k.part,
-        k.task,
-        any_value(r.layer_count) AS layer_count,
-        count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
-        sum(k.time_ns)::BIGINT AS total_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'layer'), 0)::BIGINT AS layer_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
-        coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
-    FROM kept AS k
-    INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
-    GROUP BY k.trace_id, k.device, k.phase, k.part, k.task
-),
-
-reasoned AS (
-    SELECT
-        *,
-        no_whole_reason(layer_count, working_count, layer_ns, untold_ns, total_ns) AS reason
-    FROM split
-),
-
-whole AS (
-    SELECT
-        *,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, $layers)
-        END AS as_is_ns,
-        CASE
-            WHEN reason IS NULL AND $layers > 0
-                THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, $layers)
-        END AS as_layers_ns,
-        least(as_is_ns, as_layers_ns) AS low_ns,
-        greatest(as_is_ns, as_layers_ns) AS high_ns
-    FROM reasoned
+        * EXCLUDE (part, task),
+        {part: part, task: task} AS work
+    FROM kept
 ),
 
 compared AS (
     SELECT
         *,
-        max(low_ns) FILTER (task IS NULL) OVER phases - low_ns AS others_low_ns,
-        max(high_ns) FILTER (task IS NULL) OVER phases - high_ns AS others_high_ns
-    FROM whole
-    WINDOW phases AS (PARTITION BY trace_id, device, phase, part = 'timeline')
+        max(low_ns) FILTER (work.task IS NULL) OVER phases - low_ns AS others_low_ns,
+        max(high_ns) FILTER (work.task IS NULL) OVER phases - high_ns AS others_high_ns
+    FROM whole_model_work('named', $layers)
+    WINDOW phases AS (PARTITION BY trace_id, device, phase, work.part = 'timeline')
 ),
 
 stepped AS (
@@ -183,8 +140,8 @@ SELECT
     w.rank,
     w.device,
     c.phase,
-    c.part,
-    c.task,
+    c.work.part,
+    c.work.task,
     c.layer_count,
     c.total_ns,
     c.layer_ns,
@@ -200,18 +157,18 @@ FROM compared AS c
 INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
 LEFT JOIN stepped AS n
     ON c.trace_id = n.trace_id AND c.device = n.device AND c.phase = n.phase
-WHERE c.task IS NOT NULL
+WHERE c.work.task IS NOT NULL
 ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(['forward', 'prefill', 'mixed', 'decode', 'other'], c.phase),
-    list_position(['computation', 'communication', 'rest', 'timeline'], c.part),
+    phase_order(c.phase),
+    list_position(['computation', 'communication', 'rest', 'timeline'], c.work.part),
     list_position(
         [
             '(all)', 'element-wise', 'RoPE', 'Triton', 'GEMM', 'RMSNorm', 'attention',
             'all-reduce', 'all-gather', 'memory copy', 'idle',
             'before transformer', 'transformer', 'ffn', 'after transformer', 'other'
         ],
-        c.task
+        c.work.task
     )

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, serving_task_work, serving_steps, serving_step_work
+-- Requires: device_windows, serving_task_work, serving_steps, serving_step_work, phase_order
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -86,7 +86,7 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(['forward', 'prefill', 'mixed', 'decode', 'other'], s.phase),
+    phase_order(s.phase),
     list_position(['computation', 'communication', 'rest'], s.part),
     list_position(
         [

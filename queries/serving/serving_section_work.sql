@@ -2,7 +2,8 @@
 -- serving_section_work('module') is a relation; it has the work of passes alone.
 --
 -- Kind:     macro
--- Requires: attributed_events, module_roles, launch
+-- Access:   private
+-- Requires: attributed_events, module_roles, launch, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -47,11 +48,7 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
             launch_id,
             greatest(
                 coalesce(
-                    ts_ns - max(end_ns) OVER (
-                        PARTITION BY trace_id, device ORDER BY ts_ns, event_id, piece
-                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-                    ),
-                    0
+                    gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)), 0
                 ),
                 0
             ) AS idle_ns

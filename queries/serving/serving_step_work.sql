@@ -4,17 +4,17 @@
 -- and of the row without one, add up to the device's window.
 --
 -- Kind:     view
--- Requires: attributed_events, serving_steps, launch
+-- Requires: attributed_events, serving_steps, launch, interval_neighbours
 -- Columns:
---   trace_id      INTEGER  the trace
---   device        VARCHAR  number of the device, or cpu
---   step          BIGINT   number of the step, as in serving_steps; NULL outside of all steps
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns
---   idle_ns       BIGINT   idle time before them, ns
---   start_ns      BIGINT   start of the first, ns
---   end_ns        BIGINT   end of the last, ns
+--   trace_id      INTEGER -> trace           the trace
+--   device        VARCHAR -> device_windows  number of the device, or cpu
+--   step          BIGINT -> serving_steps    number of the step, as in serving_steps; NULL outside of all steps
+--   kernel_count  BIGINT                     device events
+--   kernel_ns     BIGINT                     sum of their durations, ns
+--   wall_ns       BIGINT                     busy time that is theirs, ns
+--   idle_ns       BIGINT                     idle time before them, ns
+--   start_ns      BIGINT                     start of the first, ns
+--   end_ns        BIGINT                     end of the last, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 
 WITH work AS (
@@ -27,9 +27,8 @@ WITH work AS (
         d.dur_ns,
         d.wall_ns,
         l.ts_ns AS launch_ts_ns,
-        d.ts_ns - max(d.end_ns) OVER (
-            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        gap_before_ns(
+            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
         ) AS gap_ns
     FROM attributed_events AS d
     LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id

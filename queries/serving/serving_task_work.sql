@@ -2,7 +2,8 @@
 -- serving_task_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: attributed_events, surroundings, module_roles, triton_kernel
+-- Access:   private
+-- Requires: attributed_events, surroundings, module_roles, triton_kernel, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -33,9 +34,8 @@ CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
                 THEN d.phase
             ELSE 'other'
         END AS phase,
-        d.ts_ns - max(d.end_ns) OVER (
-            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        gap_before_ns(
+            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
         ) AS gap_ns,
         CASE d.kind
             WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'

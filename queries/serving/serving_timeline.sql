@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, serving_section_work, serving_steps, serving_step_work
+-- Requires: device_windows, serving_section_work, serving_steps, serving_step_work, phase_order
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -63,7 +63,7 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(['forward', 'prefill', 'mixed', 'decode'], s.phase),
+    phase_order(s.phase),
     list_position(
         ['before transformer', 'attention', 'ffn', 'after transformer', 'other'], s.section
     )

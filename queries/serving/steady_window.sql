@@ -6,7 +6,8 @@
 -- without decoding, steps are judged by the prompts they read. steady_window('serving_steps', 10) is a relation with
 -- one row for each trace whose steps all tell their batch.
 --
--- Kind:   macro
+-- Kind:     macro
+-- Access:   private
 -- Params:
 --   steps          VARCHAR  name of the relation of steps: view serving_steps
 --   tolerance_pct  DOUBLE   how far below its maximum the number of running requests may be, 0 to 100

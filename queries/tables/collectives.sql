@@ -10,32 +10,32 @@
 -- Kind:     table
 -- Requires: device_events, attribution, launch, event_category, collective, tensor
 -- Columns:
---   trace_id       INTEGER  the trace
---   event_id       BIGINT   the device event
---   piece          BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device         VARCHAR  number of the device, or cpu
---   stream         BIGINT   stream of the device; the thread id on cpu
---   name           VARCHAR  kernel, op or span
---   class          VARCHAR  class of the collective, as in table kernel_class
---   class_source   VARCHAR  what told the class: kernel arguments, record_param_comms, range, op or name
---   collective     VARCHAR  the collective as its source calls it; NULL where only the kernel's name is known
---   pg_name        VARCHAR  name of the process group; NULL where not known
---   pg_desc        VARCHAR  its description
---   pg_ranks       VARCHAR  its global ranks as text, as in the file; the profiler may cut it short
---   group_size     INTEGER  ranks in the group
---   seq            BIGINT   number of the collective within its group (Seq)
---   dtype          VARCHAR  type of the elements
---   message_bytes  BIGINT   size of the message, bytes
---   bus_factor     DOUBLE   part of the message that crosses the wires of a rank: algorithm to bus bandwidth
---   reason         VARCHAR  why message_bytes or group_size is not known; NULL where both are
---   ts_ns          BIGINT   start, ns
---   dur_ns         BIGINT   duration, ns
---   end_ns         BIGINT   end, ns
---   kind_wall_ns   BIGINT   its part of the union of communication on the device, ns
---   wall_ns        BIGINT   its part of that union while nothing is computed (exposed), ns
---   step           BIGINT   the step that it belongs to
---   phase          VARCHAR  the phase that it belongs to
---   is_transfer    BOOLEAN  it stands for the collective, and its duration is the collective's
+--   trace_id       INTEGER -> trace                  the trace
+--   event_id       BIGINT -> device_events.event_id  the device event
+--   piece          BIGINT                            number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device         VARCHAR                           number of the device, or cpu
+--   stream         BIGINT                            stream of the device; the thread id on cpu
+--   name           VARCHAR                           kernel, op or span
+--   class          VARCHAR                           class of the collective, as in table kernel_class
+--   class_source   VARCHAR                           what told the class: kernel arguments, record_param_comms, range, op or name
+--   collective     VARCHAR                           the collective as its source calls it; NULL where only the kernel's name is known
+--   pg_name        VARCHAR                           name of the process group; NULL where not known
+--   pg_desc        VARCHAR                           its description
+--   pg_ranks       VARCHAR                           its global ranks as text, as in the file; the profiler may cut it short
+--   group_size     INTEGER                           ranks in the group
+--   seq            BIGINT                            number of the collective within its group (Seq)
+--   dtype          VARCHAR                           type of the elements
+--   message_bytes  BIGINT                            size of the message, bytes
+--   bus_factor     DOUBLE                            part of the message that crosses the wires of a rank: algorithm to bus bandwidth
+--   reason         VARCHAR                           why message_bytes or group_size is not known; NULL where both are
+--   ts_ns          BIGINT                            start, ns
+--   dur_ns         BIGINT                            duration, ns
+--   end_ns         BIGINT                            end, ns
+--   kind_wall_ns   BIGINT                            its part of the union of communication on the device, ns
+--   wall_ns        BIGINT                            its part of that union while nothing is computed (exposed), ns
+--   step           BIGINT                            the step that it belongs to
+--   phase          VARCHAR                           the phase that it belongs to
+--   is_transfer    BOOLEAN                           it stands for the collective, and its duration is the collective's
 
 WITH comm AS (
     SELECT

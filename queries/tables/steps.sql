@@ -5,12 +5,12 @@
 -- Kind:     table
 -- Requires: event_category
 -- Columns:
---   trace_id  INTEGER  the trace
---   step      BIGINT   number of the step
---   name      VARCHAR  name of the range
---   ts_ns     BIGINT   start on the CPU, ns
---   dur_ns    BIGINT   duration on the CPU, ns
---   end_ns    BIGINT   end on the CPU, ns
+--   trace_id  INTEGER -> trace  the trace
+--   step      BIGINT            number of the step
+--   name      VARCHAR           name of the range
+--   ts_ns     BIGINT            start on the CPU, ns
+--   dur_ns    BIGINT            duration on the CPU, ns
+--   end_ns    BIGINT            end on the CPU, ns
 
 WITH step_range AS MATERIALIZED (
     SELECT

@@ -3,13 +3,13 @@
 -- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range.
 --
 -- Kind:     view
--- Requires: attributed_events, steps
+-- Requires: attributed_events, steps, interval_neighbours
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu
---   step      BIGINT   number of the step
---   start_ns  BIGINT   start of its first device event, ns
---   span_ns   BIGINT   length on the device, ns
+--   trace_id  INTEGER -> trace           the trace
+--   device    VARCHAR -> device_windows  number of the device, or cpu
+--   step      BIGINT -> steps            number of the step
+--   start_ns  BIGINT                     start of its first device event, ns
+--   span_ns   BIGINT                     length on the device, ns
 
 WITH work AS (
     SELECT
@@ -38,9 +38,7 @@ SELECT
     work.step,
     work.start_ns,
     coalesce(
-        lead(work.start_ns) OVER (
-            PARTITION BY work.trace_id, work.device ORDER BY work.start_ns
-        ) - work.start_ns,
+        next_start_ns((work.trace_id, work.device), work.start_ns, work.step) - work.start_ns,
         greatest(work.end_ns - work.start_ns, on_cpu.dur_ns)
     ) AS span_ns
 FROM work

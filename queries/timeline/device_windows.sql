@@ -4,14 +4,14 @@
 -- Kind:     view
 -- Requires: device_events
 -- Columns:
---   trace_id     INTEGER  the trace
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device, or cpu
---   start_ns     BIGINT   start of the first device event, ns
---   end_ns       BIGINT   end of the last device event, ns
---   window_ns    BIGINT   between the two, ns
---   busy_ns      BIGINT   when anything ran, ns
---   event_count  BIGINT   device events
+--   trace_id     INTEGER -> trace  the trace
+--   rank         INTEGER           global rank
+--   device       VARCHAR           number of the device, or cpu
+--   start_ns     BIGINT            start of the first device event, ns
+--   end_ns       BIGINT            end of the last device event, ns
+--   window_ns    BIGINT            between the two, ns
+--   busy_ns      BIGINT            when anything ran, ns
+--   event_count  BIGINT            device events
 
 SELECT
     trace.trace_id,

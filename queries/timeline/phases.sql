@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows
+-- Requires: attributed_events, device_windows, interval_neighbours, phase_order
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
@@ -31,9 +31,8 @@ WITH placed AS (
         d.piece,
         d.dur_ns,
         d.wall_ns,
-        d.ts_ns - max(d.end_ns) OVER (
-            PARTITION BY d.trace_id, d.device ORDER BY d.ts_ns, d.event_id, d.piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        gap_before_ns(
+            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
         ) AS gap_ns
     FROM attributed_events AS d
 )
@@ -59,11 +58,4 @@ ORDER BY
     w.rank NULLS LAST,
     w.trace_id,
     w.device,
-    list_position(
-        [
-            'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-            'prefill', 'mixed', 'decode',
-            'other'
-        ],
-        p.phase
-    )
+    phase_order(p.phase)

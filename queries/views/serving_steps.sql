@@ -7,19 +7,19 @@
 -- Kind:     view
 -- Requires: event_category, range_marker
 -- Columns:
---   trace_id               INTEGER  the trace
---   step                   BIGINT   number of the step: that of tk/step, else from 0 in order of time
---   name                   VARCHAR  name of the range that tells the batch
---   source                 VARCHAR  tk, vllm, sglang, engine_step or lightllm
---   phase                  VARCHAR  prefill, decode or mixed
---   ts_ns                  BIGINT   start on the CPU, ns
---   dur_ns                 BIGINT   duration on the CPU, ns
---   end_ns                 BIGINT   end on the CPU, ns
---   prefill_request_count  BIGINT   requests whose prompt is read
---   prefill_token_count    BIGINT   tokens of prompts that are read
---   decode_request_count   BIGINT   requests that get one more token
---   decode_token_count     BIGINT   tokens that they put in
---   request_count          BIGINT   requests in the batch
+--   trace_id               INTEGER -> trace  the trace
+--   step                   BIGINT            number of the step: that of tk/step, else from 0 in order of time
+--   name                   VARCHAR           name of the range that tells the batch
+--   source                 VARCHAR           tk, vllm, sglang, engine_step or lightllm
+--   phase                  VARCHAR           prefill, decode or mixed
+--   ts_ns                  BIGINT            start on the CPU, ns
+--   dur_ns                 BIGINT            duration on the CPU, ns
+--   end_ns                 BIGINT            end on the CPU, ns
+--   prefill_request_count  BIGINT            requests whose prompt is read
+--   prefill_token_count    BIGINT            tokens of prompts that are read
+--   decode_request_count   BIGINT            requests that get one more token
+--   decode_token_count     BIGINT            tokens that they put in
+--   request_count          BIGINT            requests in the batch
 -- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode')
 -- Invariant: prefill_request_count + decode_request_count IS NULL OR request_count IS NOT NULL
 

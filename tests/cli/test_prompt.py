@@ -107,7 +107,7 @@ def test_many_rows_are_cut_and_it_is_said(
 def test_schema_tells_type_and_meaning(fake_trace: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answer(fake_trace, ".schema event", "table")
     out = capsys.readouterr().out
-    assert "event  dur_ns  BIGINT   duration, ns" in out
+    assert "event  dur_ns  BIGINT   –      duration, ns" in out
     answer(fake_trace, ".schema", "table")
     assert capsys.readouterr().out == out
     answer(fake_trace, ".schema evnt", "table")

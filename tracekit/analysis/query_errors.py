@@ -19,6 +19,14 @@ _DAMAGE = re.compile(
     "checksum|Corrupt|Could not read|Serializ|deserializ|Deserializ|read from file|truncated file"
 )
 
+RENAMED = {
+    "collectives": "collective_events",
+    "steps": "step_ranges",
+    "serving_steps": "serving_step_ranges",
+    "launches": "runtime_calls",
+}
+"""Tables and views that had another name, by that."""
+
 _LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"
 
 
@@ -72,6 +80,8 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     missing = _MISSING_TABLE.search(message)
     if missing and "/" in missing["name"]:
         return _LIFT_LIMITS
+    if missing and missing["name"].lower() in RENAMED:
+        return f"the table is {RENAMED[missing['name'].lower()]} now"
     if missing:
         return _tables_like(connection, missing["name"])
     if isinstance(error, duckdb.PermissionException) or _LOCKED.search(message):

@@ -1,0 +1,63 @@
+-- Which moments of an interval are its own, and not of those that lie inside of it?
+-- interval_self('relation') returns the pieces in which an interval is the innermost: behind the start of what began
+-- last, until that ends. Within a part, intervals that do not nest cleanly are cut as a stack of calls would be: what is
+-- at a depth is what began there last. Pieces of a part are disjoint and add up to the length of its union. One sort per
+-- part.
+--
+-- Kind:   macro
+-- Params:
+--   relation  VARCHAR  name of a relation with part, id, start_ns BIGINT, end_ns BIGINT; none is empty
+-- Columns:
+--   part      ANY     as given
+--   id        ANY     the interval whose own the piece is
+--   start_ns  BIGINT  start of the piece, ns
+--   end_ns    BIGINT  its end, ns
+
+CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
+    WITH boundary AS (
+        SELECT
+            part,
+            id,
+            start_ns AS at_ns,
+            1 AS step,
+            start_ns - end_ns AS tie
+        FROM query_table(relation)
+        UNION ALL
+        SELECT
+            part,
+            id,
+            end_ns AS at_ns,
+            -1 AS step,
+            end_ns - start_ns AS tie
+        FROM query_table(relation)
+    ),
+
+    swept AS (
+        SELECT
+            *,
+            sum(step) OVER moments AS depth,
+            lead(at_ns) OVER moments AS until_ns,
+            row_number() OVER moments AS position
+        FROM boundary
+        WINDOW moments AS (PARTITION BY part ORDER BY at_ns, step, tie, id)
+    ),
+
+    owned AS (
+        SELECT
+            part,
+            at_ns,
+            until_ns,
+            depth,
+            last_value(CASE WHEN step = 1 THEN id END IGNORE NULLS) OVER level AS id
+        FROM swept
+        WINDOW level AS (PARTITION BY part, depth ORDER BY position ROWS UNBOUNDED PRECEDING)
+    )
+
+    SELECT
+        part,
+        id,
+        at_ns AS start_ns,
+        until_ns AS end_ns
+    FROM owned
+    WHERE depth > 0 AND until_ns > at_ns
+);

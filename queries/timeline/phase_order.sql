@@ -1,0 +1,15 @@
+-- In which order are phases shown?
+-- That of a step, then those of serving; anything else, such as (all), has no place and comes last or first.
+--
+-- Kind:   macro
+-- Params:
+--   phase  VARCHAR  the phase, as in attribution
+
+CREATE OR REPLACE MACRO phase_order(phase) AS list_position(
+    [
+        'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
+        'prefill', 'mixed', 'decode',
+        'other'
+    ],
+    phase
+);
