@@ -8,6 +8,7 @@ The header is the run of `--` lines at the top of the file:
     -- Kind:     analysis | view | table | macro
     -- Scope:    trace | run | runs                   (analyses)
     -- Requires: other, names
+    -- Reduces:  analyses, other limit=0              (analyses of scope run)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
@@ -27,18 +28,19 @@ from difflib import get_close_matches
 from typing import get_args
 
 from tracekit.analysis.params import PARAM_TYPES, default_of
-from tracekit.analysis.spec import ColumnSpec, Kind, Param, Scope, Spec
+from tracekit.analysis.spec import ColumnSpec, Kind, Param, Reduced, Scope, Spec
 from tracekit.errors import QueryError, UsageError
 
 __all__ = ["ColumnSpec", "Param", "Spec", "parse_header"]
 
-_FIELDS = ("Kind", "Scope", "Requires", "Params", "Columns", "Invariant", "Note")
+_FIELDS = ("Kind", "Scope", "Requires", "Reduces", "Params", "Columns", "Invariant", "Note")
 _KINDS = "one of: " + ", ".join(get_args(Kind))
 _SCOPES = "one of: " + ", ".join(get_args(Scope))
 _REPEATABLE = ("Invariant", "Note")
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
 _TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
 _PARAM = re.compile(
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})"
@@ -111,6 +113,7 @@ class _Reader:
             kind=kind,
             scope=self._scope(fields, kind),
             requires=self._requires(fields),
+            reduces=self._reduces(fields),
             params=params,
             columns=self._columns(fields, kind),
             invariants=self._texts(fields, "Invariant"),
@@ -194,6 +197,26 @@ class _Reader:
             if not _NAME.fullmatch(name):
                 raise self._error(f"Requires: {name!r} is no name", "names are separated by commas")
         return names
+
+    def _reduces(self, fields: list[_Field]) -> tuple[Reduced, ...]:
+        found = self._one(fields, "Reduces")
+        if found is None:
+            return ()
+        if (scope := self._one(fields, "Scope")) is None or scope.text != "run":
+            raise self._error("Reduces is for an analysis of scope run")
+        reduced = []
+        for part in found.text.split(","):
+            match = _REDUCED.fullmatch(part.strip())
+            if match is None:
+                raise self._error(
+                    f"Reduces: cannot read {part.strip()!r}",
+                    "write `analysis` or `analysis name=1`",
+                )
+            pairs = (given.partition("=") for given in match["params"].split())
+            params = tuple((name, value) for name, _, value in pairs)
+            reduced.append(Reduced(match["name"], params))
+        self._check_unique("Reduces", [one.analysis for one in reduced])
+        return tuple(reduced)
 
     def _params(self, fields: list[_Field], kind: Kind) -> tuple[Param, ...]:
         params = []
