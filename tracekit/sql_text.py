@@ -49,15 +49,16 @@ def rows(values: Sequence[Sequence[object]]) -> str:
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
     """Return a SELECT of rows that are given as one text.
 
-    DuckDB's parser takes longer over hundreds of literals than over one text that holds them all.
+    DuckDB's parser takes longer over hundreds of literals than over one text that holds them all,
+    and its JSON reader longer over objects than over a list for each column.
 
     Args:
         columns: name to DuckDB type.
-        values: rows of None, bool, int, float or text, in the order of the columns.
+        values: rows of None, bool, int, float, text or lists of them, in the order of the columns.
     """
-    records = [dict(zip(columns, row, strict=True)) for row in values]
-    structure = json.dumps([dict(columns)])
-    return (
-        f"SELECT unnest(from_json({quote(json.dumps(records))}, {quote(structure)}), "
-        "recursive := true)"
+    lists = zip(*values, strict=True) if values else ((),) * len(columns)
+    parts = (
+        f"unnest(from_json({quote(json.dumps(held))}, {quote(json.dumps([kind]))})) AS {name}"
+        for (name, kind), held in zip(columns.items(), lists, strict=True)
     )
+    return "SELECT " + ", ".join(parts)

@@ -52,6 +52,20 @@ SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
 """And where microbenchmarks were measured."""
 
+TOTALS = {
+    "trace": "trace_totals",
+    "unrecorded": "unrecorded_totals",
+    "phases": "phase_totals",
+    "modules": "module_totals",
+    "kernel_classes": "kernel_class_totals",
+    "communication": "communication_totals",
+    "idle_causes": "idle_cause_totals",
+    "steps": "step_totals",
+    "memcpy": "memcpy_totals",
+    "serving_modules": "serving_module_totals",
+}
+"""What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
+
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
 """What an analysis of runs requires if it is about nothing but their requests."""
 
@@ -234,7 +248,8 @@ class Trace:
 
         They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
         :data:`RUN_BREAKDOWN`, with requests those of :data:`SERVING_BREAKDOWN` and
-        :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`.
+        :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`; behind
+        each comes what :data:`TOTALS` makes of it.
 
         Raises:
             UsageError: there are several runs here.
@@ -243,7 +258,7 @@ class Trace:
 
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.run import run_analyses
+        from tracekit.analysis.run import run_analyses, run_reductions
 
         contents = self._contents
         names: list[str] = [*BREAKDOWN] if contents.has_traces else []
@@ -262,6 +277,10 @@ class Trace:
         answers = self._answers | dict(
             zip(open_names, run_analyses(self.connection, specs), strict=True)
         )
+        totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
+        reduced = run_reductions(self.connection, totals, answers)
+        answers |= {result.name: result for result in reduced}
+        names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
         found = {name: answers[name] for name in names}
         if contents.runs:
             found[HEALTH] = self._with_health_of_run(found.get(HEALTH))

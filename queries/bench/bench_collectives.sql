@@ -23,6 +23,8 @@
 --   high_ns                DOUBLE   its upper end, ns
 --   confidence_pct         DOUBLE   least confidence of the interval, 0 to 100
 --   interval_pct           DOUBLE   width of the interval, of the median
+--   below_pct              DOUBLE   median_ns - low_ns, of the median
+--   above_pct              DOUBLE   high_ns - median_ns, of the median
 --   repeat_count           BIGINT   samples
 --   algorithm_bytes_per_s  DOUBLE   message_bytes / median_ns, bytes/s
 --   bus_factor             DOUBLE   share of the message that crosses the slowest wire
@@ -30,6 +32,7 @@
 --   low_bus_bytes_per_s    DOUBLE   the same at high_ns
 --   high_bus_bytes_per_s   DOUBLE   the same at low_ns
 --   is_best                BOOLEAN  the highest bus bandwidth of its run, op, backend and group
+--   is_smallest            BOOLEAN  the smallest point with a time of its run, device and kind, for the latency
 --   timer                  VARCHAR  cuda_event or wall_clock
 --   thread_count           INTEGER  host threads of one rank
 --   reason                 VARCHAR  why there is no time or no bandwidth
@@ -56,7 +59,12 @@ ranked AS (
         AND row_number() OVER (
             PARTITION BY run_id, device, op, backend, group_size
             ORDER BY bus_bytes_per_s DESC NULLS LAST, bench_id
-        ) = 1 AS is_best
+        ) = 1 AS is_best,
+        median_ns IS NOT NULL
+        AND row_number() OVER (
+            PARTITION BY run_id, device, op, backend, group_size
+            ORDER BY median_ns IS NULL, message_bytes, bench_id
+        ) = 1 AS is_smallest
     FROM point
 )
 
@@ -74,6 +82,8 @@ SELECT
     high_ns,
     confidence_pct,
     interval_pct,
+    below_pct,
+    above_pct,
     repeat_count,
     algorithm_bytes_per_s,
     factor AS bus_factor,
@@ -83,6 +93,7 @@ SELECT
     if(group_size > 1, bench_bus_bytes_per_s(op, group_size, message_bytes, low_ns), NULL)
         AS high_bus_bytes_per_s,
     is_best,
+    is_smallest,
     timer,
     thread_count,
     CASE

@@ -24,6 +24,8 @@
 --   high_ns          DOUBLE   its upper end, ns
 --   confidence_pct   DOUBLE   least confidence of the interval, 0 to 100
 --   interval_pct     DOUBLE   width of the interval, of the median
+--   below_pct        DOUBLE   median_ns - low_ns, of the median
+--   above_pct        DOUBLE   high_ns - median_ns, of the median
 --   repeat_count     BIGINT   samples
 --   flops            BIGINT   operations of one call
 --   flop_per_s       DOUBLE   flops / median_ns, operations/s
@@ -104,6 +106,8 @@ SELECT
     high_ns,
     confidence_pct,
     interval_pct,
+    below_pct,
+    above_pct,
     repeat_count,
     flops,
     flop_per_s,

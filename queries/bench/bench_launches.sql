@@ -17,6 +17,8 @@
 --   high_ns         DOUBLE   its upper end, ns
 --   confidence_pct  DOUBLE   least confidence of the interval, 0 to 100
 --   interval_pct    DOUBLE   width of the interval, of the median
+--   below_pct       DOUBLE   median_ns - low_ns, of the median
+--   above_pct       DOUBLE   high_ns - median_ns, of the median
 --   min_ns          DOUBLE   shortest sample, ns
 --   repeat_count    BIGINT   samples
 --   inner_count     BIGINT   calls in one sample
@@ -37,6 +39,8 @@ SELECT
     high_ns,
     confidence_pct,
     interval_pct,
+    below_pct,
+    above_pct,
     min_ns,
     repeat_count,
     inner_count,

@@ -19,6 +19,8 @@
 --   high_ns              DOUBLE   its upper end, ns
 --   confidence_pct       DOUBLE   least confidence of the interval, 0 to 100
 --   interval_pct         DOUBLE   width of the interval, of the median
+--   below_pct            DOUBLE   median_ns - low_ns, of the median
+--   above_pct            DOUBLE   high_ns - median_ns, of the median
 --   repeat_count         BIGINT   samples
 --   bytes_per_s          DOUBLE   message_bytes / median_ns, bytes/s
 --   low_bytes_per_s      DOUBLE   message_bytes / high_ns
@@ -27,6 +29,7 @@
 --   peak_bytes_per_s     DOUBLE   bandwidth of that memory by the data sheet, bytes/s
 --   peak_pct             DOUBLE   traffic_bytes_per_s of it, 0 to 100; more if caches hold the copy
 --   is_best              BOOLEAN  the fastest point of its run, device, direction and kind of memory
+--   is_smallest          BOOLEAN  the smallest point with a time of its run, device and kind, for the latency
 --   timer                VARCHAR  cuda_event or wall_clock
 --   thread_count         INTEGER  host threads
 --   clock_hz             BIGINT   clock right after, as NVML tells
@@ -65,7 +68,12 @@ ranked AS (
         bytes_per_s IS NOT NULL
         AND row_number() OVER (
             PARTITION BY run_id, device, op, memory ORDER BY bytes_per_s DESC NULLS LAST, bench_id
-        ) = 1 AS is_best
+        ) = 1 AS is_best,
+        median_ns IS NOT NULL
+        AND row_number() OVER (
+            PARTITION BY run_id, device, op, memory
+            ORDER BY median_ns IS NULL, message_bytes, bench_id
+        ) = 1 AS is_smallest
     FROM rated
 )
 
@@ -81,6 +89,8 @@ SELECT
     high_ns,
     confidence_pct,
     interval_pct,
+    below_pct,
+    above_pct,
     repeat_count,
     bytes_per_s,
     bench_bytes_per_s(message_bytes, high_ns) AS low_bytes_per_s,
@@ -89,6 +99,7 @@ SELECT
     peak_bytes_per_s,
     100 * traffic_bytes_per_s / peak_bytes_per_s AS peak_pct,
     is_best,
+    is_smallest,
     timer,
     thread_count,
     clock_hz,

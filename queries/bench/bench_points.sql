@@ -12,6 +12,8 @@
 --   high_ns       DOUBLE   upper end, ns
 --   run           VARCHAR  name of the run's folder
 --   interval_pct  DOUBLE   high_ns - low_ns of the median, 0 to 100 and more
+--   below_pct     DOUBLE   of that, median_ns - low_ns of the median
+--   above_pct     DOUBLE   of that, high_ns - median_ns of the median
 --   missing       VARCHAR  why there is no time
 
 CREATE OR REPLACE MACRO bench_points(wanted) AS TABLE (
@@ -34,6 +36,8 @@ CREATE OR REPLACE MACRO bench_points(wanted) AS TABLE (
             if(has_time AND has_interval, high_ns, NULL) AS high_ns
         ),
         if(has_time AND has_interval, 100 * (high_ns - low_ns) / median_ns, NULL) AS interval_pct,
+        if(has_time AND has_interval, 100 * (median_ns - low_ns) / median_ns, NULL) AS below_pct,
+        if(has_time AND has_interval, 100 * (high_ns - median_ns) / median_ns, NULL) AS above_pct,
         CASE
             WHEN outcome <> 'ok' THEN outcome || coalesce(': ' || reason, '')
             WHEN median_ns IS NULL THEN 'the line has no time'

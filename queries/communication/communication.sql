@@ -34,6 +34,7 @@
 --   algorithm_bytes_per_s   DOUBLE   message_bytes / their durations, bytes/s
 --   bus_bytes_per_s         DOUBLE   the same, weighted for the wires, bytes/s; NULL if a group's size is unknown
 --   kernel_count            BIGINT   device events: call_count, and on cpu the calls of the spans
+--   sized_ns                BIGINT   sum of the durations of those whose message size is known, ns; NULL for none or 0
 --   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
 --   ceiling_bus_bytes_per_s  DOUBLE   highest bus bandwidth measured for such collectives, bytes/s
 --   ceiling_pct              DOUBLE   bus_bytes_per_s of that, 0 to 100 and more
@@ -124,6 +125,7 @@ SELECT
     s.algorithm_bytes_per_s,
     s.bus_bytes_per_s,
     s.kernel_count,
+    s.sized_ns,
     s.reason,
     c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
     100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS ceiling_pct,

@@ -16,6 +16,7 @@
 --   bytes              BIGINT   bytes moved, where known; NULL where not known for any
 --   sized_count        BIGINT   copies whose bytes are known
 --   bandwidth_bytes_per_s  DOUBLE  bytes / time of the copies whose bytes are known, bytes/s
+--   sized_ns           BIGINT   sum of the durations of the copies whose bytes are known, ns; NULL for none or 0
 --   ceiling_bytes_per_s  DOUBLE   highest rate measured on the device for such copies, bytes/s
 --   ceiling_pct          DOUBLE   bandwidth_bytes_per_s of that, 0 to 100 and more
 --   ceiling_source       VARCHAR  the measurement
@@ -35,6 +36,7 @@ WITH summed AS (
         sum(e.wall_ns)::BIGINT AS wall_ns,
         sum(e.bytes)::BIGINT AS bytes,
         count(e.bytes) AS sized_count,
+        nullif(sum(e.dur_ns) FILTER (e.bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
         1e9 * sum(e.bytes)::BIGINT / nullif(sum(e.dur_ns) FILTER (e.bytes IS NOT NULL), 0)::BIGINT
             AS bandwidth_bytes_per_s
     FROM device_events AS e
@@ -80,6 +82,7 @@ SELECT
     n.bytes,
     n.sized_count,
     n.bandwidth_bytes_per_s,
+    n.sized_ns,
     c.bytes_per_s AS ceiling_bytes_per_s,
     100.0 * n.bandwidth_bytes_per_s / c.bytes_per_s AS ceiling_pct,
     c.source AS ceiling_source,

@@ -27,9 +27,11 @@
 --   total_kernel_ns  BIGINT   sum of durations, its own and of modules inside of it, ns
 --   layer            INTEGER  number of the layer; NULL outside of layers and with rollup
 --   rollup_path      VARCHAR  module_path with the numbers of layers replaced by *
+--   parent_path      VARCHAR  rollup_path of the module around it; NULL at the top
 --   source           VARCHAR  tk, nn.Module, range or frame: what told the module; NULL for other rows
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 -- Invariant: self_wall_ns <= self_kernel_ns AND total_wall_ns <= total_kernel_ns
+-- Invariant: (depth = 0) = (parent_path IS NULL)
 -- Invariant: source IS NOT NULL OR module_path LIKE '(%)'
 
 WITH own AS (
@@ -124,6 +126,7 @@ shown AS (
         m.depth,
         CASE WHEN NOT $rollup THEN m.layer END AS layer,
         m.rollup_path,
+        around.rollup_path AS parent_path,
         m.source,
         min(w.position) AS position,
         sum(CASE WHEN w.is_deepest THEN w.kernel_count ELSE coalesce(p.kernel_count, 0) END)::BIGINT
@@ -136,6 +139,8 @@ shown AS (
         sum(w.wall_ns)::BIGINT AS total_wall_ns
     FROM whole AS w
     INNER JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    LEFT JOIN module AS around
+        ON m.trace_id = around.trace_id AND m.parent_id = around.module_id
     LEFT JOIN placed AS p ON w.part = p.part AND w.position = p.position
     GROUP BY ALL
     UNION ALL
@@ -148,6 +153,7 @@ shown AS (
         0 AS depth,
         NULL AS layer,
         row_name AS rollup_path,
+        NULL AS parent_path,
         NULL AS source,
         NULL AS position,
         kernel_count,
@@ -174,6 +180,7 @@ SELECT
     s.total_kernel_ns,
     s.layer,
     s.rollup_path,
+    s.parent_path,
     s.source
 FROM shown AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device

@@ -26,6 +26,7 @@
 --   mean_step_ns        DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
 --   ranges_step_ns      BIGINT     mean step with ranges, ns
 --   profiled_step_ns    BIGINT     mean step with ranges and profiler, ns
+--   profiled_step_pct   DOUBLE     profiled_step_ns of mean_step_ns, 100 and more
 --   peak_device_bytes   BIGINT     device memory of the rank that allocated most, at its peak, bytes
 --   peak_reserved_bytes  BIGINT    of the rank that reserved most, bytes
 --   peak_host_bytes     BIGINT     host memory of the rank that held most, at its peak, bytes
@@ -70,6 +71,8 @@ SELECT
     coalesce(p.mean_step_ns, r.plain_step_ns) AS mean_step_ns,
     r.ranges_step_ns,
     r.profiled_step_ns,
+    100.0 * r.profiled_step_ns
+    / nullif(coalesce(p.mean_step_ns, r.plain_step_ns), 0) AS profiled_step_pct,
     r.peak_device_allocated_bytes AS peak_device_bytes,
     r.peak_device_reserved_bytes AS peak_reserved_bytes,
     r.peak_host_bytes,

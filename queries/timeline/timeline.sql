@@ -18,6 +18,10 @@
 --   memcpy_ns            BIGINT   union of copies, ns
 --   overlapped_comm_pct  DOUBLE   share of comm_ns during which something is computed, 0 to 100
 --   event_count          BIGINT   device events
+--   compute_pct          DOUBLE   compute_ns of window_ns, 0 to 100
+--   exposed_comm_pct     DOUBLE   exposed_comm_ns of window_ns, 0 to 100
+--   exposed_memcpy_pct   DOUBLE   exposed_memcpy_ns of window_ns, 0 to 100
+--   idle_pct             DOUBLE   idle_ns of window_ns, 0 to 100
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns = busy_ns
 -- Invariant: exposed_comm_ns <= comm_ns AND exposed_memcpy_ns <= memcpy_ns
@@ -47,7 +51,11 @@ SELECT
     k.comm_ns,
     k.memcpy_ns,
     100.0 * (k.comm_ns - k.exposed_comm_ns) / nullif(k.comm_ns, 0) AS overlapped_comm_pct,
-    w.event_count
+    w.event_count,
+    100.0 * k.compute_ns / nullif(w.window_ns, 0) AS compute_pct,
+    100.0 * k.exposed_comm_ns / nullif(w.window_ns, 0) AS exposed_comm_pct,
+    100.0 * k.exposed_memcpy_ns / nullif(w.window_ns, 0) AS exposed_memcpy_pct,
+    100.0 * (w.window_ns - w.busy_ns) / nullif(w.window_ns, 0) AS idle_pct
 FROM device_windows AS w
 INNER JOIN kind_time AS k ON w.trace_id = k.trace_id AND w.device = k.device
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device

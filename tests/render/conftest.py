@@ -6,16 +6,43 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import duckdb
 import pytest
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
+from tracekit.analysis.run import run_reductions
 from tracekit.render import renderer
+from tracekit.trace import TOTALS
 
 Make = Callable[..., Result]
 
 
 def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Result:
     return Result(name, tuple(Column(*column) for column in columns.items()), list(rows))
+
+
+def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
+    """The analyses of a breakdown with what reduces them, as a breakdown has them.
+
+    Columns that a result does not have are NULL; without a timeline, it has no rows.
+    """
+
+    def whole(name: str) -> Result:
+        columns = tuple(Column(c.name, c.type) for c in load_catalog().analysis(name).columns)
+        rows = data[name].to_dicts() if name in data else []
+        return Result(name, columns, [tuple(row.get(c.name) for c in columns) for row in rows])
+
+    specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
+    known = {one.analysis: whole(one.analysis) for spec in specs for one in spec.reduces}
+    with duckdb.connect() as connection:
+        return {**data, **{r.name: r for r in run_reductions(connection, specs, known)}}
+
+
+@pytest.fixture
+def totalled() -> Callable[[Mapping[str, Result]], dict[str, Result]]:
+    """Return a function that adds to results what reduces them, by the SQL that does so."""
+    return with_totals
 
 
 @pytest.fixture
@@ -67,6 +94,10 @@ TIMELINE = {
     "memcpy_ns": "BIGINT",
     "overlapped_comm_pct": "DOUBLE",
     "event_count": "BIGINT",
+    "compute_pct": "DOUBLE",
+    "exposed_comm_pct": "DOUBLE",
+    "exposed_memcpy_pct": "DOUBLE",
+    "idle_pct": "DOUBLE",
 }
 CLASSES = {
     "rank": "INTEGER",
@@ -114,6 +145,7 @@ MEMCPY = {
     "bytes": "BIGINT",
     "sized_count": "BIGINT",
     "bandwidth_bytes_per_s": "DOUBLE",
+    "sized_ns": "BIGINT",
 }
 HEALTH = {
     "rank": "INTEGER",
@@ -162,6 +194,10 @@ def timeline_row(rank: int | None, device: str = "0") -> tuple[Any, ...]:
         25 * MS,
         25.0,
         983,
+        50.0,
+        30.0,
+        10.0,
+        10.0,
     )
 
 
@@ -188,7 +224,7 @@ def breakdown() -> dict[str, Result]:
         ("rms_norm_kernel", 10),
         ("vectorized_elementwise_kernel", 6),
     ]
-    return {
+    data = {
         "trace": make("trace", TRACE, trace_row(0)),
         "timeline": make("timeline", TIMELINE, timeline_row(0)),
         "kernel_classes": make(
@@ -217,10 +253,10 @@ def breakdown() -> dict[str, Result]:
         "memcpy": make(
             "memcpy",
             MEMCPY,
-            (0, "0", "memcpy_h2d", "pageable", 6, 20 * MS, 18 * MS, 400_000_000, 6, 2e10),
-            (0, "0", "memcpy_h2d", "pinned", 2, 4 * MS, 2 * MS, 200_000_000, 2, 5e10),
-            (0, "0", "memcpy_d2h", "pinned", 4, 1 * MS, 1 * MS, None, 0, None),
-            (0, "0", "memset", "Memset", 4, 100_000, 100_000, 4_096, 2, 8.192e7),
+            (0, "0", "memcpy_h2d", "pageable", 6, 20 * MS, 18 * MS, 400_000_000, 6, 2e10, 20 * MS),
+            (0, "0", "memcpy_h2d", "pinned", 2, 4 * MS, 2 * MS, 200_000_000, 2, 5e10, 4 * MS),
+            (0, "0", "memcpy_d2h", "pinned", 4, 1 * MS, 1 * MS, None, 0, None, None),
+            (0, "0", "memset", "Memset", 4, 100_000, 100_000, 4_096, 2, 8.192e7, 50_000),
         ),
         "health": make(
             "health",
@@ -231,6 +267,7 @@ def breakdown() -> dict[str, Result]:
             (0, "profiler_overhead", 4186000.0, "ns", "note", "time of the profiler itself"),
         ),
     }
+    return with_totals(data)
 
 
 @pytest.fixture
@@ -238,7 +275,7 @@ def run_of() -> Callable[[int], dict[str, Result]]:
     """Return a function that gives the trace and timeline of so many ranks."""
 
     def build(ranks: int) -> dict[str, Result]:
-        return {
+        data = {
             "trace": make(
                 "trace", TRACE, *(trace_row(rank, world_size=ranks) for rank in range(ranks))
             ),
@@ -275,5 +312,6 @@ def run_of() -> Callable[[int], dict[str, Result]]:
                 *((rank, "rank_unknown", 1.0, "count", "note", "x") for rank in range(ranks)),
             ),
         }
+        return with_totals(data)
 
     return build

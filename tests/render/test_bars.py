@@ -28,8 +28,8 @@ def test_cells_always_add_up(amounts: list[int], width: int) -> None:
 
 
 def test_a_share_is_drawn_in_eighths() -> None:
-    assert share_bar(0.5, 8).plain == "████    "
-    assert share_bar(1 / 64, 8).plain == "▏       "
-    assert share_bar(1e-9, 8).plain == "▏       "
-    assert share_bar(0, 8).plain == "        "
-    assert share_bar(1.5, 4).plain == "████"
+    assert share_bar(50, 8).plain == "████    "
+    assert share_bar(100 / 64, 8).plain == "▏       "
+    assert share_bar(1e-7, 8).plain == "▏       "
+    assert share_bar(0, 8).plain == share_bar(None, 8).plain == "        "
+    assert share_bar(150, 4).plain == "████"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -13,6 +13,7 @@ from tracekit.render._text import cell_width
 from tracekit.render.sections import sections
 
 Rendered = Callable[..., str]
+Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
 SCREEN = """\
 rank0.json.gz  rank 0 of 8  ·  NVIDIA H800
@@ -139,32 +140,37 @@ def test_sections_without_data_are_left_out(
 
 
 def test_classes_without_a_timeline_have_no_share(
-    breakdown: dict[str, Result], rendered: Rendered
+    breakdown: dict[str, Result], rendered: Rendered, totalled: Totalled
 ) -> None:
-    text = rendered({"kernel_classes": breakdown["kernel_classes"]}, "table")
+    text = rendered(totalled({"kernel_classes": breakdown["kernel_classes"]}), "table")
     assert "–  60.000 ms" in text
 
 
-def test_what_is_unknown_is_said(breakdown: dict[str, Result], rendered: Rendered) -> None:
+def test_what_is_unknown_is_said(
+    breakdown: dict[str, Result], rendered: Rendered, totalled: Totalled
+) -> None:
     def changed(name: str, **changes: object) -> Result:
         result = breakdown[name]
         rows = [tuple((row | changes).values()) for row in result.to_dicts()]
         return Result(name, result.columns, rows)
 
+    shares = dict.fromkeys(name for name in breakdown["timeline"].column_names if "_pct" in name)
     text = rendered(
-        {
-            "trace": changed(
-                "trace",
-                rank=None,
-                world_size=None,
-                devices=["0"],
-                rejected_count=3,
-                repaired_count=1,
-                is_truncated=True,
-            ),
-            "timeline": changed("timeline", rank=None, window_ns=0),
-            "health": changed("health", value=None),
-        },
+        totalled(
+            {
+                "trace": changed(
+                    "trace",
+                    rank=None,
+                    world_size=None,
+                    devices=["0"],
+                    rejected_count=3,
+                    repaired_count=1,
+                    is_truncated=True,
+                ),
+                "timeline": changed("timeline", rank=None, window_ns=0, **shares),
+                "health": changed("health", value=None),
+            }
+        ),
         "table",
     )
     assert "rank unknown  ·  cuda" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from tracekit.render.sections import (
 )
 
 MS = 1_000_000
+Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
 
 def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
@@ -52,6 +53,7 @@ TRAINING = {
     "std_tokens_per_s": 7.0,
     "mean_step_ns": 250.0 * MS,
     "profiled_step_ns": 300 * MS,
+    "profiled_step_pct": 120.0,
     "peak_device_bytes": 40_000_000_000,
 }
 
@@ -167,7 +169,7 @@ def test_the_steady_state_in_a_line() -> None:
     assert texts(serving_window, result("serving_window", none)) == []
 
 
-def test_what_the_phases_of_serving_were_spent_on() -> None:
+def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
     rows = [
         {"phase": phase, "part": part, "task": task, "wall_ns": ms * MS}
         for phase, part, task, ms in [
@@ -180,7 +182,7 @@ def test_what_the_phases_of_serving_were_spent_on() -> None:
         ]
     ]
     # A second device adds to the first.
-    data = result("serving_modules", *rows, *rows[:2])
+    data = totalled(result("serving_modules", *rows, *rows[:2]))
     assert texts(serving_modules, data) == [
         "Serving  share of each phase's time, idle included",
         "  prefill  16.000 ms  GEMM 75.0 % · idle 25.0 %",

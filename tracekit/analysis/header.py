@@ -9,6 +9,7 @@ The header is the run of `--` lines at the top of the file:
     -- Scope:    trace | run | runs                   (analyses)
     -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names
+    -- Reduces:  analyses, other limit=0              (analyses of scope run)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
@@ -33,19 +34,20 @@ from typing import TypeVar, get_args
 
 from tracekit.analysis.header_lines import HeaderField, Line, split_header, until_blank
 from tracekit.analysis.params import PARAM_TYPES, default_of
-from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Scope, Spec
+from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Reduced, Scope, Spec
 from tracekit.errors import QueryError, UsageError
 
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
 
 _FIELDS = (
-    *("Kind", "Scope", "Access", "Requires", "Params", "Needs", "Columns"),
+    *("Kind", "Scope", "Access", "Requires", "Reduces", "Params", "Needs", "Columns"),
     *("Invariant", "Note"),
 )
 _REPEATABLE = ("Invariant", "Note")
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
 _TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
 _PARAM = re.compile(
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})"
@@ -143,6 +145,7 @@ class _Reader:
             kind=kind or "view",
             scope=self._scope(kind),
             requires=self._requires(),
+            reduces=self._reduces(),
             params=params,
             columns=self._columns(kind),
             invariants=self._texts("Invariant"),
@@ -246,6 +249,29 @@ class _Reader:
                     "names are separated by commas",
                 )
         return names
+
+    def _reduces(self) -> tuple[Reduced, ...]:
+        found = self._one("Reduces")
+        if found is None:
+            return ()
+        scope = self._one("Scope")
+        if scope is None or scope.text != "run":
+            self._wrong(found.number, "Reduces is for an analysis of scope run")
+        reduced = []
+        for part in found.text.split(","):
+            match = _REDUCED.fullmatch(part.strip())
+            if match is None:
+                self._wrong(
+                    found.number,
+                    f"Reduces: cannot read {part.strip()!r}",
+                    "write `analysis` or `analysis name=1`",
+                )
+                continue
+            pairs = (given.partition("=") for given in match["params"].split())
+            params = tuple((name, value) for name, _, value in pairs)
+            reduced.append(Reduced(match["name"], params))
+        self._check_unique(found.number, "Reduces", [one.analysis for one in reduced])
+        return tuple(reduced)
 
     def _params(self, kind: Kind | None) -> tuple[Param, ...]:
         params = []

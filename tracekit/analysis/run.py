@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,14 +13,16 @@ from typing import Any, TypeVar
 
 import duckdb
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import sql_error, store_error
+from tracekit.analysis.reductions import Inputs, check_reduced, is_of_nothing, rows_laid
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
-from tracekit.analysis.spec import Spec
+from tracekit.analysis.spec import Reduced, Spec
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError
 from tracekit.sql_text import literal
@@ -37,7 +40,10 @@ _AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
 
 
 def run_analysis(
-    connection: duckdb.DuckDBPyConnection, spec: Spec, params: Mapping[str, object]
+    connection: duckdb.DuckDBPyConnection,
+    spec: Spec,
+    params: Mapping[str, object],
+    known: Mapping[str, Result] | None = None,
 ) -> Result:
     """Run one analysis.
 
@@ -45,6 +51,8 @@ def run_analysis(
         connection: a connection to a store that has the views which the analysis requires.
         spec: the analysis.
         params: values by parameter name; the defaults of the header fill the rest.
+        known: results of analyses with their default parameters, by name: what a reduction reduces
+            and is here is not run again.
 
     Returns:
         A result with exactly the declared columns.
@@ -56,9 +64,68 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
+    inputs = {reduced: _input(connection, spec, reduced, known or {}) for reduced in spec.reduces}
+    return _run(connection, spec, params, inputs)
+
+
+def run_reductions(
+    connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec], known: Mapping[str, Result]
+) -> list[Result]:
+    """Run several reductions with their default parameters; what they share is laid out once.
+
+    Args:
+        connection: as for :func:`run_analysis`.
+        specs: the reductions.
+        known: results of analyses by name, as for :func:`run_analysis`.
+
+    Returns:
+        Their results, in the order of ``specs``.
+
+    Raises:
+        The errors of :func:`run_analysis`.
+    """
+    named = {reduced: spec for spec in specs for reduced in spec.reduces}
+    inputs = {one: _input(connection, spec, one, known) for one, spec in named.items()}
+    read = {
+        one: inputs[one]
+        for spec in specs
+        if not is_of_nothing(spec, inputs)
+        for one in spec.reduces
+    }
+    with rows_laid(connection, read):
+        return [_run(connection, spec, {}, inputs, is_laid=True) for spec in specs]
+
+
+def _input(
+    connection: duckdb.DuckDBPyConnection, spec: Spec, reduced: Reduced, known: Mapping[str, Result]
+) -> Result:
+    """Return a result that an analysis reduces."""
+    if reduced.analysis in known and not reduced.params:
+        return known[reduced.analysis]
+    other = load_catalog().analysis(reduced.analysis)
+    check_reduced(spec, other)
+    return run_analysis(connection, other, dict(reduced.params))
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection,
+    spec: Spec,
+    params: Mapping[str, object],
+    inputs: Inputs,
+    *,
+    is_laid: bool = False,
+) -> Result:
     statement = with_values(spec, bind(spec, params))
+    if is_of_nothing(spec, inputs):
+        declared = tuple(Column(column.name, column.type) for column in spec.columns)
+        return Result(spec.name, declared, [])
+
+    def ask() -> _Answer:
+        with contextlib.nullcontext() if is_laid else rows_laid(connection, inputs):
+            return _answer(connection, spec, statement)
+
     try:
-        columns, rows = interruptible(connection, lambda: _answer(connection, spec, statement))
+        columns, rows = interruptible(connection, ask)
     except (duckdb.Error, UnicodeDecodeError) as error:
         blamed = store_error(spec.name, error)
         if blamed is None:

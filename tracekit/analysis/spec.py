@@ -63,14 +63,31 @@ class ColumnSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduced:
+    """An analysis whose rows another one reduces, with the parameters that it is asked with.
+
+    The rows are a table of its name with ``_rows`` behind it.
+    """
+
+    analysis: str
+    params: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def table(self) -> str:
+        """The name of the table that holds the rows."""
+        return f"{self.analysis}_rows"
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One SQL file: an analysis, a view, a derived table or a macro file.
 
     `question` is the first line of the header, `description` the rest of its first paragraph. Only
-    an analysis has a `scope`. `invariants` are SQL conditions over the columns that hold for every
-    row. `sql` is the whole text of the file, header included. `subject` is the folder that it lies
-    in, as `kernels`. A private file helps others, and may change with any version.
-    Of the parameters in `needs`, one at least has to be given.
+    an analysis has a `scope`, and only one of scope `run` has analyses that it `reduces`.
+    `invariants` are SQL conditions over the columns that hold for every row. `sql` is the whole
+    text of the file, header included. `subject` is the folder that it lies in, as `kernels`. A
+    private file helps others, and may change with any version. Of the parameters in `needs`, one at
+    least has to be given.
     """
 
     name: str
@@ -80,6 +97,7 @@ class Spec:
     kind: Kind
     scope: Scope | None
     requires: tuple[str, ...]
+    reduces: tuple[Reduced, ...]
     params: tuple[Param, ...]
     columns: tuple[ColumnSpec, ...]
     invariants: tuple[str, ...]

@@ -35,11 +35,17 @@ def stacked_bar(parts: Sequence[Part], width: int) -> Text:
     return bar
 
 
-def share_bar(share: float, width: int, style: str = "") -> Text:
-    """Return a bar of `width` cells, filled to a share from 0 to 1 in eighths of a cell."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    if share > 0:
+def share_bar(share_pct: float | None, width: int, style: str = "") -> Text:
+    """Return a bar of `width` cells, filled to a share (0 to 100) in eighths of a cell."""
+    share_pct = share_pct or 0.0
+    eighths = round(min(max(share_pct, 0.0), 100.0) * width * 8 / 100)
+    if share_pct > 0:
         eighths = max(eighths, 1)
     full, rest = divmod(eighths, 8)
     drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
     return Text(drawn.ljust(width), style=style)
+
+
+def cells_of(amount: float, longest: float, width: int) -> int:
+    """Return how many of `width` cells an amount takes where the longest one takes them all."""
+    return round(amount / longest * width) if longest else 0

@@ -39,10 +39,7 @@ def interval_text(row: Mapping[str, Any]) -> str:
     """Return the width of the median's interval to either side of it, in percent of the median."""
     if row["interval_pct"] is None:
         return ""
-    median_ns = row["median_ns"]
-    low = 100 * (median_ns - row["low_ns"]) / median_ns
-    high = 100 * (row["high_ns"] - median_ns) / median_ns
-    return f"−{low:.1f} +{high:.1f} %"
+    return f"−{row['below_pct']:.1f} +{row['above_pct']:.1f} %"
 
 
 def machine(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -102,12 +102,10 @@ def smallest_of(
 ) -> dict[str, Any]:
     """Return the point of the smallest size among those of one kind that have a time."""
     key = ("run", "device", *kind)
-    same = [
-        row
-        for row in rows
-        if row["median_ns"] is not None and all(row[name] == like[name] for name in key)
-    ]
-    return min(same, key=lambda row: row["message_bytes"])
+    (smallest,) = (
+        row for row in rows if row["is_smallest"] and all(row[name] == like[name] for name in key)
+    )
+    return smallest
 
 
 def drawing(rows: list[dict[str, Any]], kind: tuple[str, ...], rate: str, width: int) -> list[Text]:

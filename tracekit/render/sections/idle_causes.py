@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,7 +11,7 @@ from tracekit.render._bars import share_bar
 from tracekit.render._text import fit, printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
-from tracekit.render.sections._window import pct_text, total_window_ns
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
@@ -37,59 +36,33 @@ _STYLES = {
 }
 
 
-@dataclass
-class _Idle:
-    """The idle time of one cause, and where the device with the most of it says it is from."""
-
-    idle_ns: int = 0
-    gap_count: int = 0
-    top_ns: int = 0
-    place: str = ""
-
-
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return one bar per cause, the largest first, with its op and module; shares of the window."""
-    if not data.get("idle_causes"):
+    if not data.get("idle_cause_totals"):
         return []
-    causes = _by_cause(data["idle_causes"])
-    names = sorted(causes, key=lambda name: (-causes[name].idle_ns, name))
-    shown = names if full else names[:MAX_CAUSES]
-
-    window_ns = total_window_ns(data)
-    decimals = ms_decimals(idle.idle_ns for idle in causes.values())
+    rows = data["idle_cause_totals"].to_dicts()
+    shown = rows if full else rows[:MAX_CAUSES]
+    decimals = ms_decimals(row["idle_ns"] for row in rows)
     figures = aligned(
         [
-            [pct_text(causes[name].idle_ns, window_ns) for name in shown],
-            [f"{format_ms(causes[name].idle_ns, decimals)} ms" for name in shown],
-            [f"{causes[name].gap_count:,} ×" for name in shown],
+            [pct_text(row["idle_pct"]) for row in shown],
+            [f"{format_ms(row['idle_ns'], decimals)} ms" for row in shown],
+            [f"{row['gap_count']:,} ×" for row in shown],
         ]
     )
-    label_width = max(map(len, shown))
+    label_width = max(len(row["cause"]) for row in shown)
     bar_width = min(max(width - label_width - len(figures[0]) - 6, _MIN_BAR), _MAX_BAR)
     room = width - label_width - bar_width - len(figures[0]) - 8
     out = [heading("Idle causes", "share of the window, gaps, where most of it is", width)]
-    for name, text in zip(shown, figures, strict=True):
-        idle = causes[name]
-        share = idle.idle_ns / window_ns if window_ns else 0.0
-        bar = share_bar(share, bar_width, _STYLES.get(name, ""))
-        line = Text.assemble("  ", fit(printable(name), label_width), "  ", bar, "  ", text)
-        if idle.place and room >= _MIN_PLACE:
-            line.append(f"  {shorten(idle.place, room)}", style="dim")
+    for row, text in zip(shown, figures, strict=True):
+        cause, place = row["cause"], _place(row["top_op"], row["top_module"])
+        bar = share_bar(row["idle_pct"], bar_width, _STYLES.get(cause, ""))
+        line = Text.assemble("  ", fit(printable(cause), label_width), "  ", bar, "  ", text)
+        if place and room >= _MIN_PLACE:
+            line.append(f"  {shorten(place, room)}", style="dim")
         out.append(line)
-    out.extend(more(len(names) - len(shown), "cause", "causes"))
+    out.extend(more(len(rows) - len(shown), "cause", "causes"))
     return out
-
-
-def _by_cause(result: Result) -> dict[str, _Idle]:
-    causes: dict[str, _Idle] = {}
-    for row in result.to_dicts():
-        idle = causes.setdefault(row["cause"], _Idle())
-        idle.idle_ns += row["idle_ns"]
-        idle.gap_count += row["gap_count"]
-        if row["idle_ns"] > idle.top_ns:
-            idle.top_ns = row["idle_ns"]
-            idle.place = _place(row["top_op"], row["top_module"])
-    return causes
 
 
 def _place(op: str | None, module: str | None) -> str:

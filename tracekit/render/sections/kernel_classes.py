@@ -11,7 +11,7 @@ from tracekit.render._bars import share_bar
 from tracekit.render._text import cell_width, fit, printable
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
-from tracekit.render.sections._window import pct_text, total_window_ns
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
@@ -28,33 +28,24 @@ _STYLES = {"compute": "green", "comm": "red", "memcpy": "yellow"}
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return one bar per class, the largest first; shares are of the window."""
-    if not data.get("kernel_classes"):
+    if not data.get("kernel_class_totals"):
         return []
-    wall_ns: dict[tuple[str, str], int] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for row in data["kernel_classes"].to_dicts():
-        key = (row["class"], row["kind"])
-        wall_ns[key] = wall_ns.get(key, 0) + row["wall_ns"]
-        counts[key] = counts.get(key, 0) + row["kernel_count"]
-    keys = sorted(wall_ns, key=lambda key: (-wall_ns[key], key))
-    shown = keys if full else keys[:MAX_CLASSES]
-
-    window_ns = total_window_ns(data)
-    decimals = ms_decimals(wall_ns.values())
+    rows = data["kernel_class_totals"].to_dicts()
+    shown = rows if full else rows[:MAX_CLASSES]
+    decimals = ms_decimals(row["wall_ns"] for row in rows)
     figures = aligned(
         [
-            [pct_text(wall_ns[key], window_ns) for key in shown],
-            [f"{format_ms(wall_ns[key], decimals)} ms" for key in shown],
-            [f"{counts[key]:,} ×" for key in shown],
+            [pct_text(row["wall_pct"]) for row in shown],
+            [f"{format_ms(row['wall_ns'], decimals)} ms" for row in shown],
+            [f"{row['kernel_count']:,} ×" for row in shown],
         ]
     )
-    labels = [printable(name) for name, _ in shown]
+    labels = [printable(row["class"]) for row in shown]
     label_width = min(max(map(cell_width, labels)), _MAX_LABEL)
     bar_width = min(max(width - label_width - len(figures[0]) - 6, _MIN_BAR), _MAX_BAR)
     out = [heading("Kernel classes", "wall time, share of the window", width)]
-    for (_, kind), label, text, key in zip(shown, labels, figures, shown, strict=True):
-        share = wall_ns[key] / window_ns if window_ns else 0.0
-        bar = share_bar(share, bar_width, _STYLES.get(kind, ""))
+    for row, label, text in zip(shown, labels, figures, strict=True):
+        bar = share_bar(row["wall_pct"], bar_width, _STYLES.get(row["kind"], ""))
         out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
-    out.extend(more(len(keys) - len(shown), "class", "classes"))
+    out.extend(more(len(rows) - len(shown), "class", "classes"))
     return out

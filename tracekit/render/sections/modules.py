@@ -12,7 +12,7 @@ from tracekit.render._grid import grid_lines
 from tracekit.render._text import printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
-from tracekit.render.sections._window import pct_text, total_window_ns
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
@@ -26,36 +26,33 @@ _INDENT = "  "
 
 @dataclass(slots=True)
 class _Node:
-    path: str
-    total_ns: int = 0
-    self_ns: int = 0
-    kernel_count: int = 0
-    children: dict[str, _Node] = field(default_factory=dict)
+    row: Mapping[str, Any]
+    children: list[_Node] = field(default_factory=list)
 
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return the largest modules under their parents; modules of all layers are one line."""
-    if not data.get("modules"):
+    if not data.get("module_totals"):
         return []
     if full:
         return [heading("Modules"), *grid_lines(data["modules"], width, units=True)]
-    root = _tree(data["modules"].to_dicts())
-    every = _flat(root)
+    every = _flat(_tree(data["module_totals"].to_dicts()))
     largest = {
-        id(node)
-        for _, _, node in sorted(every, key=lambda item: (-item[2].total_ns, item[1]))[:MAX_ROWS]
+        id(row)
+        for _, _, row in sorted(every, key=lambda item: (-item[2]["total_wall_ns"], item[1]))[
+            :MAX_ROWS
+        ]
     }
     shown = [item for item in every if id(item[2]) in largest]
 
-    window_ns = total_window_ns(data)
-    decimals = ms_decimals(node.total_ns for _, _, node in shown)
+    decimals = ms_decimals(row["total_wall_ns"] for _, _, row in shown)
     figures = aligned(
         [
-            [pct_text(node.total_ns, window_ns) for _, _, node in shown],
-            [f"{format_ms(node.total_ns, decimals)} ms" for _, _, node in shown],
+            [pct_text(row["wall_pct"]) for _, _, row in shown],
+            [f"{format_ms(row['total_wall_ns'], decimals)} ms" for _, _, row in shown],
             [
-                f"{pct_text(node.self_ns, window_ns)} own" if node.self_ns else ""
-                for _, _, node in shown
+                f"{pct_text(row['self_pct'])} own" if row["self_wall_ns"] else ""
+                for _, _, row in shown
             ],
         ]
     )
@@ -67,40 +64,36 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     return out
 
 
-def _tree(rows: Sequence[Mapping[str, Any]]) -> _Node:
-    """Return the modules summed over phases, layers and devices.
-
-    Rows of one phase are in the order of the tree, so the parent of a row is the last one that is
-    less deep.
-    """
-    root = _Node("")
-    around = [root]
+def _tree(rows: Sequence[Mapping[str, Any]]) -> list[_Node]:
+    """Return the modules at the top, each with those inside of it; parents come before children."""
+    top: list[_Node] = []
+    known: dict[tuple[int, str], _Node] = {}
     for row in rows:
-        del around[row["depth"] + 1 :]
-        parent = around[-1]
-        path = row["rollup_path"]
-        node = parent.children.setdefault(path, _Node(path))
-        node.total_ns += row["total_wall_ns"]
-        node.self_ns += row["self_wall_ns"]
-        node.kernel_count += row["kernel_count"]
+        node = known.setdefault((row["depth"], row["module_path"]), _Node(row))
+        around = top if row["depth"] == 0 else known[row["depth"] - 1, row["parent_path"]].children
         around.append(node)
-    return root
+    return top
 
 
-def _flat(root: _Node) -> list[tuple[str, int, _Node]]:
-    """Return label, depth and node, the largest first; a chain that adds nothing is one line."""
+def _flat(top: list[_Node]) -> list[tuple[str, int, Mapping[str, Any]]]:
+    """Return label, depth and row, the largest first; a chain that adds nothing is one line."""
     out = []
     # A stack of our own: modules may be nested deeper than Python calls may be.
-    waiting = [(root, "", -1)]
+    waiting = [(node, "", 0) for node in _smallest_first(top)]
     while waiting:
         node, above, depth = waiting.pop()
-        if node is not root:
-            while len(node.children) == 1 and not node.self_ns:
-                node = next(iter(node.children.values()))
-            label = node.path
-            if above and label.startswith(above) and label[len(above) :][:1] in ("/", "."):
-                label = label[len(above) + 1 :]
-            out.append((label, depth, node))
-        children = sorted(node.children.values(), key=lambda child: (-child.total_ns, child.path))
-        waiting.extend((child, node.path, depth + 1) for child in reversed(children))
+        while len(node.children) == 1 and not node.row["self_wall_ns"]:
+            (node,) = node.children
+        path = node.row["module_path"]
+        label = path
+        if above and label.startswith(above) and label[len(above) :][:1] in ("/", "."):
+            label = label[len(above) + 1 :]
+        out.append((label, depth, node.row))
+        waiting.extend((child, path, depth + 1) for child in _smallest_first(node.children))
     return out
+
+
+def _smallest_first(nodes: list[_Node]) -> list[_Node]:
+    """Return modules so that a stack gives the largest first."""
+    by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
+    return by_size[::-1]

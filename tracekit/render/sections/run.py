@@ -11,7 +11,7 @@ from rich.text import Text
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import printable, shorten
 from tracekit.render.sections._heading import heading
-from tracekit.units import format_bytes, format_duration
+from tracekit.units import format_bytes, format_duration, format_times
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -80,8 +80,8 @@ def _measured(row: Mapping[str, Any]) -> list[str]:
     step_ns = row["mean_step_ns"]
     if step_ns:
         text = f"step {format_duration(round(step_ns))}"
-        if row["profiled_step_ns"]:
-            text += f", profiled {row['profiled_step_ns'] / step_ns:.2f} ×"
+        if row["profiled_step_pct"]:
+            text += f", profiled {format_times(row['profiled_step_pct'])}"
         parts.append(text)
     if row["peak_device_bytes"] is not None:
         parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")

@@ -11,7 +11,7 @@ from tracekit.render._grid import grid_lines
 from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading
-from tracekit.render.sections._window import pct_text
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
@@ -22,29 +22,22 @@ ORDER = 31
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return the kinds of work of each phase over all devices, the longest first."""
-    if not data.get("serving_modules"):
+    if not data.get("serving_module_totals"):
         return []
     if full:
         return [heading("Serving"), *grid_lines(data["serving_modules"], width, units=True)]
-    phases: dict[str, dict[str, int]] = {}
-    for row in data["serving_modules"].to_dicts():
-        of_phase = phases.setdefault(row["phase"], {})
-        task = _label(row)
-        of_phase[task] = of_phase.get(task, 0) + row["wall_ns"]
-    phases = {phase: tasks for phase, tasks in phases.items() if sum(tasks.values()) > 0}
+    phases: dict[str, list[dict[str, Any]]] = {}
+    for row in data["serving_module_totals"].to_dicts():
+        phases.setdefault(row["phase"], []).append(row)
     if not phases:
         return []
-    totals = {phase: sum(tasks.values()) for phase, tasks in phases.items()}
-    decimals = ms_decimals(totals.values())
-    figures = aligned([[f"{format_ms(total, decimals)} ms" for total in totals.values()]])
+    totals = [tasks[0]["phase_wall_ns"] for tasks in phases.values()]
+    decimals = ms_decimals(totals)
+    figures = aligned([[f"{format_ms(total, decimals)} ms" for total in totals]])
     label_width = max(map(cell_width, phases))
     out = [heading("Serving", "share of each phase's time, idle included", width)]
     for (phase, tasks), text in zip(phases.items(), figures, strict=True):
-        shares = [
-            f"{task} {pct_text(amount, totals[phase])}"
-            for task, amount in sorted(tasks.items(), key=lambda item: (-item[1], item[0]))
-            if amount
-        ]
+        shares = [f"{_label(row)} {pct_text(row['phase_pct'])}" for row in tasks if row["wall_ns"]]
         start = f"  {fit(phase, label_width)}  {text}  "
         out.append(Text(start + shorten(" · ".join(shares), width - cell_width(start))))
     return out

@@ -10,7 +10,7 @@ from rich.text import Text
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import shorten
 from tracekit.render.sections._heading import heading
-from tracekit.render.sections._window import pct_text
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_duration
 
 if TYPE_CHECKING:
@@ -21,32 +21,23 @@ ORDER = 60
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return count, mean, shortest and longest step, and the device work outside of steps."""
-    if not data.get("steps"):
+    if not data.get("step_totals"):
         return []
     if full:
         return [heading("Steps"), *grid_lines(data["steps"], width, units=True)]
-    rows = data["steps"].to_dicts()
-    # On the device: the host may run ahead, and then its ranges measure only itself.
-    durations = {
-        (row["rank"], row["device"], row["step"]): row["span_ns"]
-        for row in rows
-        if row["step"] is not None and row["span_ns"] is not None
-    }
+    (row,) = data["step_totals"].to_dicts()
     parts = []
-    if durations:
-        lengths = list(durations.values())
-        ranks = len({rank for rank, _, _ in durations})
-        parts.append(f"{len(lengths):,}" + (f" on {ranks:,} ranks" if ranks > 1 else ""))
-        if len(lengths) == 1:
-            parts.append(format_duration(lengths[0]))
+    if row["step_count"]:
+        ranks = row["rank_count"]
+        parts.append(f"{row['step_count']:,}" + (f" on {ranks:,} ranks" if ranks > 1 else ""))
+        if row["step_count"] == 1:
+            parts.append(format_duration(row["max_span_ns"]))
         else:
-            parts.append(f"mean {format_duration(sum(lengths) / len(lengths))}")
-            parts.append(f"min {format_duration(min(lengths))}")
-            parts.append(f"max {format_duration(max(lengths))}")
-    outside_ns = sum(row["wall_ns"] for row in rows if row["step"] is None)
-    if outside_ns:
-        busy_ns = sum(row["wall_ns"] for row in rows)
-        parts.append(f"{pct_text(outside_ns, busy_ns)} of busy time outside")
+            parts.append(f"mean {format_duration(row['mean_span_ns'])}")
+            parts.append(f"min {format_duration(row['min_span_ns'])}")
+            parts.append(f"max {format_duration(row['max_span_ns'])}")
+    if row["outside_ns"]:
+        parts.append(f"{pct_text(row['outside_pct'])} of busy time outside")
     line = heading("Steps")
     line.append("  " + shorten(" · ".join(parts), width - 7))
     return [line]

@@ -13,7 +13,7 @@ from tracekit.render._text import cell_width, fit
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
 from tracekit.render.sections._label import device_label
-from tracekit.render.sections._window import pct_text
+from tracekit.render.sections._share import pct_text
 from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
@@ -30,16 +30,17 @@ _MIN_BAR = 4
 @dataclass(frozen=True, slots=True)
 class _Share:
     column: str
+    pct_column: str
     title: str
     glyph: str
     style: str
 
 
 _SHARES = (
-    _Share("compute_ns", "compute", "█", "green"),
-    _Share("exposed_comm_ns", "exposed comm", "▓", "red"),
-    _Share("exposed_memcpy_ns", "exposed memcpy", "▒", "yellow"),
-    _Share("idle_ns", "idle", "░", "bright_black"),
+    _Share("compute_ns", "compute_pct", "compute", "█", "green"),
+    _Share("exposed_comm_ns", "exposed_comm_pct", "exposed comm", "▓", "red"),
+    _Share("exposed_memcpy_ns", "exposed_memcpy_pct", "exposed memcpy", "▒", "yellow"),
+    _Share("idle_ns", "idle_pct", "idle", "░", "bright_black"),
 )
 
 
@@ -85,7 +86,7 @@ def _windows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _pcts(share: _Share, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     title = share.title.removeprefix("exposed ")
-    return [title, *(pct_text(row[share.column], row["window_ns"]) for row in rows)]
+    return [title, *(pct_text(row[share.pct_column]) for row in rows)]
 
 
 def _in_ms(row: Mapping[str, Any]) -> Text:
@@ -94,7 +95,7 @@ def _in_ms(row: Mapping[str, Any]) -> Text:
     for position, share in enumerate(_SHARES):
         amount = row[share.column]
         figures.append("   " if position else "")
-        figures.append(pct_text(amount, row["window_ns"]), style="bold")
+        figures.append(pct_text(row[share.pct_column]), style="bold")
         figures.append(f" {share.glyph} ", style=share.style)
         figures.append(f"{format_ms(amount, decimals)} ms")
     return figures

@@ -21,13 +21,14 @@ ORDER = 10
 def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     """Return two lines: what the traces are, and how much is in them."""
     del full
-    if not data.get("trace"):
+    if not data.get("trace_totals"):
         return []
     rows = data["trace"].to_dicts()
     first = Text(shorten(_files(rows), width // 2), style="bold")
     about = "  ·  ".join([_ranks(rows), _devices(rows)])
     first.append("  " + shorten(about, width - first.cell_len - 2), style="not bold")
-    return [first, Text(shorten(_counts(rows), width))]
+    (totals,) = data["trace_totals"].to_dicts()
+    return [first, Text(shorten(_counts(totals), width))]
 
 
 def _files(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -81,22 +82,18 @@ def _devices(rows: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
 
 
-def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
-    def total(column: str) -> int:
-        return sum(row[column] or 0 for row in rows)
-
-    parts = [f"{total('event_count'):,} events"]
+def _counts(totals: Mapping[str, Any]) -> str:
+    parts = [f"{totals['event_count']:,} events"]
     # What is wrong comes early: the end of the line is what a narrow screen loses.
-    if total("repaired_count"):
-        parts.append(f"{total('repaired_count'):,} repaired")
-    if total("rejected_count"):
-        parts.append(f"{total('rejected_count'):,} rejected")
-    truncated = sum(bool(row["is_truncated"]) for row in rows)
+    if totals["repaired_count"]:
+        parts.append(f"{totals['repaired_count']:,} repaired")
+    if totals["rejected_count"]:
+        parts.append(f"{totals['rejected_count']:,} rejected")
+    truncated = totals["truncated_count"]
     if truncated:
-        parts.append("cut off" if len(rows) == 1 else f"{truncated:,} cut off")
-    longest = max(row["window_ns"] or 0 for row in rows)
-    if any(row["device_event_count"] is not None for row in rows):
-        parts.append(f"{total('device_event_count'):,} device events")
-    parts.append(f"{format_duration(longest)} recorded")
-    parts.append(format_bytes(total("file_bytes")))
+        parts.append("cut off" if totals["trace_count"] == 1 else f"{truncated:,} cut off")
+    if totals["device_event_count"] is not None:
+        parts.append(f"{totals['device_event_count']:,} device events")
+    parts.append(f"{format_duration(totals['max_window_ns'])} recorded")
+    parts.append(format_bytes(totals["file_bytes"]))
     return "  ·  ".join(parts)

@@ -12,7 +12,8 @@ from tracekit.render._grid import grid_lines
 from tracekit.render._text import printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
-from tracekit.units import format_ms, format_pct, ms_decimals
+from tracekit.render.sections._share import pct_text
+from tracekit.units import format_ms, ms_decimals
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -33,28 +34,23 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         out += [Text(f"  {line}") for line in textwrap.wrap(where + reason, max(width - 2, 20))]
     if full:
         return [*out, *grid_lines(data["unrecorded"], width, units=True)]
-    ops = _by_name(rows)
-    names = sorted(ops, key=lambda name: (-ops[name][0], name))
-    shown = names[:MAX_OPS]
+    ops = data["unrecorded_totals"].to_dicts()
+    shown = ops[:MAX_OPS]
     if not shown:
         return out
-    total_ns = sum(host_ns for host_ns, _, _ in ops.values())
-    decimals = ms_decimals(host_ns for host_ns, _, _ in ops.values())
+    decimals = ms_decimals(row["host_ns"] for row in ops)
     figures = aligned(
         [
-            [f"{format_ms(ops[name][0], decimals)} ms" for name in shown],
-            [
-                f"{format_pct(100 * ops[name][0] / total_ns if total_ns else 0.0)} %"
-                for name in shown
-            ],
-            [f"{ops[name][1]:,} ×" for name in shown],
-            [ops[name][2] for name in shown],
+            [f"{format_ms(row['host_ns'], decimals)} ms" for row in shown],
+            [pct_text(row["host_pct"]) for row in shown],
+            [f"{row['op_count']:,} ×" for row in shown],
+            [row["kind"] for row in shown],
         ]
     )
     out.append(heading("  What the host did", "on all threads, ops inside of an op apart", width))
-    for name, text in zip(shown, figures, strict=True):
-        out.append(Text(shorten(f"    {text}  {printable(name)}", width)))
-    out.extend(more(len(names) - len(shown), "op", "ops"))
+    for row, text in zip(shown, figures, strict=True):
+        out.append(Text(shorten(f"    {text}  {printable(row['name'])}", width)))
+    out.extend(more(len(ops) - len(shown), "op", "ops"))
     return out
 
 
@@ -76,14 +72,3 @@ def _reasons(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:
 def _rank_text(ranks: Sequence[int | None]) -> str:
     first = "rank ?" if ranks[0] is None else f"rank {ranks[0]}"
     return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"
-
-
-def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, str]]:
-    """Return time, count and kind of each op of all ranks; none where the host has no ops."""
-    found: dict[str, tuple[int, int, str]] = {}
-    for row in rows:
-        if row["name"] is not None:
-            host_ns, count, _ = found.get(row["name"], (0, 0, ""))
-            total = (host_ns + row["host_ns"], count + row["op_count"], row["kind"])
-            found[row["name"]] = total
-    return found

@@ -1,0 +1,81 @@
+-- Which collectives took how long on all devices of the run, hidden or not, and how fast were they?
+-- The sums of communication over all devices, for each class in groups of one name. Shares are of the sum of the
+-- windows; bandwidths are of the collectives whose message size is known.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  communication, timeline
+-- Columns:
+--   class                  VARCHAR    class of the collective, as in table kernel_class
+--   pg_name                VARCHAR    process group, where the call names it
+--   call_count             BIGINT     collectives
+--   kernel_ns              BIGINT     sum of durations, ns; overlap counts twice
+--   comm_ns                BIGINT     their part of the union of communication, ns
+--   wall_ns                BIGINT     of that, exposed: while nothing is computed, ns
+--   overlapped_pct         DOUBLE     share of comm_ns during which something is computed, 0 to 100
+--   wall_pct               DOUBLE     wall_ns of all windows, 0 to 100
+--   sized_count            BIGINT     collectives whose message size is known
+--   sized_ns               BIGINT     sum of the durations of these, ns; NULL where the clock could tell of none
+--   message_bytes          BIGINT     bytes of their messages; NULL where not known of any
+--   algorithm_bytes_per_s  DOUBLE     message_bytes / sized_ns, bytes/s
+--   bus_bytes_per_s        DOUBLE     the same, weighted for the wires, bytes/s; NULL if the size of a group is unknown
+--   reasons                VARCHAR[]  why a bandwidth is missing or rests on fewer than call_count
+-- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
+-- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
+
+WITH told AS (
+    SELECT
+        class,
+        pg_name,
+        reason,
+        min(rowid) AS place
+    FROM communication_rows
+    WHERE reason IS NOT NULL
+    GROUP BY class, pg_name, reason
+),
+
+reason AS (
+    SELECT
+        class,
+        pg_name,
+        list(reason ORDER BY place) AS reasons
+    FROM told
+    GROUP BY class, pg_name
+),
+
+summed AS (
+    SELECT
+        class,
+        pg_name,
+        sum(call_count)::BIGINT AS call_count,
+        sum(kernel_ns)::BIGINT AS kernel_ns,
+        sum(comm_ns)::BIGINT AS comm_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        sum(sized_count)::BIGINT AS sized_count,
+        sum(sized_ns)::BIGINT AS sized_ns,
+        sum(message_bytes)::BIGINT AS message_bytes,
+        bool_and(bus_bytes_per_s IS NOT NULL) FILTER (sized_ns IS NOT NULL) AS has_bus,
+        sum(bus_bytes_per_s * sized_ns) AS bus_bytes_ns
+    FROM communication_rows
+    GROUP BY class, pg_name
+)
+
+SELECT
+    s.class,
+    s.pg_name,
+    s.call_count,
+    s.kernel_ns,
+    s.comm_ns,
+    s.wall_ns,
+    100.0 * (s.comm_ns - s.wall_ns) / nullif(s.comm_ns, 0) AS overlapped_pct,
+    100.0 * s.wall_ns
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    s.sized_count,
+    s.sized_ns,
+    s.message_bytes,
+    1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
+    CASE WHEN s.has_bus THEN s.bus_bytes_ns / s.sized_ns END AS bus_bytes_per_s,
+    coalesce(r.reasons, []) AS reasons
+FROM summed AS s
+LEFT JOIN reason AS r ON s.class = r.class AND s.pg_name IS NOT DISTINCT FROM r.pg_name
+ORDER BY s.kernel_ns DESC, s.class, s.pg_name NULLS FIRST

@@ -1,0 +1,27 @@
+-- Which classes of kernels held the devices of the run?
+-- The sums of kernel_classes over all devices. Shares are of the sum of their windows.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  kernel_classes, timeline
+-- Columns:
+--   class         VARCHAR  class of the kernels, as in table kernel_class
+--   kind          VARCHAR  compute, comm or memcpy
+--   kernel_count  BIGINT   device events
+--   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
+--   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the devices' busy time
+--   wall_pct      DOUBLE   wall_ns of all windows, 0 to 100
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+-- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)
+
+SELECT
+    class,
+    kind,
+    sum(kernel_count)::BIGINT AS kernel_count,
+    sum(kernel_ns)::BIGINT AS kernel_ns,
+    sum(wall_ns)::BIGINT AS wall_ns,
+    100.0 * sum(wall_ns)::BIGINT
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct
+FROM kernel_classes_rows
+GROUP BY class, kind
+ORDER BY sum(wall_ns) DESC, class, kind

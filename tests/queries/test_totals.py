@@ -1,0 +1,201 @@
+"""What reduces the rows of other analyses: sums by hand, and on real traces against those rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import parse_header
+from tracekit.analysis.result import Column, Result
+from tracekit.analysis.run import run_analysis, run_reductions
+from tracekit.errors import QueryError
+from tracekit.trace import TOTALS
+
+REPO = Path(__file__).resolve().parents[2]
+Opened = Callable[[Path], tracekit.Trace]
+
+
+def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
+    """The result of an analysis; columns that a row does not give are NULL."""
+    spec = load_catalog().analysis(name)
+    assert all(set(row) <= set(spec.column_names) for row in rows)
+    columns = tuple(Column(column.name, column.type) for column in spec.columns)
+    return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
+
+
+def reduced(name: str, *inputs: Result) -> list[dict[str, Any]]:
+    known = {result.name: result for result in inputs}
+    with duckdb.connect() as connection:
+        return run_analysis(connection, load_catalog().analysis(name), {}, known).to_dicts()
+
+
+def windows(*lengths_ns: int) -> Result:
+    return rows_of("timeline", *({"window_ns": length_ns} for length_ns in lengths_ns))
+
+
+def test_bandwidth_is_all_bytes_over_all_time_not_a_mean_of_rates() -> None:
+    """4 MB in 4 ms and 4 MB in 2 ms are 8 MB in 6 ms; the mean of 1 and 2 GB/s is not it."""
+    call = {"class": "comm_allreduce", "pg_name": "0", "device": "0", "call_count": 2}
+    times = {"comm_ns": 3_000_000, "wall_ns": 1_000_000, "sized_count": 2}
+    rows = [
+        {"kernel_ns": 4_000_000, "sized_ns": 4_000_000, "bus_bytes_per_s": 1.5e9},
+        {"kernel_ns": 2_000_000, "sized_ns": 2_000_000, "bus_bytes_per_s": 3e9},
+    ]
+    told = rows_of(
+        "communication", *(call | times | row | {"message_bytes": 4_000_000} for row in rows)
+    )
+    (total,) = reduced("communication_totals", told, windows(5_000_000, 5_000_000))
+    assert (total["call_count"], total["message_bytes"], total["sized_ns"]) == (
+        4,
+        8_000_000,
+        6_000_000,
+    )
+    assert total["algorithm_bytes_per_s"] == pytest.approx(8e6 / 6e-3)
+    assert total["bus_bytes_per_s"] == pytest.approx(1.5 * 8e6 / 6e-3)
+    assert (total["wall_pct"], total["overlapped_pct"]) == (20.0, pytest.approx(200 / 3))
+
+
+def test_a_bus_bandwidth_needs_the_size_of_every_group() -> None:
+    call = {"class": "comm_other", "call_count": 1, "kernel_ns": 10, "comm_ns": 10, "wall_ns": 0}
+    sized = {"sized_count": 1, "message_bytes": 8, "sized_ns": 10}
+    known, unknown = call | sized | {"bus_bytes_per_s": 1.0}, call | sized | {"reason": "b"}
+    bare = call | {"sized_count": 0, "reason": "a"}
+    (total,) = reduced(
+        "communication_totals", rows_of("communication", known, unknown, bare, unknown), windows()
+    )
+    assert (total["algorithm_bytes_per_s"], total["bus_bytes_per_s"]) == (8e8, None)
+    assert total["reasons"] == ["b", "a"]
+    assert total["wall_pct"] is None
+
+
+def test_modules_of_all_phases_and_devices_are_one_tree() -> None:
+    rows = [
+        {"depth": depth, "rollup_path": path, "parent_path": parent, "kernel_count": 1}
+        | {"self_kernel_ns": own, "self_wall_ns": own, "total_wall_ns": total}
+        | {"total_kernel_ns": total}
+        for _ in range(2)
+        for depth, path, parent, own, total in [
+            (0, "model", None, 1, 10),
+            (1, "model.*", "model", 2, 4),
+            (1, "model.*", "model", 3, 5),
+            (0, "(optimizer)", None, 7, 7),
+        ]
+    ]
+    found = reduced("module_totals", rows_of("modules", *rows), windows(50, 50))
+    assert [(row["module_path"], row["parent_path"], row["total_wall_ns"]) for row in found] == [
+        ("model", None, 20),
+        ("model.*", "model", 18),
+        ("(optimizer)", None, 14),
+    ]
+    assert [row["wall_pct"] for row in found] == [20.0, 18.0, 14.0]
+    assert [row["self_pct"] for row in found] == [2.0, 10.0, 14.0]
+
+
+def test_steps_are_counted_once_for_every_device() -> None:
+    step = {"device": "0", "kernel_count": 1}
+    rows = [
+        step | {"rank": rank, "step": 1, "span_ns": span_ns, "wall_ns": 10}
+        for rank, span_ns in ((0, 10), (None, 20), (None, 60), (1, None))
+    ]
+    (total,) = reduced("step_totals", rows_of("steps", *rows, step | {"rank": 0, "wall_ns": 10}))
+    assert (total["step_count"], total["rank_count"]) == (3, 2)
+    assert (total["mean_span_ns"], total["min_span_ns"], total["max_span_ns"]) == (30.0, 10, 60)
+    assert (total["outside_ns"], total["outside_pct"]) == (10, 20.0)
+
+
+def test_the_cause_names_the_place_of_the_device_with_most_of_it() -> None:
+    rows = [
+        {"cause": "host_bound", "gap_count": 1, "idle_ns": idle_ns, "top_op": op}
+        for idle_ns, op in ((5, "a"), (9, None), (9, "c"))
+    ]
+    (total,) = reduced("idle_cause_totals", rows_of("idle_causes", *rows), windows(100))
+    assert (total["gap_count"], total["idle_pct"], total["top_op"]) == (3, 23.0, None)
+
+
+def test_no_rows_have_no_total() -> None:
+    for name, totals in TOTALS.items():
+        assert reduced(totals, rows_of(name), windows(5)) == []
+
+
+def test_together_they_say_what_each_says_alone(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    found = trace.breakdown()
+    for name, totals in TOTALS.items():
+        if name in found:
+            assert found[totals] == trace.query(totals)
+    assert (
+        trace.sql("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%_rows'").rows
+        == []
+    )
+    specs = [load_catalog().analysis("phase_totals")]
+    assert run_reductions(trace.connection, specs, {}) == [found["phase_totals"]]
+
+
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", "serve_vllm"])
+def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
+    """Every column that both have and that counts or measures is the sum over the rows."""
+    trace = opened(REPO / "sample_traces" / run)
+    found = trace.breakdown()
+    keys = {"kernel_classes": ["class", "kind"], "phases": ["phase"], "idle_causes": ["cause"]}
+    for name, key in keys.items():
+        totals = found[TOTALS[name]]
+        summed = [
+            column
+            for column in totals.column_names
+            if column.endswith(("_ns", "_count")) and column in found[name].column_names
+        ]
+        assert summed
+        sums: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
+        for row in found[name].to_dicts():
+            sums[tuple(row[column] for column in key)].update({c: row[c] for c in summed})
+        assert sums == {
+            tuple(row[column] for column in key): Counter({c: row[c] for c in summed})
+            for row in totals.to_dicts()
+        }
+    for name, column in (("kernel_classes", "wall_pct"), ("idle_causes", "idle_pct")):
+        assert 0 < sum(found[TOTALS[name]].column(column)) < 100
+    assert sum(found["phase_totals"].column("span_pct")) == pytest.approx(100)
+
+
+HEADER = """-- What?
+--
+-- Kind:    analysis
+-- Scope:   {scope}
+-- Reduces: {reduces}
+-- Columns:
+--   n  BIGINT  rows
+
+SELECT count(*) AS n FROM phases_rows
+"""
+
+
+@pytest.mark.parametrize(
+    ("scope", "reduces", "reason"),
+    [
+        ("trace", "phases", "Reduces is for an analysis of scope run"),
+        ("run", "phases limit", "Reduces: cannot read 'phases limit'"),
+        ("run", "phases, phases", "Reduces: phases is declared twice"),
+    ],
+)
+def test_headers_that_reduce_wrongly(scope: str, reduces: str, reason: str) -> None:
+    with pytest.raises(QueryError, match=reason):
+        parse_header(HEADER.format(scope=scope, reduces=reduces), "x", "x.sql")
+
+
+def test_a_reduction_may_ask_with_parameters(opened: Opened) -> None:
+    text = HEADER.replace("phases_rows", "kernels_rows").format(
+        scope="run", reduces="kernels limit=1"
+    )
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    spec = parse_header(text, "x", "x.sql")
+    assert run_analysis(trace.connection, spec, {}, {"kernels": rows_of("kernels")}).rows == [(2,)]
+    nested = parse_header(HEADER.format(scope="run", reduces="phase_totals"), "x", "x.sql")
+    with pytest.raises(QueryError, match="phase_totals cannot be reduced"):
+        run_analysis(trace.connection, nested, {})
