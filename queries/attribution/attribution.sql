@@ -32,22 +32,14 @@
 -- Invariant: (phase_reason = 'none') = (phase = 'other')
 -- Invariant: (module_reason = 'none') = (row_name IS NOT DISTINCT FROM '(unattributed)')
 
-WITH linked_work AS (
+WITH launch_fact AS (
     SELECT
         k.*,
         d.device,
         d.ts_ns,
         d.name,
         d.class,
-        d.kind
-    FROM launch_link AS k
-    INNER JOIN device_events AS d
-        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
-),
-
-launch_fact AS (
-    SELECT
-        w.*,
+        d.kind,
         s.op_id,
         s.node_id,
         s.is_recompute,
@@ -68,17 +60,14 @@ launch_fact AS (
         n.label_before,
         n.label_after,
         n.is_on_node_thread,
-        n.is_model_block,
-        NULL::BIGINT AS like_event_id,
-        NULL::VARCHAR AS like_phase,
-        NULL::INTEGER AS like_module_id,
-        NULL::VARCHAR AS like_row,
-        NULL::VARCHAR AS name_phase,
-        NULL::VARCHAR AS name_row
-    FROM linked_work AS w
-    INNER JOIN trace_traits AS t ON w.trace_id = t.trace_id
-    LEFT JOIN surroundings AS s ON w.trace_id = s.trace_id AND w.launch_id = s.event_id
-    LEFT JOIN neighbours AS n ON w.trace_id = n.trace_id AND w.launch_id = n.launch_id
+        n.is_model_block
+    FROM launch_link AS k
+    INNER JOIN device_events AS d
+        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
+    INNER JOIN trace_traits AS t ON k.trace_id = t.trace_id
+    LEFT JOIN surroundings AS s ON k.trace_id = s.trace_id AND k.launch_id = s.event_id
+    LEFT JOIN neighbours AS n ON k.trace_id = n.trace_id AND k.launch_id = n.launch_id
+    WHERE k.launch_id IS NOT NULL
 ),
 
 with_own_phase AS (SELECT * FROM own_phase('launch_fact')),
@@ -88,7 +77,6 @@ with_input AS (
         *,
         -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
         class = 'memcpy_h2d'
-        AND launch_id IS NOT NULL
         AND module_id IS NULL
         AND node_id IS NULL
         AND coalesce(own.phase, 'forward') = 'forward'
@@ -96,11 +84,28 @@ with_input AS (
     FROM with_own_phase
 ),
 
-linked_fact AS (SELECT * FROM with_input WHERE launch_id IS NOT NULL),
+with_phase AS (SELECT * FROM decided_phase('with_input')),
 
-linked_phase AS (SELECT * FROM decided_phase('linked_fact')),
+with_module AS (SELECT * FROM decided_module('with_phase')),
 
-linked AS MATERIALIZED (SELECT * FROM decided_module('linked_phase')),
+linked AS MATERIALIZED (
+    SELECT
+        trace_id,
+        event_id,
+        piece,
+        device,
+        ts_ns,
+        name,
+        launch_id,
+        launch_delay_ns,
+        link,
+        step,
+        op_id,
+        NULL::BIGINT AS like_event_id,
+        by_phase_rule,
+        by_module_rule
+    FROM with_module
+),
 
 -- Names that ran in one phase only, and the row of modules, if all of that name had the same.
 name_fact AS (
@@ -115,36 +120,44 @@ name_fact AS (
             NULL
         ) AS name_row
     FROM linked
-    WHERE
-        by_phase_rule.phase IS NOT NULL
-        AND trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
+    WHERE by_phase_rule.phase IS NOT NULL
     GROUP BY trace_id, name
     HAVING min(by_phase_rule.phase) = max(by_phase_rule.phase)
 ),
 
 unlinked_fact AS (
     SELECT
-        u.* REPLACE (
-            r.like_event_id AS like_event_id,
-            k.by_phase_rule.phase AS like_phase,
-            k.by_module_rule.module_id AS like_module_id,
-            k.by_module_rule.row_name AS like_row,
-            n.name_phase AS name_phase,
-            n.name_row AS name_row
-        )
-    FROM with_input AS u
-    LEFT JOIN repetition AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
-    LEFT JOIN linked AS k ON r.trace_id = k.trace_id AND r.like_event_id = k.event_id
-    LEFT JOIN name_fact AS n ON u.trace_id = n.trace_id AND u.name = n.name
-    WHERE u.launch_id IS NULL
+        k.trace_id,
+        k.event_id,
+        k.piece,
+        d.device,
+        d.ts_ns,
+        d.name,
+        k.launch_id,
+        k.launch_delay_ns,
+        k.link,
+        k.step,
+        NULL::BIGINT AS op_id,
+        r.like_event_id,
+        l.by_phase_rule.phase AS like_phase,
+        l.by_module_rule.module_id AS like_module_id,
+        l.by_module_rule.row_name AS like_row,
+        n.name_phase,
+        n.name_row
+    FROM launch_link AS k
+    INNER JOIN device_events AS d
+        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
+    LEFT JOIN repetition AS r ON k.trace_id = r.trace_id AND k.event_id = r.event_id
+    LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
+    LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
+    WHERE k.launch_id IS NULL
 ),
-
-unlinked_phase AS (SELECT * FROM decided_phase('unlinked_fact')),
 
 decided_event AS (
     SELECT * FROM linked
-    UNION ALL
-    SELECT * FROM decided_module('unlinked_phase')
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (like_phase, like_module_id, like_row, name_phase, name_row)
+    FROM decided_without_launch('unlinked_fact')
 )
 
 SELECT

@@ -5,7 +5,8 @@
 -- why shows for one device event what was looked at and what decided.
 -- own_phase('facts'), decided_phase('facts') and decided_module('facts') are relations: the facts, and one column more
 -- (own, by_phase_rule, by_module_rule), a struct of the rule, its reason and what it says. NULL, and the reason none:
--- nothing is said.
+-- nothing is said. decided_without_launch('facts') has the two decisions of device events whose launch is not in the
+-- trace: of all rules, only the last two of each kind can apply to these, and they ask what was decided of others.
 --
 -- Kind:   macro
 -- Params:
@@ -155,16 +156,12 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 19, reason: 'neighbours', phase: 'data'}
             WHEN coalesce(label_before, label_after) IS NOT NULL
                 THEN {rule: 20, reason: 'neighbours', phase: coalesce(label_before, label_after)}
-            WHEN like_phase IS NOT NULL
-                THEN {rule: 21, reason: 'repetition', phase: like_phase}
-            WHEN like_event_id IS NULL AND name_phase IS NOT NULL
-                THEN {rule: 22, reason: 'name', phase: name_phase}
             ELSE {rule: NULL, reason: 'none', phase: NULL}
         END AS by_phase_rule
     FROM query_table(facts)
 );
 
--- The facts of it have by_phase_rule already.
+-- Behind decided_phase: it asks for the phase.
 CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
     WITH judged AS (
         SELECT
@@ -229,6 +226,22 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 }
             WHEN launch_id IS NOT NULL AND by_phase_rule.phase = 'optimizer'
                 THEN {rule: 15, reason: 'phase', module_id: NULL, row_name: '(optimizer)'}
+            ELSE {rule: NULL, reason: 'none', module_id: NULL, row_name: NULL}
+        END AS by_module_rule
+    FROM judged
+);
+
+CREATE OR REPLACE MACRO decided_without_launch(facts) AS TABLE (
+    SELECT
+        *,
+        CASE
+            WHEN like_phase IS NOT NULL
+                THEN {rule: 21, reason: 'repetition', phase: like_phase}
+            WHEN like_event_id IS NULL AND name_phase IS NOT NULL
+                THEN {rule: 22, reason: 'name', phase: name_phase}
+            ELSE {rule: NULL, reason: 'none', phase: NULL}
+        END AS by_phase_rule,
+        CASE
             WHEN coalesce(like_module_id::VARCHAR, like_row) IS NOT NULL
                 THEN {
                     rule: 16, reason: 'repetition', module_id: like_module_id, row_name: like_row
@@ -237,5 +250,5 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 THEN {rule: 17, reason: 'name', module_id: NULL, row_name: name_row}
             ELSE {rule: NULL, reason: 'none', module_id: NULL, row_name: NULL}
         END AS by_module_rule
-    FROM judged
+    FROM query_table(facts)
 );

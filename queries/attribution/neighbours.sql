@@ -54,7 +54,7 @@ launch_fact AS (
     WHERE t.is_training
 ),
 
-launch_phase AS (SELECT * FROM own_phase('launch_fact')),
+launch_phase AS MATERIALIZED (SELECT * FROM own_phase('launch_fact')),
 
 -- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch
 -- nothing.
