@@ -9,7 +9,7 @@
 -- that block is of a class that no optimizer runs: then nothing is said of the block.
 --
 -- Kind:     table
--- Requires: event_category, range_marker, device_events, launch, context, module, steps, accelerator
+-- Requires: event_category, range_marker, device_events, launch, context, module, step_ranges, accelerator
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   event_id         BIGINT   the device event
@@ -169,7 +169,7 @@ seen AS (
     INNER JOIN fact AS f ON d.trace_id = f.trace_id
     LEFT JOIN context AS c ON d.trace_id = c.trace_id AND d.launch_id = c.event_id
     LEFT JOIN module AS g ON c.trace_id = g.trace_id AND c.range_id = g.module_id
-    ASOF LEFT JOIN steps AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
+    ASOF LEFT JOIN step_ranges AS s ON d.trace_id = s.trace_id AND d.launch_ts_ns >= s.ts_ns
 ),
 
 -- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch

@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, steps, collectives, module, compiled_regions,
+-- Requires: device_events, device_context, device_windows, device_steps, step_ranges, collective_events, module, compiled_regions,
 --           whole_model, interval_neighbours, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
@@ -60,7 +60,7 @@ placed AS (
     INNER JOIN device_context AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
     LEFT JOIN module AS m ON c.trace_id = m.trace_id AND c.module_id = m.module_id
-    LEFT JOIN collectives AS k
+    LEFT JOIN collective_events AS k
         ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
 ),
 
@@ -133,7 +133,7 @@ marked AS (
     SELECT
         trace_id,
         count(DISTINCT step) AS step_count
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id
 )
 

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_context, device_windows, device_steps, steps
+-- Requires: device_events, device_context, device_windows, device_steps, step_ranges
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -29,7 +29,7 @@ WITH step_work AS (
     FROM device_events AS d
     INNER JOIN device_context AS c
         ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
-    WHERE d.trace_id IN (SELECT trace_id FROM steps)
+    WHERE d.trace_id IN (SELECT trace_id FROM step_ranges)
     GROUP BY d.trace_id, d.device, c.step
 ),
 
@@ -40,7 +40,7 @@ marked AS (
         step,
         min(ts_ns) AS ts_ns,
         max(end_ns) - min(ts_ns) AS dur_ns
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id, step
 ),
 
@@ -63,7 +63,7 @@ step_device AS (
         NULL AS ts_ns,
         NULL AS dur_ns
     FROM device_windows AS w
-    WHERE w.trace_id IN (SELECT trace_id FROM steps)
+    WHERE w.trace_id IN (SELECT trace_id FROM step_ranges)
 )
 
 SELECT
