@@ -64,8 +64,8 @@ CRAFTED = {
         "it holds a schema 'other'|the view ops is not tracekit's",
     ),
     "a column that is computed": (
-        "ALTER TABLE steps ADD COLUMN more INTEGER DEFAULT 1",
-        "the table steps is not tracekit's",
+        "ALTER TABLE step_ranges ADD COLUMN more INTEGER DEFAULT 1",
+        "the table step_ranges is not tracekit's",
     ),
 }
 

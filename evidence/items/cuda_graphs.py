@@ -45,10 +45,10 @@ def run(setting: Setting, record: Record) -> None:
         check(case, path, phases={"forward", "optimizer"}, has_cuda=True)
         with tracekit.open(path) as trace:
             launches = trace.sql(
-                "SELECT count(*) AS n FROM launches WHERE name LIKE '%GraphLaunch%'"
+                "SELECT count(*) AS n FROM runtime_calls WHERE name LIKE '%GraphLaunch%'"
             ).to_dicts()[0]["n"]
             counts = trace.sql(
-                "SELECT count(*) AS n FROM device_events AS d JOIN launches AS l "
+                "SELECT count(*) AS n FROM device_events AS d JOIN runtime_calls AS l "
                 "ON d.trace_id = l.trace_id AND d.correlation = l.correlation "
                 "WHERE l.name LIKE '%GraphLaunch%' GROUP BY l.correlation"
             ).column("n")

@@ -71,7 +71,9 @@ def _check_compiled(case: Case, folder: Path, setting: Setting, words: list[str]
     with tracekit.open(folder) as trace:
         rows = trace.health().to_dicts()
         classes = {row["class"] for row in trace.query("kernel_classes").to_dicts()}
-        replays = trace.sql("SELECT count(*) AS n FROM launches WHERE name LIKE '%GraphLaunch%'")
+        replays = trace.sql(
+            "SELECT count(*) AS n FROM runtime_calls WHERE name LIKE '%GraphLaunch%'"
+        )
         graphs = replays.to_dicts()[0]["n"]
     health = {row["metric"]: row["value"] for row in rows}
     value = health["compiled_region_device_time"]

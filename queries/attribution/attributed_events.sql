@@ -3,7 +3,7 @@
 -- of phases, modules, steps or launches reads.
 --
 -- Kind:     view
--- Requires: device_events, collectives, attribution
+-- Requires: device_events, collective_events, attribution
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   event_id         BIGINT   the event
@@ -68,5 +68,5 @@ SELECT
 FROM device_events AS e
 INNER JOIN attribution AS a
     ON e.trace_id = a.trace_id AND e.event_id = a.event_id AND e.piece = a.piece
-LEFT JOIN collectives AS c
+LEFT JOIN collective_events AS c
     ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece

@@ -3,7 +3,7 @@
 -- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch.
 --
 -- Kind:     table
--- Requires: event_category, device_events, launch, steps
+-- Requires: event_category, device_events, launch, step_ranges
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   event_id         BIGINT   the device event
@@ -123,5 +123,5 @@ SELECT
     CASE WHEN c.launch_ts_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
 FROM launch_pair AS c
 LEFT JOIN first_call AS f ON c.trace_id = f.trace_id
-ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.launch_ts_ns >= s.ts_ns
+ASOF LEFT JOIN step_ranges AS s ON c.trace_id = s.trace_id AND c.launch_ts_ns >= s.ts_ns
 ORDER BY c.trace_id, c.event_id, c.piece

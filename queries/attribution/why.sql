@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, attribution, launch, surroundings, trace_traits, neighbours, range_marker, module, steps,
+-- Requires: attributed_events, attribution, launch, surroundings, trace_traits, neighbours, range_marker, module, step_ranges,
 --           attribution_rules
 -- Params:
 --   event_id  BIGINT = NULL   the device event, by its number in table event

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collectives
+-- Requires: collective_events
 -- Params:
 --   limit  BIGINT = 20    the longest of each device; 0 for all
 --   class  VARCHAR = NULL  only collectives of this class
@@ -55,7 +55,7 @@ SELECT
         AS bus_bytes_per_s,
     if(c.is_transfer, c.reason, 'the call alone: its transfer has a row of its own') AS reason,
     if(c.is_transfer, 'transfer', 'call') AS part
-FROM collectives AS c
+FROM collective_events AS c
 INNER JOIN trace AS t ON c.trace_id = t.trace_id
 WHERE $class IS NULL OR c.class = $class
 QUALIFY

@@ -10,7 +10,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collectives, collective, device_windows, device_ceiling, device_steps, ceilings
+-- Requires: collective_events, collective, device_windows, device_ceiling, device_steps, ceilings
 -- Columns:
 --   rank                    INTEGER  global rank
 --   device                  VARCHAR  number of the device, or cpu
@@ -81,7 +81,7 @@ summed AS (
         bool_and(collective_backend(name) IS NOT NULL) FILTER (is_transfer)
         AND min(collective_backend(name)) FILTER (is_transfer)
         = max(collective_backend(name)) FILTER (is_transfer) AS has_backend
-    FROM collectives
+    FROM collective_events
     GROUP BY trace_id, device, class, collective, class_source, pg_name, group_size
 ),
 

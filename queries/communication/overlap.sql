@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collectives, device_events, device_windows, interval_pairs
+-- Requires: collective_events, device_events, device_windows, interval_pairs
 -- Params:
 --   limit  BIGINT = 10    kernels per class of collectives, the rest in one row; 0 for all
 -- Columns:
@@ -30,7 +30,7 @@ WITH comm AS (
         end_ns,
         kind_wall_ns,
         wall_ns
-    FROM collectives
+    FROM collective_events
     WHERE kind_wall_ns > 0
 ),
 

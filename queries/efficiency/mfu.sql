@@ -11,7 +11,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, device_steps, op_costs,
---           ceilings, run, steps
+--           ceilings, run, step_ranges
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -58,7 +58,7 @@ WITH op AS (
 
 marked AS (
     SELECT DISTINCT trace_id
-    FROM steps
+    FROM step_ranges
 ),
 
 work AS (

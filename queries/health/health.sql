@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, attributed_events, launches, recording, idle_gap, module, compiled_regions,
+-- Requires: accelerator, device_events, attributed_events, runtime_calls, recording, idle_gap, module, compiled_regions,
 --           compiled_events, interval_neighbours, health_of_reading, health_of_devices, health_of_links,
 --           health_of_places, health_of_idle
 -- Columns:
@@ -22,7 +22,7 @@ WITH launch_end AS (
         trace_id,
         correlation,
         max(ts_ns + dur_ns) AS end_ns
-    FROM launches
+    FROM runtime_calls
     GROUP BY trace_id, correlation
 ),
 

@@ -1,12 +1,12 @@
 -- When did a thread of the CPU wait, and for what?
--- By the names of runtime and driver calls, ops, ranges and Python functions; see macro host_wait. An asynchronous copy
+-- By the names of runtime and driver calls, ops, ranges and Python functions; see macro host_wait_names. An asynchronous copy
 -- waits for nobody if it stays on the device or its memory is pinned. It does from or to pageable memory; where the
 -- file does not tell the kind of memory, if the call still ran when the copy began. A synchronous copy on the device
 -- waits only if the call still ran when the copy ended. What waits for a copy later is a call of its own.
 -- (CUDA Runtime API, "API synchronization behavior".)
 --
 -- Kind:     table
--- Requires: event_category, host_wait, device_events
+-- Requires: event_category, host_wait_names, device_events
 -- Columns:
 --   trace_id  INTEGER -> trace            the trace
 --   event_id  BIGINT -> event             the call, op or range, as in table event

@@ -1,9 +1,9 @@
 -- What ran on each device, and of which class, as far as anything tells?
--- The device events, with one difference: a collective has the class that its record tells (table collectives). The
+-- The device events, with one difference: a collective has the class that its record tells (table collective_events). The
 -- name of a kernel may say less: NCCL runs an all-to-all as SendRecv. Every analysis that names classes reads this.
 --
 -- Kind:     view
--- Requires: device_events, collectives
+-- Requires: device_events, collective_events
 -- Columns:
 --   trace_id      INTEGER -> trace                  the trace
 --   event_id      BIGINT -> device_events.event_id  the event
@@ -36,5 +36,5 @@ SELECT
     e.kind_wall_ns,
     e.wall_ns
 FROM device_events AS e
-LEFT JOIN collectives AS c
+LEFT JOIN collective_events AS c
     ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece

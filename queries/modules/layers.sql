@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_steps, steps, module, compiled_regions, whole_model,
+-- Requires: attributed_events, device_windows, device_steps, step_ranges, module, compiled_regions, whole_model,
 --           interval_neighbours, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
@@ -129,7 +129,7 @@ marked AS (
     SELECT
         trace_id,
         count(DISTINCT step) AS step_count
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id
 )
 

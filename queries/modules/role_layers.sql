@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, steps, compiled_regions, role_work, whole_model, phase_order, role_order
+-- Requires: device_windows, module, step_ranges, compiled_regions, role_work, whole_model, phase_order, role_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -77,7 +77,7 @@ marked AS (
     SELECT
         trace_id,
         count(DISTINCT step) AS step_count
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id
 )
 

@@ -5,7 +5,7 @@
 -- of ranks are not.
 --
 -- Kind:     macro
--- Requires: collectives
+-- Requires: collective_events
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the device event
@@ -51,7 +51,7 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
             c.message_bytes,
             c.ts_ns,
             c.dur_ns
-        FROM collectives AS c
+        FROM collective_events AS c
         INNER JOIN trace AS t ON c.trace_id = t.trace_id
         WHERE c.is_transfer AND c.piece = 0
     ),

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: device_events, device_windows, collective_matches, steps
+-- Requires: device_events, device_windows, collective_matches, step_ranges
 -- Columns:
 --   rank                INTEGER  global rank
 --   device              VARCHAR  number of the device, or cpu
@@ -44,7 +44,7 @@ step_time AS (
         trace_id,
         count(*) AS step_count,
         sum(dur_ns)::BIGINT AS dur_ns
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id
 ),
 

@@ -8,7 +8,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_steps, serving_step_work, device_windows, request_times
+-- Requires: serving_step_ranges, serving_step_work, device_windows, request_times
 -- Params:
 --   limit    BIGINT = 20    the requests of each run and device that took longest; 0 for all
 --   request  BIGINT = NULL  only this request
@@ -90,7 +90,7 @@ stepped AS (
         s.step = p.very_first_step AS is_first
     FROM trace AS t
     INNER JOIN span AS p ON t.run_id = p.run_id
-    INNER JOIN serving_steps AS s
+    INNER JOIN serving_step_ranges AS s
         ON t.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step
     WHERE s.source = 'tk'
 ),

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_steps,
+-- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_step_ranges,
 --           serving_step_work, whole_model, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
@@ -131,7 +131,7 @@ stepped AS (
         w.device,
         s.phase,
         count(*) AS step_count
-    FROM serving_steps AS s
+    FROM serving_step_ranges AS s
     INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
     GROUP BY s.trace_id, w.device, s.phase
 )

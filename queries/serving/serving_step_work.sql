@@ -4,17 +4,17 @@
 -- and of the row without one, add up to the device's window.
 --
 -- Kind:     view
--- Requires: attributed_events, serving_steps, launch, interval_neighbours
+-- Requires: attributed_events, serving_step_ranges, launch, interval_neighbours
 -- Columns:
---   trace_id      INTEGER -> trace           the trace
---   device        VARCHAR -> device_windows  number of the device, or cpu
---   step          BIGINT -> serving_steps    number of the step, as in serving_steps; NULL outside of all steps
---   kernel_count  BIGINT                     device events
---   kernel_ns     BIGINT                     sum of their durations, ns
---   wall_ns       BIGINT                     busy time that is theirs, ns
---   idle_ns       BIGINT                     idle time before them, ns
---   start_ns      BIGINT                     start of the first, ns
---   end_ns        BIGINT                     end of the last, ns
+--   trace_id      INTEGER -> trace               the trace
+--   device        VARCHAR -> device_windows      number of the device, or cpu
+--   step          BIGINT -> serving_step_ranges  number of the step, as in serving_steps; NULL outside of all steps
+--   kernel_count  BIGINT                         device events
+--   kernel_ns     BIGINT                         sum of their durations, ns
+--   wall_ns       BIGINT                         busy time that is theirs, ns
+--   idle_ns       BIGINT                         idle time before them, ns
+--   start_ns      BIGINT                         start of the first, ns
+--   end_ns        BIGINT                         end of the last, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 
 WITH work AS (
@@ -32,7 +32,7 @@ WITH work AS (
         ) AS gap_ns
     FROM attributed_events AS d
     LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
-    WHERE d.trace_id IN (SELECT trace_id FROM serving_steps)
+    WHERE d.trace_id IN (SELECT trace_id FROM serving_step_ranges)
 ),
 
 placed AS (
@@ -40,7 +40,7 @@ placed AS (
         w.*,
         CASE WHEN w.launch_ts_ns < s.end_ns THEN s.step END AS step
     FROM work AS w
-    ASOF LEFT JOIN serving_steps AS s
+    ASOF LEFT JOIN serving_step_ranges AS s
         ON w.trace_id = s.trace_id AND w.launch_ts_ns >= s.ts_ns
 )
 

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_steps, serving_step_work, device_windows, steady_window
+-- Requires: serving_step_ranges, serving_step_work, device_windows, steady_window
 -- Params:
 --   tolerance_pct  DOUBLE = 10  of the steady state: see serving_window
 -- Columns:
@@ -44,7 +44,7 @@ WITH step_device AS (
         s.dur_ns,
         s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns AS is_steady
     FROM device_windows AS w
-    INNER JOIN serving_steps AS s ON w.trace_id = s.trace_id
+    INNER JOIN serving_step_ranges AS s ON w.trace_id = s.trace_id
     LEFT JOIN steady_window('serving_steps', $tolerance_pct) AS y ON s.trace_id = y.trace_id
     UNION ALL BY NAME
     SELECT
@@ -52,7 +52,7 @@ WITH step_device AS (
         w.rank,
         w.device
     FROM device_windows AS w
-    WHERE w.trace_id IN (SELECT trace_id FROM serving_steps)
+    WHERE w.trace_id IN (SELECT trace_id FROM serving_step_ranges)
 )
 
 SELECT

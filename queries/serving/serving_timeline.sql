@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, serving_section_work, serving_steps, serving_step_work, phase_order
+-- Requires: device_windows, serving_section_work, serving_step_ranges, serving_step_work, phase_order
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -31,7 +31,7 @@ WITH stepped AS (
         w.device,
         s.phase,
         count(*) AS step_count
-    FROM serving_steps AS s
+    FROM serving_step_ranges AS s
     INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
     GROUP BY s.trace_id, w.device, s.phase
 )

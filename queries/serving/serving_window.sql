@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_steps, serving_step_work, device_windows, steady_window
+-- Requires: serving_step_ranges, serving_step_work, device_windows, steady_window
 -- Params:
 --   tolerance_pct  DOUBLE = 10  how far below its maximum the number of running requests may be, 0 to 100
 -- Columns:
@@ -40,7 +40,7 @@ WITH extent AS (
     SELECT
         trace_id,
         max(end_ns) - min(ts_ns) AS dur_ns
-    FROM serving_steps
+    FROM serving_step_ranges
     GROUP BY trace_id
 ),
 
@@ -50,7 +50,7 @@ inside AS (
         y.start_ns,
         y.end_ns - y.start_ns AS steady_ns,
         y.max_running_count
-    FROM serving_steps AS s
+    FROM serving_step_ranges AS s
     INNER JOIN steady_window('serving_steps', $tolerance_pct) AS y
         ON s.trace_id = y.trace_id AND s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns
 ),

@@ -9,7 +9,7 @@
 -- Kind:     macro
 -- Access:   private
 -- Params:
---   steps          VARCHAR  name of the relation of steps: view serving_steps
+--   steps          VARCHAR  name of the relation of steps: view serving_step_ranges
 --   tolerance_pct  DOUBLE   how far below its maximum the number of running requests may be, 0 to 100
 -- Columns:
 --   trace_id           INTEGER  the trace

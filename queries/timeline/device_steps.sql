@@ -3,11 +3,11 @@
 -- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range.
 --
 -- Kind:     view
--- Requires: attributed_events, steps, interval_neighbours
+-- Requires: attributed_events, step_ranges, interval_neighbours
 -- Columns:
 --   trace_id  INTEGER -> trace           the trace
 --   device    VARCHAR -> device_windows  number of the device, or cpu
---   step      BIGINT -> steps            number of the step
+--   step      BIGINT -> step_ranges      number of the step
 --   start_ns  BIGINT                     start of its first device event, ns
 --   span_ns   BIGINT                     length on the device, ns
 
@@ -28,7 +28,7 @@ on_cpu AS (
         trace_id,
         step,
         max(end_ns) - min(ts_ns) AS dur_ns
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id, step
 )
 

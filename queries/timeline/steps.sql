@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_steps, steps
+-- Requires: attributed_events, device_windows, device_steps, step_ranges
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -27,7 +27,7 @@ WITH step_work AS (
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
     FROM attributed_events AS d
-    WHERE d.trace_id IN (SELECT trace_id FROM steps)
+    WHERE d.trace_id IN (SELECT trace_id FROM step_ranges)
     GROUP BY d.trace_id, d.device, d.step
 ),
 
@@ -38,7 +38,7 @@ marked AS (
         step,
         min(ts_ns) AS ts_ns,
         max(end_ns) - min(ts_ns) AS dur_ns
-    FROM steps
+    FROM step_ranges
     GROUP BY trace_id, step
 ),
 
@@ -61,7 +61,7 @@ step_device AS (
         NULL AS ts_ns,
         NULL AS dur_ns
     FROM device_windows AS w
-    WHERE w.trace_id IN (SELECT trace_id FROM steps)
+    WHERE w.trace_id IN (SELECT trace_id FROM step_ranges)
 )
 
 SELECT

@@ -63,7 +63,7 @@ def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "events", "kernels.sql", "view")
+    write(tmp_path, "events", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernels.sql", "view")
     with pytest.raises(QueryError, match=r"kernels.kernels\.sql: .*events.kernels\.sql is of the"):
         load_catalog(tmp_path)

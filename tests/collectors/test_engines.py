@@ -225,7 +225,7 @@ def test_the_right_collectives_are_in_the_trace(
 
 def test_zero3_gathers_in_forward_and_backward(training_runs: Path, opened: Opened) -> None:
     gathers = opened(training_runs / "pretrain R+Z3").sql(
-        "SELECT phase, count(*) AS count FROM collectives "
+        "SELECT phase, count(*) AS count FROM collective_events "
         "WHERE class = 'comm_allgather' GROUP BY phase"
     )
     assert {"forward", "backward"} <= set(gathers.column("phase"))

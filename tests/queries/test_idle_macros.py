@@ -18,7 +18,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         for name in ("event_category", "interval_union", "interval_gaps", "interval_at"):
             made.execute(macros[name].sql)
         made.execute(macros["interval_innermost"].sql)
-        made.execute(macros["host_wait"].sql)
+        made.execute(macros["host_wait_names"].sql)
         yield made
 
 

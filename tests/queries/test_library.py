@@ -12,7 +12,9 @@ import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.keys import columns_of_spec, dangling_sql, wrong_key
 from tracekit.analysis.own_sql import without_comments
+from tracekit.analysis.query_errors import RENAMED
 from tracekit.analysis.spec import Spec
+from tracekit.errors import QueryError
 from tracekit.schema import SESSION_TABLES, TABLES
 
 REPO = Path(__file__).resolve().parents[2]
@@ -59,6 +61,23 @@ def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
         for found in pattern.finditer(without_comments(spec.sql))
     ]
     assert outside == []
+
+
+def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
+    """An analysis may be named in the plural of the table that it is about: modules, module."""
+    names = [spec.name for spec in (*RELATIONS, *CATALOG.macros.values())]
+    names += [table.name for table in (*TABLES, *SESSION_TABLES)]
+    singular = [name.removesuffix("s").replace("_", "") for name in names]
+    assert sorted(set(singular)) == sorted(singular)
+
+
+def test_an_old_name_is_met_with_the_new_one(opened: Callable[[Path], tracekit.Trace]) -> None:
+    trace = opened(TRACES[-1])
+    for old, new in RENAMED.items():
+        with pytest.raises(QueryError) as caught:
+            trace.sql(f"FROM {old}")
+        assert caught.value.hint == f"the table is {new} now"
+        assert trace.sql(f"SELECT count(*) FROM {new}").rows
 
 
 def test_the_order_of_phases_stands_once() -> None:

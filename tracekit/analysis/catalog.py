@@ -71,15 +71,17 @@ def load_catalog(root: Path | None = None) -> Catalog:
         root: a folder of folders of SQL files; the installed `tracekit.queries` if None.
 
     Raises:
-        QueryError: a header that cannot be read, or two files of one kind and name.
+        QueryError: a header that cannot be read, or two files of one name.
     """
     found: dict[Kind, dict[str, Spec]] = {kind: {} for kind in get_args(Kind)}
+    paths: dict[str, str] = {}
     base = files("tracekit.queries") if root is None else root
     for name, subject, file in _sql_files(base):
         spec = parse_header(file.read_text(encoding="utf-8"), name, str(file), subject)
-        other = found[spec.kind].setdefault(name, spec)
-        if other is not spec:
-            raise QueryError(f"{file}: {other.path} is of the same name")
+        if name in paths:
+            raise QueryError(f"{file}: {paths[name]} is of the same name")
+        paths[name] = spec.path
+        found[spec.kind][name] = spec
     return Catalog(
         analyses=found["analysis"],
         tables=found["table"],

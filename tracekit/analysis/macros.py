@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 ONLY_IF = {
-    "collectives": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1",
+    "collective_events": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1",
     # Work of a device, or nothing that tells of one: nothing is missing.
     "unrecorded_run": "SELECT 1 FROM event_kind GROUP BY trace_id "
     "HAVING NOT coalesce(bool_or(is_device_work(category)), FALSE) "
