@@ -1,29 +1,32 @@
-# Three commands, each with its own virtual environment:
+# Three commands; the first has a virtual environment of its own, the others share one:
 #   make demo     install the core and print the breakdown of a bundled sample trace
 #   make collect  install torch and its kin too, train a tiny model for a few steps under the
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
-#   make test     install what developers need and run every check, the tests last
+#   make test     install what developers need besides and run every check, the tests last
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
-# The single checks, for quick turns: lint, types, imports, sql, pytest (ARGS="-k timeline").
+# The single checks, for quick turns: lint, lengths, types, imports, sql, pytest (ARGS="-k timeline").
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
 SAMPLE := sample_traces/pretrain_R+Z3
 RUN := runs/pretrain_R+Z3
 DEMO := .venv
-COLLECT := .venv-collect
 DEV := .venv-dev
 ARGS ?=
 MINUTES ?= 10
+# Many tests wait for servers and processes: two for each core keep it busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
 # pip warns about things that are nobody's problem here; its errors are shown.
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
+# Compiled on every core, the ten thousand files of torch and its kin take a half of the time.
+COMPILE := -m compileall --workers 0 -qq
 
 .NOTPARALLEL:
-.PHONY: help demo collect test check lint format types imports sql pytest fuzz clean
+.PHONY: help demo collect test tools check lint lengths format types imports sql pytest fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -31,13 +34,16 @@ help:
 demo: $(DEMO)/.installed
 	@$(DEMO)/bin/tracekit breakdown $(SAMPLE)
 
-collect: $(COLLECT)/.installed
-	@$(COLLECT)/bin/tracekit collect --stage pretrain --opt R+Z3 --nproc 2 --out $(RUN) --force \
+collect: $(DEV)/.collects
+	@$(DEV)/bin/tracekit collect --stage pretrain --opt R+Z3 --nproc 2 --out $(RUN) --force \
 		--breakdown $(ARGS)
 
 test: check
 
-check: lint types imports sql pytest
+# What the checks run in, without running any.
+tools: $(DEV)/.installed
+
+check: lint lengths types imports sql pytest
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -47,6 +53,10 @@ lint: $(DEV)/.installed
 	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
 		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
 		native/event_parser.c; fi
+
+lengths: $(DEV)/.installed
+	@echo "== lengths of files"
+	@$(DEV)/bin/python tests/file_lengths.py
 
 types: $(DEV)/.installed
 	@echo "== mypy"
@@ -63,7 +73,8 @@ sql: $(DEV)/.installed
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
-	@$(DEV)/bin/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
+		--no-loadscope-reorder $(ARGS)
 
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEV)/.installed
@@ -76,7 +87,7 @@ format: $(DEV)/.installed
 	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
 
 clean:
-	rm -rf $(DEMO) $(COLLECT) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
 $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
@@ -85,16 +96,18 @@ $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@$(DEMO)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
-$(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
-	@echo "== installing tracekit and its collectors into $(COLLECT)"
-	@$(call new_environment,$(COLLECT))
-	@$(COLLECT)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[collect]'
+$(DEV)/.collects: pyproject.toml constraints.txt $(NATIVE) Makefile
+	@echo "== installing tracekit and its collectors into $(DEV)"
+	@$(call new_environment,$(DEV))
+	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt --editable '.[collect]'
+	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
 	@touch $@
 
-$(DEV)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
-	@echo "== installing tracekit and its developers' tools into $(DEV)"
-	@$(call new_environment,$(DEV))
-	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect,loops]'
+$(DEV)/.installed: $(DEV)/.collects
+	@echo "== installing the developers' tools into $(DEV)"
+	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
+		--editable '.[dev,collect,loops]'
+	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
 	@touch $@
 
 define new_environment

@@ -8,25 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 from tracekit.analysis import context_walk, walked_modules
 
-Event = dict[str, Any]
 Write = Callable[..., Path]
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def work(at: float, correlation: int = 1, tid: int = 1) -> list[Event]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import gzip
-import importlib.util
+import importlib
 import json
 import random
 import sys
@@ -30,6 +30,9 @@ from tracekit.ingest import reading
 from tracekit.ingest.chrome_json import TraceText
 from tracekit.ingest.load import load_trace
 from tracekit.opening import ingest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sql_words import WORDS
 
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
@@ -293,79 +296,6 @@ def check_manifest(data: bytes) -> None:
             trace.query("requests")
 
 
-WORDS = (
-    *[
-        "SELECT",
-        "FROM",
-        "event",
-        "WHERE",
-        "GROUP",
-        "BY",
-        "ORDER",
-        "LIMIT",
-        "5",
-        "count(*)",
-        "name",
-        "dur_ns",
-        "(",
-        ")",
-        ",",
-        ";",
-        "*",
-        "'a'",
-    ],
-    *[
-        "COPY",
-        "TO",
-        "'/dev/null'",
-        "ATTACH",
-        "INSTALL",
-        "LOAD",
-        "read_text('/etc/passwd')",
-        "SET",
-        "CREATE",
-        "TABLE",
-    ],
-    *[
-        "VIEW",
-        "MACRO",
-        "AS",
-        "DROP",
-        "UNION",
-        "ALL",
-        "WITH",
-        "RECURSIVE",
-        "x",
-        "JOIN",
-        "PIVOT",
-        "DESCRIBE",
-        "SHOW",
-        "TABLES",
-        "--",
-        "/*",
-    ],
-    *[
-        "PRAGMA",
-        "CALL",
-        "CAST",
-        "INTERVAL",
-        "1",
-        "MONTH",
-        "TIMESTAMP_NS",
-        "NULL",
-        "[1,2]",
-        "{'a':1}",
-        "::BLOB",
-        "'",
-        "é",
-    ],
-    *["::DECIMAL(38,9)", "range(9)", "unnest", "$1", "?"],
-    '"',
-    "\\",
-    "\0",
-)
-
-
 def make_sql(chance: random.Random) -> bytes:
     """Make something like SQL."""
     text = " ".join(chance.choices(WORDS, k=chance.choice([1, 4, 8, 16])))
@@ -400,14 +330,8 @@ def check_sql(data: bytes) -> None:
 
 @functools.cache
 def _hostile() -> ModuleType:
-    path = REPO / "tests" / "collectors" / "serving" / "_hostile.py"
-    spec = importlib.util.spec_from_file_location("hostile_servers", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(REPO / "tests" / "collectors" / "serving"))
+    return importlib.import_module("_hostile")
 
 
 def make_server(chance: random.Random) -> bytes:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 MakeBench = Callable[..., Path]
 MakeTrace = Callable[..., Path]
 
@@ -30,19 +30,6 @@ RATE = 6.5536e9
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def work(category: str, name: str, start: float, end: float, link: int, **args: Any) -> list[Event]:

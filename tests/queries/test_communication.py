@@ -12,27 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
 SEND_RECV = "ncclDevKernel_SendRecv(x)"
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def work(

@@ -11,27 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
 
 BF16 = "c10::BFloat16"
 H100 = [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}]
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def op(

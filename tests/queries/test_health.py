@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import span
 
 import tracekit
 
@@ -23,11 +24,6 @@ FIRST = (
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def span(category: str, name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7}
-    return {**shown, "ts": start, "dur": end - start, "args": args}
 
 
 def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Any:

@@ -6,28 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from traces_by_hand import span
+
 import tracekit
-
-
-def event(name: str, category: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    """Return an event of the one thread; times are microseconds."""
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def pair(correlation: int, launch: float, start: float, end: float, stream: int) -> list[Any]:
     args = {"correlation": correlation, "stream": stream, "device": 0}
     return [
-        event("cudaLaunchKernel", "cuda_runtime", launch, launch + 1, correlation=correlation),
-        event(f"k{correlation}", "kernel", start, end, **args) | {"pid": 0, "tid": stream},
+        span("cuda_runtime", "cudaLaunchKernel", launch, launch + 1, correlation=correlation),
+        span("kernel", f"k{correlation}", start, end, **args) | {"pid": 0, "tid": stream},
     ]
 
 

@@ -8,64 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import call, kernel, span
 
 import tracekit
 
-Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
-
-
-def span(name: str, category: str, start: float, end: float, **args: Any) -> Event:
-    """Return an event of the one thread; times are microseconds."""
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
-
-
-def call(start: float, end: float, correlation: int, name: str = "cudaLaunchKernel") -> Event:
-    return span(name, "cuda_runtime", start, end, correlation=correlation)
-
-
-def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Event:
-    args = {"correlation": correlation, "stream": stream, "device": 0}
-    return span(name, "kernel", start, end, **args) | {"pid": 0, "tid": stream}
 
 
 # Every cause once; the device works from 100 to 370 and is idle for 169 of these 270 µs.
 STEP = [
-    span("train.py(10): main", "python_function", 1, 400),
+    span("python_function", "train.py(10): main", 1, 400),
     call(90, 95, 10),
     kernel("k0", 100, 110, 10),
     # 110 to 130: a wait runs when the device falls idle.
-    span("cudaStreamSynchronize", "cuda_runtime", 96, 112),
+    span("cuda_runtime", "cudaStreamSynchronize", 96, 112),
     call(120, 125, 11),
     kernel("k1", 130, 140, 11),
     # 140 to 170: the data loader.
-    span("enumerate(DataLoader)#_Iter.__next__", "user_annotation", 141, 160),
+    span("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 141, 160),
     call(161, 165, 12),
     kernel("k2", 170, 180, 12),
     # 180 to 220: memory.
-    span("cudaMalloc", "cuda_runtime", 182, 212),
+    span("cuda_runtime", "cudaMalloc", 182, 212),
     call(213, 216, 13),
     kernel("k3", 220, 230, 13),
     # 230 to 280: a sort on the CPU, and then the launch.
-    span("data.py(7): sort_rows", "python_function", 231, 271),
-    span("torch/_ops.py(5): __call__", "python_function", 232, 270.5),
-    span("<built-in method sort>", "python_function", 232.5, 270.2),
-    span("aten::sort", "cpu_op", 233, 270),
-    span("tk/module/forward/model.layers.0.mlp#MLP", "user_annotation", 270.6, 279),
-    span("aten::mul", "cpu_op", 271.5, 277),
+    span("python_function", "data.py(7): sort_rows", 231, 271),
+    span("python_function", "torch/_ops.py(5): __call__", 232, 270.5),
+    span("python_function", "<built-in method sort>", 232.5, 270.2),
+    span("cpu_op", "aten::sort", 233, 270),
+    span("user_annotation", "tk/module/forward/model.layers.0.mlp#MLP", 270.6, 279),
+    span("cpu_op", "aten::mul", 271.5, 277),
     call(272, 276, 14),
     kernel("k4", 280, 290, 14),
     # The rest is queued while k4 runs. 290 to 293: nothing in between.
-    span("aten::add", "cpu_op", 280.5, 282.5),
+    span("cpu_op", "aten::add", 280.5, 282.5),
     call(281, 282, 15),
     kernel("k5", 293, 300, 15),
     # 300 to 305: on another stream, which was idle.

@@ -4,38 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from traces_by_hand import Event, kernel, span
 
 import tracekit
-
-Event = dict[str, Any]
 
 # Times are microseconds, as in a trace; the thread is always the same one.
 
 
-def span(name: str, category: str, start: float, end: float, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
-
-
 def call(name: str, start: float, end: float, correlation: int = 0) -> Event:
-    return span(name, "cuda_runtime", start, end, correlation=correlation)
-
-
-def kernel(
-    name: str, start: float, end: float, correlation: int, *, stream: int = 7, device: int = 0
-) -> Event:
-    category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
-    event = span(name, category, start, end, correlation=correlation, stream=stream, device=device)
-    return event | {"pid": device, "tid": stream}
+    return span("cuda_runtime", name, start, end, correlation=correlation)
 
 
 # The first kernel runs from 100 to 110, the second one begins at 130.
@@ -77,7 +55,7 @@ CASES: dict[str, tuple[str, list[Event]]] = {
     ),
     "item() of a value on the device": (
         "host_sync",
-        [*FIRST, span("aten::item", "cpu_op", 97, 112), *LATE],
+        [*FIRST, span("cpu_op", "aten::item", 97, 112), *LATE],
     ),
     "a blocking copy was running": (
         "host_sync",
@@ -168,8 +146,8 @@ CASES: dict[str, tuple[str, list[Event]]] = {
         [
             *FIRST,
             span(
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
                 "user_annotation",
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
                 111,
                 119,
             ),
@@ -180,21 +158,21 @@ CASES: dict[str, tuple[str, list[Event]]] = {
         "data_loading",
         [
             *FIRST,
-            span("torch/utils/data/dataloader.py(733): __next__", "python_function", 105, 119),
+            span("python_function", "torch/utils/data/dataloader.py(733): __next__", 105, 119),
             *LATE,
         ],
     ),
     "the collectors' data phase": (
         "data_loading",
-        [*FIRST, span("tk/phase/data", "user_annotation", 105, 119), *LATE],
+        [*FIRST, span("user_annotation", "tk/phase/data", 105, 119), *LATE],
     ),
     "the data loader of another thread": (
         "host_bound",
-        [*FIRST, span("tk/phase/data", "user_annotation", 105, 119) | {"tid": 2}, *LATE],
+        [*FIRST, span("user_annotation", "tk/phase/data", 105, 119) | {"tid": 2}, *LATE],
     ),
     "the CPU waits for other ranks": (
         "comm_wait",
-        [*FIRST, span("## wait_for_batch ##", "user_annotation", 105, 119), *LATE],
+        [*FIRST, span("user_annotation", "## wait_for_batch ##", 105, 119), *LATE],
     ),
     "behind communication of another stream": (
         "comm_wait",
@@ -353,21 +331,21 @@ def test_a_gap_is_only_where_no_stream_works(tiny_trace: Callable[..., Path]) ->
 def test_the_op_is_the_one_at_work_else_the_one_that_launches(
     tiny_trace: Callable[..., Path],
 ) -> None:
-    launching = span("aten::mul", "cpu_op", 119, 126)
+    launching = span("cpu_op", "aten::mul", 119, 126)
     # The middle of the host's part, 110 to 125, is 117.5.
     cases = [
         ([launching], (None, "aten::mul")),
-        ([span("aten::sort", "cpu_op", 105, 118), launching], ("aten::sort", "aten::sort")),
-        ([span("aten::sort", "cpu_op", 105, 117), launching], (None, "aten::mul")),
+        ([span("cpu_op", "aten::sort", 105, 118), launching], ("aten::sort", "aten::sort")),
+        ([span("cpu_op", "aten::sort", 105, 117), launching], (None, "aten::mul")),
         (
-            [span("outer", "cpu_op", 105, 128), span("inner", "cpu_op", 117, 118), launching],
+            [span("cpu_op", "outer", 105, 128), span("cpu_op", "inner", 117, 118), launching],
             ("inner", "inner"),
         ),
         (
-            [span("outer", "cpu_op", 105, 128), span("before", "cpu_op", 106, 117), launching],
+            [span("cpu_op", "outer", 105, 128), span("cpu_op", "before", 106, 117), launching],
             ("outer", "outer"),
         ),
-        ([span("elsewhere", "cpu_op", 105, 128) | {"tid": 2}, launching], (None, "aten::mul")),
+        ([span("cpu_op", "elsewhere", 105, 128) | {"tid": 2}, launching], (None, "aten::mul")),
     ]
     for number, (ops, expected) in enumerate(cases):
         path = tiny_trace([*FIRST, *LATE, *ops], name=f"{number}.json")
@@ -382,11 +360,11 @@ def test_the_op_is_the_one_at_work_else_the_one_that_launches(
 
 def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> None:
     events = [
-        span("aten::mm", "cpu_op", 10, 20),
-        span("autograd::engine::evaluate_function: MmBackward0", "cpu_op", 25, 45),
-        span("aten::add", "cpu_op", 40, 45),
-        span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "cpu_op", 46, 58),
-        span("aten::mul", "cpu_op", 60, 70),
+        span("cpu_op", "aten::mm", 10, 20),
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 25, 45),
+        span("cpu_op", "aten::add", 40, 45),
+        span("cpu_op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 46, 58),
+        span("cpu_op", "aten::mul", 60, 70),
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         gaps = trace.sql(

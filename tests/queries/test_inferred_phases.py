@@ -7,29 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 Write = Callable[..., Path]
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_tn"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
 TRITON = "triton_poi_fused_add_0"
 BACKWARD = "autograd::engine::evaluate_function: CompiledFunctionBackward"
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 class Step:

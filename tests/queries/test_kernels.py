@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import stdev
-from typing import Any
 
 import pytest
+from traces_by_hand import kernel
 
 import tracekit
-
-
-def kernel(name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    shown = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start}
-    return {**shown, "dur": end - start, "args": {"device": 0, "stream": 7, **args}}
-
 
 EVENTS = [
     kernel("ampere_sgemm_128x64_tn", 0, 4),

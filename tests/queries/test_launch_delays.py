@@ -7,37 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
-
-
-def event(name: str, category: str, start: float, end: float, **args: Any) -> Event:
-    """Return an event of the one thread; times are microseconds."""
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": 1,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
-
 
 def call(name: str, start: float, end: float, correlation: int) -> Event:
-    return event(name, "cuda_runtime", start, end, correlation=correlation)
+    return span("cuda_runtime", name, start, end, correlation=correlation)
 
 
 def kernel(name: str, start: float, end: float, correlation: int) -> Event:
     args = {"correlation": correlation, "stream": 7, "device": 0}
-    return event(name, "kernel", start, end, **args) | {"pid": 0, "tid": 7}
+    return span("kernel", name, start, end, **args) | {"pid": 0, "tid": 7}
 
 
 EVENTS = [
-    event("aten::mul", "cpu_op", 0, 20),
+    span("cpu_op", "aten::mul", 0, 20),
     call("cudaLaunchKernel", 1, 11, 1),  # 10 µs; delay 9 µs
     kernel("vectorized_elementwise_kernel", 20, 24, 1),  # 4 µs: shorter than its call
     call("cudaLaunchKernel", 30, 110, 2),  # 80 µs: a long call
@@ -171,7 +156,7 @@ def test_no_short_kernel_but_the_sum_of_all(trace: tracekit.Trace) -> None:
 
 
 def test_cpu_work_has_no_launches(tiny_trace: Callable[..., Path]) -> None:
-    path = tiny_trace([event("aten::mul", "cpu_op", 0, 20), event("aten::mm", "cpu_op", 30, 99)])
+    path = tiny_trace([span("cpu_op", "aten::mul", 0, 20), span("cpu_op", "aten::mm", 30, 99)])
     with tracekit.open(path, cache=False) as trace:
         assert trace.query("launch_delays").rows == []
         assert trace.query("launch_outliers").rows == []

@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import span
 
 import tracekit
 
 MakeRun = Callable[..., Path]
 
 A100 = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
-
-
-def span(category: str, name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    times = {"ts": start, "dur": end - start}
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "args": args, **times}
 
 
 EVENTS = [

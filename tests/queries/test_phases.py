@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
 
 REPO = Path(__file__).resolve().parents[2]
@@ -27,19 +26,6 @@ TRAINING = (
     *("hta_resnet_v100_ns", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
     *("kineto_v100_resnet_2021", "tl_mi300_resnet_ddp_recompute"),
 )
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def work(start: float, at: float, end: float, correlation: int, name: str = "k") -> list[Event]:

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from traces_by_hand import Event, span
 
 import tracekit
 
-Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 1,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
 
 
 def work(start: float, at: float, end: float, correlation: int, tid: int = 1) -> list[Event]:

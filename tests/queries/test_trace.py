@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import span
 
 import tracekit
 
@@ -17,11 +18,6 @@ Write = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def span(category: str, name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7}
-    return {**shown, "ts": start, "dur": end - start, "args": args}
 
 
 def test_two_ranks(tiny_trace: Write) -> None:

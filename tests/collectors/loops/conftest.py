@@ -8,13 +8,10 @@ import importlib.util
 import json
 import os
 import random
-import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _left_behind import end_all, files_of, left_of
 
 PROGRAMS = Path(__file__).with_name("programs")
 TRACEKIT = Path(sys.executable).with_name("tracekit")
@@ -31,8 +29,6 @@ OPTIONS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
 TIMEOUT_S = 180
 _TOKEN = "LOOP_TOKEN"
 _LEAVING_S = 10.0
-# What differs each time in names of files: the end of a temporary name, a UUID, a time.
-_DRAWN = re.compile(r"(?<=_)[a-z0-9_]{8}(?=/|$)|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{6,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +152,17 @@ class Process:
             stdout, stderr = self.popen.communicate(stdin, timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.popen.kill()
-            _end_all(self.token)
+            end_all(self.token)
             stdout, stderr = self.popen.communicate()
             pytest.fail(f"{self.command} has not ended\n{stdout}\n{stderr}")
         code = self.popen.returncode
-        left = _left(self.token, wait_s)
-        _end_all(self.token)
+        left = left_of(self.token, wait_s)
+        end_all(self.token)
         return Outcome(
             exit_code=code if code >= 0 else 128 - code,
             stdout="".join(self.seen) + (stdout or ""),
             stderr=stderr or "",
-            files=_files(self.folder),
+            files=files_of(self.folder),
             left=left,
             folder=self.folder,
         )
@@ -307,7 +303,7 @@ class Loops:
         """End whatever still runs, and remove what was written."""
         self._pool.shutdown(cancel_futures=True)
         for token in self._tokens:
-            _end_all(token)
+            end_all(token)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -350,58 +346,3 @@ def needs() -> Callable[..., None]:
 def has(package: str) -> bool:
     """Return whether a package is installed."""
     return importlib.util.find_spec(package) is not None
-
-
-def _files(work: Path) -> list[str]:
-    """Return what lies around a program, by names without what differs each time."""
-    while True:
-        # Another program of the folder may be removing something just now.
-        with contextlib.suppress(FileNotFoundError):
-            return _names(work)
-
-
-def _names(work: Path) -> list[str]:
-    found = []
-    for top in ("work", "home", "tmp"):
-        folder = work.parent / top
-        for path in sorted(folder.rglob("*")):
-            name = path.relative_to(work.parent).as_posix()
-            if not name.startswith("work/run/") and name != "work/run":
-                found.append(_DRAWN.sub("N", name))
-    return found
-
-
-def _left(token: str, wait_s: float) -> list[str]:
-    """Return the processes that still run after some time, or at once if there are none."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        found = [_words(pid) for pid in _pids(token)]
-        if not found or time.monotonic() > deadline:
-            return sorted(found)
-        time.sleep(0.1)
-
-
-def _end_all(token: str) -> None:
-    for pid in _pids(token):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _pids(token: str) -> list[int]:
-    """Return the processes that were started with a token in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if token.encode() in (path / "environ").read_bytes() and _state(path) != "Z":
-                found.append(int(path.name))
-    return found
-
-
-def _state(path: Path) -> str:
-    return (path / "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def _words(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    return ""

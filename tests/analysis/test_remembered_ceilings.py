@@ -1,0 +1,120 @@
+"""What was measured is remembered, a file for each device."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.analysis.ceiling_matching import Place, find
+from tracekit.analysis.ceilings import Sources, remember
+from tracekit.analysis.remembered_ceilings import file_of, forget_all, list_remembered
+from tracekit.errors import StoreError
+
+MakeBench = Callable[..., Path]
+
+EPYC = "AMD EPYC"
+
+NAME = "NVIDIA H100 80GB HBM3"
+
+CPU = {"device": "cpu", "device_name": EPYC, "thread_count": 2}
+
+GPU = {"device": "cuda:0", "device_name": NAME}
+
+MM = {"family": "gemm", "op": "mm", "dtype": "bf16", "m": 10, "n": 10, "k": 10}
+
+FAST = MM | {"median_ns": 1000.0}
+
+SLOW = MM | {"median_ns": 4000.0}
+
+ALL_REDUCE = {
+    "family": "collective",
+    "op": "all_reduce",
+    "backend": "gloo",
+    "group_size": 2,
+    "message_bytes": 1000,
+    "median_ns": 1000.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the cache folder of this test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
+    return folder
+
+
+def found(place: Place, sources: Sources) -> list[tuple[Any, ...]]:
+    """Return of each row: kind, thread_count, rate, origin, reason."""
+    rows = find(place, sources)
+    return [(row[4], row[3], row[10] or row[11] or row[12], row[13], row[16]) for row in rows]
+
+
+def cpu(name: str | None = EPYC, threads: int | None = 2, nodes: int | None = 1) -> Place:
+    return Place(0, "cpu", name, None, threads, nodes)
+
+
+def gpu(name: str | None = NAME, units: int | None = 132) -> Place:
+    return Place(0, "*", name, units, 8, 1)
+
+
+def test_the_cache_has_a_file_for_each_device_and_keeps_times(
+    make_bench: MakeBench, cache: Path
+) -> None:
+    names = [EPYC, "../../etc/passwd", "\x1b[31m", "é" * 200, NAME]
+    points = [FAST | GPU | {"device_name": name} for name in names]
+    assert sorted(remember(make_bench("b", points))) == sorted(names)
+    files = sorted((cache / "ceilings").glob("*.json"))
+    assert len(files) == len(names)
+    assert {file.parent for file in files} == {cache / "ceilings"}
+    kept = json.loads(file_of(NAME).read_text())
+    assert (kept["schema_version"], kept["device_name"]) == (1, NAME)
+    (point,) = kept["points"]
+    assert (point["median_ns"], point["run_name"]) == (1000.0, "b")
+    assert not any("per_s" in member for member in point)
+    # The file of the cache can be given too.
+    assert found(gpu(), Sources(file_of(NAME))) == [("product", None, 2e9, "given", None)]
+    assert sorted(device.device_name for device in list_remembered()) == sorted(names)
+    assert forget_all() == len(names)
+    assert list_remembered() == []
+
+
+def test_a_damaged_file_of_the_cache_is_passed_over_and_written_anew(
+    make_bench: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = make_bench("b", [FAST], **CPU)
+    remember(bench)
+    file_of(EPYC).write_text('{"schema_version": 1, "points": [')
+    assert found(cpu(), Sources()) == []
+    assert "nothing in it is a point" in caplog.text
+    assert [device.device_name for device in list_remembered()] == ["?"]
+    remember(bench)
+    assert found(cpu(), Sources()) == [("product", 2, 2e9, "cache", None)]
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(make_bench: MakeBench, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "ceilings").write_text("a file")
+    with pytest.raises(StoreError, match="the ceilings cannot be kept"):
+        remember(make_bench("b", [FAST], **CPU))
+
+
+def _remember(folder: Path) -> None:
+    remember(folder)
+
+
+def test_several_processes_remember_at_a_time(make_bench: MakeBench) -> None:
+    """None loses what another one keeps."""
+    folders = [
+        make_bench(f"b{number}", [ALL_REDUCE | {"group_size": number + 2}], **CPU)
+        for number in range(4)
+    ]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(_remember, folders)
+    sizes = sorted(row[9] for row in find(cpu(), Sources()))
+    assert sizes == [2, 3, 4, 5]

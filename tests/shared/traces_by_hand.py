@@ -1,0 +1,49 @@
+"""Events of traces that one can read on a screen; their times are in µs, as in trace files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Event = dict[str, Any]
+
+
+def span(
+    category: str, name: str, start: float, end: float, tid: int = 1, *, pid: int = 1, **args: Any
+) -> Event:
+    """Return an event that lasts from one instant to another; keywords are its arguments."""
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def kernel(
+    name: str,
+    start: float,
+    end: float,
+    correlation: int | None = None,
+    *,
+    stream: int = 7,
+    device: int = 0,
+    **args: Any,
+) -> Event:
+    """Return a kernel, or by its name a copy or a memset, on a stream of a device."""
+    category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(
+        name.partition(" ")[0], "kernel"
+    )
+    link = {} if correlation is None else {"correlation": correlation}
+    place = {"device": device, "stream": stream}
+    return span(category, name, start, end, stream, pid=device, **place, **link, **args)
+
+
+def call(
+    start: float, end: float, correlation: int = 0, name: str = "cudaLaunchKernel", tid: int = 1
+) -> Event:
+    """Return a call of the CUDA runtime."""
+    return span("cuda_runtime", name, start, end, tid, correlation=correlation)

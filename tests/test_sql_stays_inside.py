@@ -1,0 +1,151 @@
+"""SQL reaches nothing but the store."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tracekit.errors import QueryError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache and a folder for temporary files of the test's own."""
+    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def kernels(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(
+        [
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
+            for at in range(0, 20, 2)
+        ]
+    )
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def stores(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*"))
+
+
+OUTSIDE = [
+    "SELECT * FROM read_csv('{secret}')",
+    "SELECT * FROM '{secret}'",
+    "SELECT * FROM read_text('{secret}')",
+    "SELECT * FROM read_blob('{secret}')",
+    "SELECT * FROM read_json('{secret}')",
+    "SELECT * FROM parquet_scan('{secret}')",
+    "SELECT * FROM sniff_csv('{secret}')",
+    "SELECT * FROM glob('{folder}/*')",
+    "SELECT * FROM read_csv('https://example.com/x.csv')",
+    "COPY event TO '{folder}/out.csv'",
+    "COPY event FROM '{secret}'",
+    "EXPORT DATABASE '{folder}/out'",
+    "IMPORT DATABASE '{folder}'",
+    "ATTACH '{folder}/new.duckdb' AS other",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '{folder}/x.duckdb_extension'",
+    "CREATE SECRET s (TYPE s3)",
+    "SELECT getenv('HOME')",
+    "SET memory_limit = '100GB'",
+    "SET threads = 64",
+    "RESET memory_limit",
+    "PRAGMA memory_limit = '100GB'",
+    "SET enable_external_access = TRUE",
+    "SET lock_configuration = FALSE",
+    "SET allowed_directories = ['/']",
+    "SET disabled_filesystems = ''",
+    "SET profiling_output = '{folder}/profile.json'",
+    "PRAGMA enable_profiling",
+]
+
+ON_THE_STORE = [
+    "COPY (SELECT 1) TO '{store}'",
+    "COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE)",
+    "COPY (SELECT 1) TO '{store}.wal'",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE)",
+    "PREPARE p AS COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE); EXECUTE p",
+    "ATTACH '{store}.wal' AS other",
+    "ATTACH '{store}' AS other",
+    "SELECT * FROM read_blob('{store}')",
+    "EXPORT DATABASE '{store}'",
+    "CREATE TABLE mine AS SELECT 1",
+    "INSERT INTO event SELECT * FROM event",
+    "UPDATE trace SET rank = 5",
+    "DELETE FROM event",
+    "DROP TABLE event",
+    "ALTER TABLE event ADD COLUMN x INTEGER",
+    "DETACH store",
+]
+
+
+def refused(trace: tracekit.Trace, statements: list[str], **names: object) -> list[str]:
+    """The statements that are not refused."""
+    passed = []
+    for statement in statements:
+        try:
+            trace.sql(statement.format(**names))
+        except QueryError:
+            continue
+        passed.append(statement)
+    return passed
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_sql_reaches_no_file_no_network_and_no_setting(
+    kernels: Path, tmp_path: Path, cached: bool
+) -> None:
+    secret = tmp_path / "outside" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("a\n1\n")
+    with tracekit.open(kernels, cache=cached) as trace:
+        assert refused(trace, OUTSIDE, secret=secret, folder=secret.parent) == []
+        assert left_in(secret.parent) == ["secret.txt"]
+        assert trace.query("timeline").rows
+
+
+def test_sql_cannot_change_the_store(kernels: Path, cache: Path) -> None:
+    with tracekit.open(kernels) as trace:
+        store = trace.store_path
+        assert store is not None
+        before = store.read_bytes()
+        assert refused(trace, ON_THE_STORE, store=store) == []
+        # Nor by the name that DuckDB has for it.
+        for (path,) in trace.sql("SELECT path FROM duckdb_databases() WHERE NOT internal").rows:
+            by_name = [statement for statement in ON_THE_STORE if "read_blob" not in statement]
+            assert path is None or refused(trace, by_name, store=path) == []
+    assert store.read_bytes() == before
+    assert stores(cache) == [store]
+
+
+def test_unsafe_lifts_the_limits(kernels: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with tracekit.open(kernels, unsafe=True) as trace:
+        assert trace.sql(f"SELECT a FROM '{tmp_path}/x.csv'").rows == [(1,)]
+        trace.sql(f"COPY event TO '{tmp_path}/out.csv'")
+        trace.sql("SET threads = 1")
+        with pytest.raises(QueryError):
+            trace.sql("DELETE FROM event")
+    assert (tmp_path / "out.csv").exists()
+
+
+def test_sql_may_use_tables_of_its_own(kernels: Path) -> None:
+    with tracekit.open(kernels) as trace:
+        trace.sql("CREATE TEMP TABLE mine AS SELECT count(*) AS n FROM event")
+        assert trace.sql("SELECT n FROM mine").rows == [(10,)]
+        assert json.loads(trace.sql("SELECT to_json(t) FROM trace AS t").rows[0][0])["rank"] is None

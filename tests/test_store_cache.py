@@ -1,0 +1,195 @@
+"""The cache knows what it holds: what is ingested once, again, and forgotten."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tracekit import database
+from tracekit.schema import SCHEMA_VERSION
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache and a folder for temporary files of the test's own."""
+    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def kernels(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(
+        [
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
+            for at in range(0, 20, 2)
+        ]
+    )
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def stores(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*"))
+
+
+def test_a_trace_is_ingested_once(
+    kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tracekit.open(kernels) as first:
+        rows, store = first.query("timeline").rows, first.store_path
+        assert stores(cache) == [store]
+
+    def fail(*_: object) -> None:
+        raise AssertionError("ingested again")
+
+    monkeypatch.setattr(tracekit.opening, "fill", fail)
+    os.utime(store, (1, 1))
+    with tracekit.open(kernels) as second:
+        assert second.query("timeline").rows == rows
+        assert second.store_path == store
+    assert store.stat().st_mtime > 1  # It counts as used.
+    with tracekit.open(str(kernels.parent / "." / kernels.name)) as third:
+        assert third.store_path == store
+    (cached,) = database.list_cached()
+    assert (cached.path, cached.source_path) == (store, str(kernels))
+    assert cached.size_bytes == store.stat().st_size
+
+
+def test_a_changed_trace_is_ingested_again(kernels: Path, cache: Path) -> None:
+    with tracekit.open(kernels) as trace:
+        first = trace.store_path
+    # Same size, another time.
+    status = kernels.stat()
+    os.utime(kernels, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    with tracekit.open(kernels) as trace:
+        second = trace.store_path
+    # Another size, same time.
+    kernels.write_bytes(kernels.read_bytes() + b" ")
+    os.utime(kernels, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    with tracekit.open(kernels) as trace:
+        third = trace.store_path
+    assert len({first, second, third}) == 3
+    assert stores(cache) == [third]  # Those of older states are forgotten.
+
+
+def test_the_key_of_a_cached_store(kernels: Path, tiny_trace: Callable[..., Path]) -> None:
+    other = tiny_trace(kernels.read_bytes(), name="other.json")
+    os.utime(other, ns=(kernels.stat().st_atime_ns, kernels.stat().st_mtime_ns))
+    path = database.cached_store_path
+    keys = [
+        path([kernels], "d"),
+        path([other], "d"),
+        path([kernels, other], "d"),
+        path([other, kernels], "d"),
+        path([kernels], "e"),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert path([kernels], "d") == keys[0]
+    assert keys[0].name.split("-")[0] == keys[4].name.split("-")[0]
+
+
+def test_a_new_schema_version_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = database.cached_store_path([kernels], "")
+    monkeypatch.setattr(database.cache, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    assert database.cached_store_path([kernels], "") != before
+
+
+def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nclass = "norm"\napplies_to = "device"\npattern = "^k$"\n')
+    with tracekit.open(kernels) as plain, tracekit.open(kernels, rules=rules) as own:
+        assert plain.query("kernel_classes").column("class") == ["other"]
+        assert own.query("kernel_classes").column("class") == ["norm"]
+        assert plain.store_path != own.store_path
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "half", "header"])
+def test_a_damaged_store_in_the_cache_is_made_again(
+    kernels: Path, cache: Path, damage: str
+) -> None:
+    with tracekit.open(kernels) as trace:
+        store, rows = trace.store_path, trace.query("timeline").rows
+    assert store is not None
+    content = store.read_bytes()
+    damaged = {
+        "empty": b"",
+        "text": b"no store",
+        "half": content[: len(content) // 2],
+        "header": b"\xff" * 8192 + content[8192:],
+    }
+    store.unlink()
+    store.write_bytes(damaged[damage])
+    with tracekit.open(kernels) as trace:
+        assert trace.query("timeline").rows == rows
+        assert trace.store_path == store
+
+
+def test_the_oldest_stores_go_when_the_cache_is_full(
+    tiny_trace: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
+    sources = [tiny_trace([event], name=f"{at}.json") for at in range(3)]
+    made = []
+    for at, source in enumerate(sources):
+        with tracekit.open(source) as trace:
+            assert trace.store_path is not None
+            made.append(trace.store_path)
+        os.utime(made[-1], (1000 + at, 1000 + at))
+    # The first one was used last.
+    with tracekit.open(sources[0]):
+        pass
+    size = made[0].stat().st_size
+    monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", str(2 * size + size // 2))
+    with tracekit.open(tiny_trace([event], name="3.json")) as trace:
+        newest = trace.store_path
+    assert len(stores(cache)) == 2
+    assert newest in stores(cache)
+    assert made[1] not in stores(cache)
+    monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
+    with tracekit.open(tiny_trace([event], name="4.json")) as trace:
+        assert stores(cache) == [trace.store_path]  # Never the one in use.
+
+
+def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
+    assert database.clear_cache() == 0
+    assert database.list_cached() == []
+    with tracekit.open(kernels):
+        pass
+    (cache / "notes.txt").write_text("mine")
+    (cache / "broken.duckdb").write_text("x")
+    assert {entry.source_path for entry in database.list_cached()} == {str(kernels), "?"}
+    assert database.clear_cache() == 2
+    assert left_in(cache) == ["notes.txt"]
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", "~/stores")
+    assert database.cache_dir() == Path.home() / "stores"
+    monkeypatch.delenv("TRACEKIT_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert database.cache_dir() == tmp_path / "tracekit"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # The standard says: ignore it.
+    assert database.cache_dir() == Path.home() / ".cache" / "tracekit"
+
+
+def test_no_cache_leaves_nothing(sample_trace: Path, cache: Path, tmp_path: Path) -> None:
+    with tracekit.open(sample_trace, cache=False) as trace:
+        assert trace.store_path is None
+        assert trace.query("timeline").rows
+    bad = tmp_path / "bad.json"
+    bad.write_text("[]")
+    with pytest.raises(tracekit.TraceError):
+        tracekit.open(bad, cache=False)
+    assert left_in(tmp_path / "tmp") == []
+    assert not cache.exists()

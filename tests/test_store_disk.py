@@ -1,0 +1,140 @@
+"""What the disk answers while a store is made is one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import StoreError
+from tracekit.ingest import chrome_json
+from tracekit.opening import ingest
+
+FULL = "the disk is full; nothing was written"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache and a folder for temporary files of the test's own."""
+    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def kernels(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(
+        [
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
+            for at in range(0, 20, 2)
+        ]
+    )
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB; only the superuser may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no mount command: {error}")
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_error(small_disk: Path, sample_trace: Path) -> None:
+    store = small_disk / "run.duckdb"
+    with pytest.raises(StoreError) as raised:
+        ingest([sample_trace], store)
+    assert raised.value.message == f"{store}: {FULL}"
+    assert raised.value.hint is not None
+    assert "TRACEKIT_CACHE_DIR" in raised.value.hint
+    assert left_in(small_disk) == []
+
+
+def test_a_full_temporary_folder_is_one_error(
+    small_disk: Path, sample_trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    # With the compiled parser a small trace needs no file.
+    monkeypatch.setattr(chrome_json, "parse_events", None)
+    with pytest.raises(StoreError, match="the disk is full"):
+        tracekit.open(sample_trace, cache=False)
+    assert left_in(small_disk) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_what_the_disk_answers_is_one_error(
+    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = Path.write_bytes
+
+    def fail(path: Path, data: Any) -> int:
+        if path.parent.name.endswith(".building"):
+            raise OSError(number, os.strerror(number))
+        return real(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(chrome_json, "parse_events", None)
+    store = tmp_path / "out" / "run.duckdb"
+    with pytest.raises(StoreError) as raised:
+        ingest([kernels], store)
+    why = FULL if number == errno.ENOSPC else f"the store cannot be written: {os.strerror(number)}"
+    assert raised.value.message == f"{store}: {why}"
+    assert raised.value.exit_code == 4
+    assert left_in(tmp_path / "out") == []
+
+
+def test_no_temporary_folder_is_one_error(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    with pytest.raises(StoreError, match="the disk is full"):
+        tracekit.open(kernels, cache=False)
+    with pytest.raises(StoreError, match="the disk is full"):
+        tracekit.open(kernels)
+
+
+def test_a_folder_that_may_not_be_written(kernels: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o500)
+    if os.access(folder, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    with pytest.raises(StoreError, match="the store cannot be written: Permission denied"):
+        ingest([kernels], folder / "run.duckdb")
+
+
+def test_a_folder_that_is_a_file(kernels: Path, tmp_path: Path) -> None:
+    store = tmp_path / "file" / "run.duckdb"
+    store.parent.write_text("")
+    with pytest.raises(StoreError, match=f"^{store}: the store cannot be written: ") as raised:
+        ingest([kernels], store)
+    assert raised.value.hint is not None
+
+
+def test_a_name_that_is_a_folder(kernels: Path, tmp_path: Path) -> None:
+    store = tmp_path / "run.duckdb"
+    store.mkdir()
+    with pytest.raises(StoreError, match="the store cannot be written"):
+        ingest([kernels], store, force=True)
