@@ -13,7 +13,6 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.run import _with_values
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
