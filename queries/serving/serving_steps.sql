@@ -45,7 +45,7 @@ WITH step_device AS (
         s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns AS is_steady
     FROM device_windows AS w
     INNER JOIN serving_step_ranges AS s ON w.trace_id = s.trace_id
-    LEFT JOIN steady_window('serving_steps', $tolerance_pct) AS y ON s.trace_id = y.trace_id
+    LEFT JOIN steady_window('serving_step_ranges', $tolerance_pct) AS y ON s.trace_id = y.trace_id
     UNION ALL BY NAME
     SELECT
         w.trace_id,

@@ -51,7 +51,7 @@ inside AS (
         y.end_ns - y.start_ns AS steady_ns,
         y.max_running_count
     FROM serving_step_ranges AS s
-    INNER JOIN steady_window('serving_steps', $tolerance_pct) AS y
+    INNER JOIN steady_window('serving_step_ranges', $tolerance_pct) AS y
         ON s.trace_id = y.trace_id AND s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns
 ),
 

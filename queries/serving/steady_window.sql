@@ -3,7 +3,7 @@
 -- trace, from the start of its first step to the end of its last; of equally long ones the first. Running are the
 -- requests in the batch of a step that decodes. A step that only reads prompts is not judged: an engine that does not
 -- mix has its running requests wait meanwhile. Such steps between two steps of the run belong to it. In a trace
--- without decoding, steps are judged by the prompts they read. steady_window('serving_steps', 10) is a relation with
+-- without decoding, steps are judged by the prompts they read. steady_window('serving_step_ranges', 10) is a relation with
 -- one row for each trace whose steps all tell their batch.
 --
 -- Kind:     macro

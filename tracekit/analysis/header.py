@@ -164,13 +164,14 @@ class _Reader:
         for line in lines:
             if not line.text.strip():
                 continue
-            match = _FIELD.fullmatch(line.text)
             if line.text[0].isspace():
                 if fields:
                     fields[-1].lines.append(line)
                 else:
                     self._wrong(line.number, f"{line.text.strip()!r} belongs to no field")
-            elif match is None:
+                continue
+            match = _FIELD.fullmatch(line.text)
+            if match is None:
                 self._wrong(
                     line.number,
                     f"{line.text.strip()!r} is no header field",
