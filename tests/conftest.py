@@ -66,6 +66,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let what was passed over go, as some libraries complain of what is left at the end."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def public_traces() -> Path:
     """Return the folder of public traces, or skip: they are too large for the repository."""
