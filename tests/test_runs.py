@@ -264,7 +264,11 @@ def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     one = tmp_path / "one.duckdb"
     made = cli("ingest", sweep / "run2", "-o", one)
     assert made.stderr.splitlines()[-1] == f"{one}: 1 trace, 1 events, 1 run"
-    assert list(cli("breakdown", one, "--format", "json").json())[:3] == ["trace", "trace_totals", "run"]
+    assert list(cli("breakdown", one, "--format", "json").json())[:3] == [
+        "trace",
+        "trace_totals",
+        "run",
+    ]
 
 
 def test_the_cache_tells_what_a_store_of_runs_is_of(make_run: MakeRun, cli: Cli) -> None:

@@ -15,6 +15,7 @@ The header is the run of `--` lines at the top of the file:
     -- Columns:
     --   name  INTEGER  meaning
     --         a line that is indented further continues the one above
+    -- Keep:      columns, the last to go where a screen is too narrow for all
     -- Invariant: condition over the columns, true for every row (repeatable)
     -- Note: free text (repeatable)
 """
@@ -33,7 +34,7 @@ from tracekit.errors import QueryError, UsageError
 
 __all__ = ["ColumnSpec", "Param", "Spec", "parse_header"]
 
-_FIELDS = ("Kind", "Scope", "Requires", "Reduces", "Params", "Columns", "Invariant", "Note")
+_FIELDS = ("Kind", "Scope", "Requires", "Reduces", "Params", "Columns", "Keep", "Invariant", "Note")
 _KINDS = "one of: " + ", ".join(get_args(Kind))
 _SCOPES = "one of: " + ", ".join(get_args(Scope))
 _REPEATABLE = ("Invariant", "Note")
@@ -116,6 +117,7 @@ class _Reader:
             reduces=self._reduces(fields),
             params=params,
             columns=self._columns(fields, kind),
+            keep=self._keep(fields),
             invariants=self._texts(fields, "Invariant"),
             notes=self._texts(fields, "Note"),
             sql=sql_text,
@@ -266,6 +268,15 @@ class _Reader:
             raise self._error("the header field Columns is missing or empty")
         self._check_unique("Columns", [column.name for column in columns])
         return tuple(columns)
+
+    def _keep(self, fields: list[_Field]) -> tuple[str, ...]:
+        found = self._one(fields, "Keep")
+        names = () if found is None else tuple(part.strip() for part in found.text.split(","))
+        declared = {entry.split()[0] for entry in self._entries(self._one(fields, "Columns"))}
+        for name in names:
+            if name not in declared:
+                raise self._error(f"Keep: {name!r} is none of the columns")
+        return names
 
     def _entries(self, found: _Field | None) -> list[str]:
         """Join lines into entries; a line that is indented deeper continues the entry above."""

@@ -15,6 +15,7 @@ from tracekit.cli._options import (
     no_cache_option,
     rules_option,
     trace_argument,
+    wide_option,
 )
 from tracekit.errors import QueryError, UsageError
 
@@ -112,6 +113,7 @@ def _analysis_command(spec: Spec) -> click.Command:
     def run(
         traces: tuple[str, ...],
         format_name: str,
+        wide: bool,
         rules: Path | None,
         ceilings: Path | None,
         no_cache: bool,
@@ -126,11 +128,18 @@ def _analysis_command(spec: Spec) -> click.Command:
             traces, is_traced=is_traced, no_cache=no_cache, rules=rules, ceilings=ceilings
         ) as trace:
             result = trace.query(spec.name, **given)
-            emit(result, format_name)
+            emit(result, format_name, wide=wide)
             if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
                 _say_what_is_missing(trace)
 
-    shared = (no_cache_option, ceilings_option, rules_option, format_option, trace_argument)
+    shared = (
+        no_cache_option,
+        ceilings_option,
+        rules_option,
+        wide_option,
+        format_option,
+        trace_argument,
+    )
     for decorate in shared:
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]

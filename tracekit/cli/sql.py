@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from tracekit.cli._emit import MAX_ROWS
-from tracekit.cli._options import ceilings_option, format_option, no_cache_option, rules_option
+from tracekit.cli._options import (
+    ceilings_option,
+    format_option,
+    no_cache_option,
+    rules_option,
+    wide_option,
+)
 from tracekit.errors import UsageError
 
 _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
@@ -18,6 +24,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 @click.command(name="sql")
 @click.argument("arguments", metavar="TRACE... [STATEMENT]", nargs=-1, required=True)
 @format_option
+@wide_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -42,6 +49,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 def command(
     arguments: tuple[str, ...],
     format_name: str,
+    wide: bool,
     limit: int | None,
     timeout_s: float | None,
     unsafe: bool,
@@ -71,7 +79,8 @@ def command(
         else:
             from tracekit.cli._emit import emit_stream
 
-            emit_stream(trace.stream_sql(statement, timeout_s=timeout_s), format_name, limit)
+            stream = trace.stream_sql(statement, timeout_s=timeout_s)
+            emit_stream(stream, format_name, limit, wide=wide)
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
