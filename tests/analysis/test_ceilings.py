@@ -86,10 +86,7 @@ def gpu(name: str | None = NAME, units: int | None = 132) -> Place:
                 None,
                 None,
                 "given",
-                (
-                    "it was measured with 2 threads, the rank had 1 thread: "
-                    "OMP_NUM_THREADS=1 tracekit bench gemm measures with as many"
-                ),
+                "it was measured with 2 threads, the rank had 1 thread",
             ),
         ),
         (
@@ -218,7 +215,7 @@ def test_the_run_folder_comes_before_the_cache_and_what_is_given_before_both(
     assert found(cpu(), Sources(None, [other])) == [("product", 2, 4e9, "cache", None)]
     forget_all()
     (row,) = found(cpu(), Sources(None, [other]))
-    assert row[-1].startswith("it was measured with 8 threads, the rank had 2 threads: OMP_NUM_T")
+    assert row[-1] == "it was measured with 8 threads, the rank had 2 threads"
 
 
 def test_nothing_is_known_of_a_device_without_a_name_or_of_another(make_bench: MakeBench) -> None:
@@ -393,10 +390,7 @@ def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
     here = {"processor": EPYC}
     assert reasons(environment=here | {"thread_count": 2}) == {None}
     assert reasons(environment=here | {"thread_count": 1}) == {
-        (
-            "it was measured with 2 threads, the rank had 1 thread: "
-            "OMP_NUM_THREADS=1 tracekit bench gemm measures with as many"
-        )
+        "it was measured with 2 threads, the rank had 1 thread"
     }
     # Before thread_count was recorded: only of tracekit's own workloads the variable tells it.
     old = here | {"variables": {"OMP_NUM_THREADS": "2"}}

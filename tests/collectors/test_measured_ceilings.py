@@ -60,10 +60,7 @@ def test_the_steps_of_a_run_have_shares_of_what_its_cpu_can_do(
     # Neither half nor twice as many threads make a share: nothing is scaled.
     for row in shares(2):
         assert (row["ceiling_mfu_pct"], row["ceiling_hfu_pct"]) == (None, None)
-        assert row["ceiling_reason"] == (
-            "it was measured with 2 threads, the rank had 1 thread: "
-            "OMP_NUM_THREADS=1 tracekit bench gemm measures with as many"
-        )
+        assert row["ceiling_reason"] == "it was measured with 2 threads, the rank had 1 thread"
 
 
 def test_ranks_with_unlike_threads_have_no_common_number() -> None:

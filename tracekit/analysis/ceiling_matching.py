@@ -235,11 +235,7 @@ def _other_host(place: Place, origin: str, ceiling: Ceiling, alike: set[int | No
         return None
     if place.thread_count is not None:
         had = _count(place.thread_count, "thread")
-        family = "gemm" if ceiling.kind == "product" else "memcpy"
-        return (
-            f"it was measured with {_count(ceiling.thread_count, 'thread')}, the rank had {had}: "
-            f"OMP_NUM_THREADS={place.thread_count} tracekit bench {family} measures with as many"
-        )
+        return f"it was measured with {_count(ceiling.thread_count, 'thread')}, the rank had {had}"
     if origin == GIVEN and len(alike) == 1:
         return None
     return "nothing tells how many threads the rank had"
