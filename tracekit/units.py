@@ -19,15 +19,27 @@ MB = 1_000_000
 GB = 1_000_000_000
 TB = 1_000_000_000_000
 
-Unit = Literal["ns", "bytes", "pct", "count", "bytes_per_s", "per_s"]
+Unit = Literal["ns", "bytes", "pct", "count", "bytes_per_s", "flop_per_s", "per_s", "flops", "hz"]
 
 # The longer suffix first: `_bytes_per_s` is a rate, not a size.
-_SUFFIXES: tuple[Unit, ...] = ("bytes_per_s", "per_s", "bytes", "pct", "count", "ns")
+_SUFFIXES: tuple[Unit, ...] = (
+    *("bytes_per_s", "flop_per_s", "per_s"),
+    *("bytes", "flops", "count", "pct", "hz", "ns"),
+)
 
 _SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _RATE_STEPS = ((TB, "TFLOP/s"), (GB, "GFLOP/s"), (MB, "MFLOP/s"))
 _SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
+_PREFIXES = ((TB, "T"), (GB, "G"), (MB, "M"), (KB, "k"))
+# The units that are shown in steps of 1e3, by what the steps are called.
+_SCALED: dict[Unit, str] = {
+    "bytes": "B",
+    "bytes_per_s": "B/s",
+    "flops": "FLOP",
+    "flop_per_s": "FLOP/s",
+    "hz": "Hz",
+}
 
 
 def unit_of(column_name: str) -> Unit | None:
@@ -37,8 +49,8 @@ def unit_of(column_name: str) -> Unit | None:
         column_name: for example `idle_ns` or `bus_bytes_per_s`.
 
     Returns:
-        `ns`, `bytes`, `pct` (0 to 100), `count`, `bytes_per_s`, `per_s`, or None for a plain
-        column.
+        `ns`, `bytes`, `pct` (0 to 100), `count`, `bytes_per_s`, `flop_per_s`, `per_s`, `flops`,
+        `hz`, or None for a plain column.
     """
     for unit in _SUFFIXES:
         if column_name == unit or column_name.endswith("_" + unit):
@@ -103,6 +115,25 @@ def format_duration(ns: int | float) -> str:
         if abs(ns) >= factor:
             return f"{format_scaled(ns, factor, 3)} {unit}"
     return f"{ns:.3g} ns" if isinstance(ns, float) else f"{ns} ns"
+
+
+def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:
+    """Return factor and name of the step (of 1e3) in which an amount of a unit is shown.
+
+    Args:
+        unit: as :func:`unit_of` tells it.
+        amount: in the base unit.
+
+    Returns:
+        For example `(1_000_000_000_000, "TFLOP/s")`; None for a unit that has no steps.
+    """
+    if unit not in _SCALED:
+        return None
+    name = _SCALED[unit]
+    for factor, prefix in _PREFIXES:
+        if abs(amount) >= factor:
+            return factor, prefix + name
+    return 1, name
 
 
 def size_step(largest: int | float) -> tuple[int, str]:

@@ -30,6 +30,8 @@
 --   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
 --   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
 --   part                   VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
+-- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
+--           name
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 
 SELECT

@@ -20,6 +20,8 @@
 --   algorithm_bytes_per_s  DOUBLE     message_bytes / sized_ns, bytes/s
 --   bus_bytes_per_s        DOUBLE     the same, weighted for the wires, bytes/s; NULL if the size of a group is unknown
 --   reasons                VARCHAR[]  why a bandwidth is missing or rests on fewer than call_count
+-- Keep:     class, pg_name, call_count, kernel_ns, wall_pct, overlapped_pct, message_bytes, algorithm_bytes_per_s,
+--           bus_bytes_per_s
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 

@@ -36,6 +36,8 @@
 --   ceiling_attainable_pct       DOUBLE   flops (or bytes) of what these rates allow in kernel_ns, 0 to 100 and more
 --   ceiling_source               VARCHAR  the measurements
 --   ceiling_reason               VARCHAR  why one of them is missing; NULL if none is
+-- Keep:     rank, device, phase, op_class, dtype, kernel_ns, kernel_pct, flop_per_s, memory_bytes_per_s, bound,
+--           attainable_pct, op_count
 -- Invariant: (op_class IS NULL) = (flops IS NULL)
 -- Invariant: reason IS NOT NULL OR bound IS NOT NULL
 -- Invariant: ceiling_reason IS NOT NULL OR ceiling_bound IS NOT NULL

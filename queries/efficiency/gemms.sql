@@ -34,6 +34,8 @@
 --   ceiling_pct         DOUBLE   flop_per_s of that, 0 to 100 and more
 --   ceiling_source      VARCHAR  the measurement
 --   ceiling_reason      VARCHAR  why ceiling_pct is missing; NULL if it is not
+-- Keep:     rank, device, op_name, m, n, k, batch, dtype, call_count, kernel_ns, flop_per_s, peak_pct, ceiling_pct,
+--           kernel_pct
 -- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count
 -- Invariant: reason IS NOT NULL OR peak_pct IS NOT NULL
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)

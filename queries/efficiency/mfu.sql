@@ -35,6 +35,8 @@
 --   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
 --   ceiling_source      VARCHAR  the measurement
 --   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
+-- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
+--           dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
 -- Invariant: (source IS NULL) = (flops IS NULL)

@@ -26,6 +26,7 @@
 --   launch           VARCHAR  call that launched the next work
 --   launch_ns        BIGINT   duration of that call, ns
 --   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
+-- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
 WITH chosen AS MATERIALIZED (

@@ -19,6 +19,7 @@
 --   std_ns        DOUBLE   standard deviation of the duration (of the sample), ns; NULL for one event
 --   wall_ns       BIGINT   busy time that is its own, ns
 --   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+-- Keep:     rank, device, name, class, kernel_count, kernel_ns, mean_ns, wall_pct, max_ns
 -- Invariant: min_ns <= mean_ns AND mean_ns <= max_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 

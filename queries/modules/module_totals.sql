@@ -15,6 +15,7 @@
 --   self_pct         DOUBLE   self_wall_ns of all windows, 0 to 100
 --   wall_pct         DOUBLE   total_wall_ns of all windows, 0 to 100
 --   total_kernel_ns  BIGINT   sum of durations, its own and of modules inside of it, ns
+-- Keep:     module_path, kernel_count, self_wall_ns, total_wall_ns, self_pct, wall_pct, depth
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns AND total_wall_ns <= total_kernel_ns
 -- Invariant: (depth = 0) = (parent_path IS NULL)
 -- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)

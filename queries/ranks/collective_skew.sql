@@ -28,6 +28,8 @@
 --   straggler_rank        INTEGER  the rank that arrived last
 --   longest_waiting_rank  INTEGER  the rank that waited longest
 --   reason              VARCHAR  why the calls are not matched; NULL if they are
+-- Keep:     class, number, message_bytes, max_dur_ns, max_wait_ns, wait_pct, straggler_rank, longest_waiting_rank,
+--           transfer_ns, wait_ns
 -- Invariant: reason IS NOT NULL OR transfer_ns + max_wait_ns = max_dur_ns
 -- Invariant: reason IS NOT NULL OR (rank_count >= 2 AND wait_ns >= max_wait_ns)
 

@@ -25,6 +25,8 @@
 --   last_count          BIGINT   matched collectives to which it came last
 --   caused_wait_ns      BIGINT   waits of all other ranks in those, ns
 --   is_straggler        BOOLEAN  no other rank caused more wait; NULL if nothing is matched
+-- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, idle_ns, step_ns, comm_wait_ns, caused_wait_ns,
+--           is_straggler
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: matched_count <= collective_count AND last_count <= matched_count
 

@@ -22,6 +22,7 @@
 --   exposed_comm_pct     DOUBLE   exposed_comm_ns of window_ns, 0 to 100
 --   exposed_memcpy_pct   DOUBLE   exposed_memcpy_ns of window_ns, 0 to 100
 --   idle_pct             DOUBLE   idle_ns of window_ns, 0 to 100
+-- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, idle_pct
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns = busy_ns
 -- Invariant: exposed_comm_ns <= comm_ns AND exposed_memcpy_ns <= memcpy_ns

@@ -50,3 +50,13 @@ def test_sql_gets_the_columns_that_it_asked_for(make_result: Any, rendered: Rend
     header, _, row = rendered(result, "table", units=False).splitlines()
     assert header.split() == list(COLUMNS)
     assert row.split() == ["a", "–", "–", "–", "why"]
+
+
+def test_a_ceiling_of_other_threads_says_how_to_measure_it(
+    make_result: Any, rendered: Rendered
+) -> None:
+    why = "it was measured with 2 threads, the rank had 1 thread"
+    result = make_result("mfu", COLUMNS, ("a", None, None, None, why))
+    line = rendered(result, "table", width=140).splitlines()[-1]
+    assert line == f"no ceiling: {why} (measure it: OMP_NUM_THREADS=1 tracekit bench gemm)"
+    assert "OMP_NUM_THREADS" not in rendered(result, "json")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.render._text import cell_width
 
 Rendered = Callable[..., str]
@@ -117,3 +118,101 @@ def test_no_rows_are_said(make_result: Any, rendered: Rendered) -> None:
     lines = rendered(make_result("x", {"a_ns": "BIGINT"}), "table").splitlines()
     assert lines == ["a ms", "────", "no rows"]
     assert rendered(make_result("x", {}), "table") == ""
+
+
+def test_large_rates_and_operations_are_scaled(make_result: Any, rendered: Rendered) -> None:
+    columns = {"flop_per_s": "DOUBLE", "flops": "BIGINT", "clock_hz": "BIGINT", "bytes": "BIGINT"}
+    result = make_result(
+        "x", columns, (610_545_297_545_330.8, 2_475_914_428_416, 1_410_000_000, 4_096)
+    )
+    assert rendered(result, "table").splitlines() == [
+        "TFLOP/s  TFLOP  clock GHz     kB",
+        "───────  ─────  ─────────  ─────",
+        "610.545  2.476      1.410  4.096",
+    ]
+    assert rendered(result, "markdown").splitlines()[-1] == "| 610.545 | 2.476 | 1.410 | 4.096 |"
+    assert "610545297545330.8" in rendered(result, "csv")
+    assert "610545297545330.8" in rendered(result, "json")
+
+
+def test_numbers_too_far_apart_say_their_own_units(make_result: Any, rendered: Rendered) -> None:
+    """In TFLOP/s the second would be 0.000, which it is not."""
+    result = make_result("x", {"flop_per_s": "DOUBLE"}, (610.5e12,), (5.2e6,), (0.0,), (None,))
+    assert rendered(result, "table").splitlines() == [
+        "     flop_per_s",
+        "───────────────",
+        "610.500 TFLOP/s",
+        "  5.200 MFLOP/s",
+        "              0",
+        "              –",
+    ]
+
+
+def test_a_value_is_shown_in_the_unit_beside_it(make_result: Any, rendered: Rendered) -> None:
+    columns = {"metric": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR"}
+    rows = [("a", 69.8956, "pct"), ("b", 4_186_000.0, "ns"), ("c", 1707.0, "count")]
+    result = make_result("health", columns, *rows, ("d", None, "count"), ("e", 2e9, "bytes"))
+    assert rendered(result, "table").splitlines() == [
+        "metric     value",
+        "──────  ────────",
+        "a         69.9 %",
+        "b       4.186 ms",
+        "c          1,707",
+        "d              –",
+        "e       2.000 GB",
+    ]
+
+
+def test_many_rows_stay_a_table_that_says_what_it_lacks(
+    make_result: Any, rendered: Rendered
+) -> None:
+    """What is the same in every row goes first, then columns from the right."""
+    columns = {"rank": "INTEGER", "phase": "VARCHAR", "why": "VARCHAR"}
+    columns |= {f"a{n}_ns": "BIGINT" for n in range(8)} | {"done_pct": "DOUBLE"}
+    rows = [
+        (0, phase, None, *([n * 10**14] * 8), 12.5)
+        for n, phase in enumerate(("one", "two"), start=1)
+    ]
+    result = make_result("x", columns, *rows)
+    lines = rendered(result, "table", width=72).splitlines()
+    assert lines[0].split() == ["phase", *" ".join(f"a{n} ms" for n in range(4)).split()]
+    assert lines[2].split() == ["one", *["100,000,000.0"] * 4]
+    assert lines[4:] == [
+        "in every row: rank 0 · done 12.5 %",
+        "without a value: why",
+        "left out: a4_ns, a5_ns, a6_ns, a7_ns (--wide shows them, --format json",
+        "  has all)",
+    ]
+    wide = rendered(result, "table", width=72, wide=True).splitlines()
+    assert len(wide) == 4
+    assert wide[0].split()[:3] == ["rank", "phase", "why"]
+    assert wide[0].endswith("done %")
+
+
+def test_an_analysis_says_what_stays_longest(make_result: Any, rendered: Rendered) -> None:
+    """Kernels keep their name, count, time and share; the shortest and longest go first."""
+    spec = load_catalog().analysis("kernels")
+    columns = {column.name: column.type for column in spec.columns}
+    row = {name: 1.5 if kind == "DOUBLE" else 2 for name, kind in columns.items()}
+    rows = [
+        tuple(
+            (
+                row
+                | {"name": "k" * n, "class": "c" * n, "device": str(n), "rank": n}
+                | dict.fromkeys(("kernel_ns", "min_ns", "max_ns", "wall_ns"), n * 10**12)
+                | {"wall_pct": float(n), "mean_ns": n + 0.5, "std_ns": n + 0.5}
+            ).values()
+        )
+        for n in (1, 2)
+    ]
+    lines = rendered(make_result("kernels", columns, *rows), "table", width=72).splitlines()
+    (gone,) = (line for line in lines if line.startswith("left out"))
+    assert set(spec.keep).isdisjoint(gone.removeprefix("left out: ").split(" (")[0].split(", "))
+    assert "std_ns" in gone
+
+
+def test_one_row_that_does_not_fit_is_a_record(make_result: Any, rendered: Rendered) -> None:
+    columns = {f"a{i}_ns": "BIGINT" for i in range(12)}
+    result = make_result("x", columns, tuple([123_456_789_000_000] * 12))
+    assert rendered(result, "table", width=72).startswith("─ row 1 ─")
+    assert len(rendered(result, "table", width=72, wide=True).splitlines()) == 3

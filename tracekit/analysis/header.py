@@ -20,6 +20,7 @@ The header is the run of `--` lines at the top of the file:
     --   event_id   BIGINT -> event  meaning          (joins the column of the same name there)
     --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
+    -- Keep:      columns, the last to go where a screen is too narrow for all
     -- Invariant: condition over the columns, true for every row (repeatable)
     -- Note: free text (repeatable)
 """
@@ -41,7 +42,7 @@ __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"
 
 _FIELDS = (
     *("Kind", "Scope", "Access", "Requires", "Reduces", "Params", "Needs", "Columns"),
-    *("Invariant", "Note"),
+    *("Keep", "Invariant", "Note"),
 )
 _REPEATABLE = ("Invariant", "Note")
 
@@ -154,6 +155,7 @@ class _Reader:
             subject=subject,
             is_private=self._choice("Access", ("private",)) == "private",
             needs=self._needs(params),
+            keep=self._keep(),
         )
 
     def _wrong(self, line: int, reason: str, hint: str | None = None) -> None:
@@ -349,6 +351,17 @@ class _Reader:
             number = 1 if found is None else found.number
             self._wrong(number, "the header field Columns is missing or empty")
         return tuple(columns)
+
+    def _keep(self) -> tuple[str, ...]:
+        found = self._one("Keep")
+        if found is None:
+            return ()
+        names = tuple(part.strip() for part in found.text.split(","))
+        declared = {entry.split()[0] for _, entry in self._entries("Columns")}
+        for name in names:
+            if name not in declared:
+                self._wrong(found.number, f"Keep: {name!r} is none of the columns")
+        return names
 
     def _entries(self, name: str) -> list[tuple[int, str]]:
         found = self._one(name)

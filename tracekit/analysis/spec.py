@@ -84,6 +84,7 @@ class Spec:
 
     `question` is the first line of the header, `description` the rest of its first paragraph. Only
     an analysis has a `scope`, and only one of scope `run` has analyses that it `reduces`.
+    `keep` are the columns that a screen too narrow for all keeps longest, the most telling first.
     `invariants` are SQL conditions over the columns that hold for every row. `sql` is the whole
     text of the file, header included. `subject` is the folder that it lies in, as `kernels`. A
     private file helps others, and may change with any version. Of the parameters in `needs`, one at
@@ -100,6 +101,7 @@ class Spec:
     reduces: tuple[Reduced, ...]
     params: tuple[Param, ...]
     columns: tuple[ColumnSpec, ...]
+    keep: tuple[str, ...]
     invariants: tuple[str, ...]
     notes: tuple[str, ...]
     sql: str

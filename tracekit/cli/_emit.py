@@ -24,13 +24,16 @@ STREAMED = frozenset({"csv", "csv_plain", "json"})
 """The formats that are written row by row."""
 
 
-def emit_stream(stream: RowStream, format_name: str, limit: int | None) -> None:
+def emit_stream(
+    stream: RowStream, format_name: str, limit: int | None, *, wide: bool = False
+) -> None:
     """Render the rows of a statement to stdout, and say on stderr if they are not all.
 
     Args:
         stream: the rows.
         format_name: one of `tracekit.render.formats()`.
         limit: how many rows are written; all if None, but for tables for people :data:`MAX_ROWS`.
+        wide: as for :func:`emit`.
 
     Raises:
         StoreError: stdout cannot take it, for example on a full disk.
@@ -38,7 +41,7 @@ def emit_stream(stream: RowStream, format_name: str, limit: int | None) -> None:
     """
     if format_name not in STREAMED:
         result, is_more = stream.first(limit or MAX_ROWS)
-        emit(result, format_name, units=False)
+        emit(result, format_name, units=False, wide=wide)
     else:
         rows = iter(stream.rows)
         shown = rows if limit is None else islice(rows, limit)
@@ -55,6 +58,7 @@ def emit(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
 ) -> None:
     """Render data to stdout.
 
@@ -62,13 +66,14 @@ def emit(
         data: one result, or a breakdown (analysis name to result).
         format_name: one of `tracekit.render.formats()`.
         full: show every row of a breakdown.
-        units: show ns and bytes in readable units where the format is for people.
+        units: show times, sizes and rates in readable units where the format is for people.
+        wide: show every column, however wide the terminal is.
 
     Raises:
         StoreError: stdout cannot take it, for example on a full disk.
     """
     try:
-        renderer(format_name)(data, sys.stdout, full=full, units=units)
+        renderer(format_name)(data, sys.stdout, full=full, units=units, wide=wide)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -19,6 +19,10 @@ format_option = click.option(
     help="Form of the output; csv and json hold exact base units.",
 )
 
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show every column of a table, however wide the terminal is."
+)
+
 no_cache_option = click.option(
     "--no-cache", is_flag=True, help="Read the trace again and keep nothing in the cache."
 )

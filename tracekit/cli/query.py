@@ -20,6 +20,7 @@ from tracekit.cli._options import (
     queries_option,
     rules_option,
     trace_argument,
+    wide_option,
 )
 from tracekit.errors import QueryError, TracekitError, UsageError
 from tracekit.render import formats
@@ -234,6 +235,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     def run(
         traces: tuple[str, ...],
         format_name: str,
+        wide: bool,
         rules: Path | None,
         ceilings: Path | None,
         queries: tuple[Path, ...],
@@ -258,7 +260,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             result = trace.query(spec.name, **given)
             if own is not None and own.origin == "run folder":
                 click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
-            emit(result, format_name)
+            emit(result, format_name, wide=wide)
             if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
                 _say_what_is_missing(trace)
 
@@ -267,6 +269,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         ceilings_option,
         rules_option,
         queries_option,
+        wide_option,
         format_option,
         trace_argument,
     )

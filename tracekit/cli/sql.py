@@ -15,6 +15,7 @@ from tracekit.cli._options import (
     no_cache_option,
     queries_option,
     rules_option,
+    wide_option,
 )
 from tracekit.errors import UsageError
 
@@ -24,6 +25,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 @click.command(name="sql")
 @click.argument("arguments", metavar="TRACE... [STATEMENT]", nargs=-1, required=True)
 @format_option
+@wide_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -49,6 +51,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 def command(
     arguments: tuple[str, ...],
     format_name: str,
+    wide: bool,
     limit: int | None,
     timeout_s: float | None,
     unsafe: bool,
@@ -84,7 +87,8 @@ def command(
         else:
             from tracekit.cli._emit import emit_stream
 
-            emit_stream(trace.stream_sql(statement, timeout_s=timeout_s), format_name, limit)
+            stream = trace.stream_sql(statement, timeout_s=timeout_s)
+            emit_stream(stream, format_name, limit, wide=wide)
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

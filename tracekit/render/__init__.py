@@ -2,12 +2,13 @@
 
 A format is a module here without a leading underscore; it has
 
-    def render(data: Result | Mapping[str, Result], stream: TextIO, *, full: bool, units: bool) ->
-    None
+    def render(data: Result | Mapping[str, Result], stream: TextIO, *, full: bool, units: bool,
+               wide: bool) -> None
 
 where a mapping is a breakdown (analysis name to result). `full` shows every row of a breakdown that
-is otherwise cut to one screen; `units` turns ns and bytes into readable units where text is made
-for people. Formats for programs (json, csv) ignore both: they hold every row in base units.
+is otherwise cut to one screen; `units` shows times, sizes and rates in readable units where text is
+made for people; `wide` shows every column, however wide the terminal is. Formats for programs
+(json, csv) ignore all three: they hold every row and column in base units.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Renderer(Protocol):
         *,
         full: bool = False,
         units: bool = True,
+        wide: bool = False,
     ) -> None:
         """Write the data to the stream."""
         ...

@@ -7,6 +7,7 @@ the reasons for what is missing become lines below it. Exact formats have every 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ _PREFIX = "ceiling_"
 _TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
 _MAX_TEXTS = 5
 _MAX_LENGTH = 200
+_OTHER_THREADS = re.compile(r"it was measured with \d+ threads?, the rank had (\d+) threads?")
 
 
 def without_texts(result: Result) -> Result:
@@ -54,5 +56,8 @@ def text_lines(result: Result, width: int) -> Iterator[Text]:
         shown = [printable(text[:_MAX_LENGTH]) for text in texts[:_MAX_TEXTS]]
         more = [f"and {len(texts) - _MAX_TEXTS:,} more"] if len(texts) > _MAX_TEXTS else []
         sentence = f"{label}: {'; '.join(shown + more)}"
+        if threads := next(filter(None, map(_OTHER_THREADS.fullmatch, texts)), None):
+            family = "memcpy" if result.name == "memcpy" else "gemm"
+            sentence += f" (measure it: OMP_NUM_THREADS={threads[1]} tracekit bench {family})"
         for line in textwrap.wrap(sentence, width, subsequent_indent="  "):
             yield Text(line, style="dim")

@@ -12,10 +12,12 @@ from tracekit.render._json_text import json_text
 from tracekit.render._text import printable
 from tracekit.units import (
     NS_PER_MS,
+    Unit,
+    format_duration,
     format_pct,
     format_scaled,
     ms_decimals,
-    size_step,
+    scale_step,
     stem_of,
     unit_of,
 )
@@ -26,13 +28,32 @@ if TYPE_CHECKING:
 NOTHING = "–"
 
 
+_DECIMALS = 3
+_SMALLEST = 100
+"""How many steps of the last decimal a number has to be: below that a column has no common unit."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """One column as text; numbers are set to the right and never shortened."""
+    """One column as text; numbers are set to the right and never shortened.
 
-    header: str
+    `source` is the column's name, `name` the same without its unit where `unit` says it.
+    """
+
+    source: str
+    name: str
     cells: list[str]
     is_number: bool
+    unit: str = ""
+
+    @property
+    def header(self) -> str:
+        """What stands above the column."""
+        return f"{self.name} {self.unit}".strip()
+
+    def told(self, cell: str) -> str:
+        """Return a cell by itself: its column, its text and its unit."""
+        return f"{self.name or self.source} {cell} {self.unit}".strip()
 
 
 def text_columns(result: Result, *, units: bool) -> list[TextColumn]:
@@ -40,47 +61,76 @@ def text_columns(result: Result, *, units: bool) -> list[TextColumn]:
 
     Args:
         result: the rows.
-        units: turn `_ns` into ms, `_bytes` into the size unit that suits the column, `_pct` into %,
-            and say so in the header. Without it every value is shown as it is.
+        units: show each number in the unit that suits its column, which the end of the column's
+            name tells, and say so in the header; where the numbers of a column are too far apart
+            for one, each says its own. A `value` beside a `unit` is shown in that, and the column
+            of units is left out. Without it every value is shown as it is.
     """
-    return [
-        _column(column, [row[index] for row in result.rows], units)
-        for index, column in enumerate(result.columns)
+    names = result.column_names
+    columns = [[row[index] for row in result.rows] for index in range(len(names))]
+    shown = [
+        _column(column, values, units)
+        for column, values in zip(result.columns, columns, strict=True)
     ]
+    if units and {"value", "unit"} <= set(names):
+        value, unit = names.index("value"), names.index("unit")
+        pairs = zip(columns[value], columns[unit], strict=True)
+        shown[value] = TextColumn("value", "value", [_of_unit(*pair) for pair in pairs], True)
+        del shown[unit]
+    return shown
 
 
 def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
     numbers = [value for value in values if _is_number(value)]
     is_number = _is_numeric(column.type)
     if not (units and is_number):
-        return TextColumn(
-            printable(column.name), [plain_text(value) for value in values], is_number
-        )
-    header, number_text = _number_format(column.name, numbers)
+        cells = [plain_text(value) for value in values]
+        return TextColumn(column.name, printable(column.name), cells, is_number)
+    name, unit, number_text = _number_format(column.name, numbers)
     cells = [number_text(value) if _is_number(value) else NOTHING for value in values]
-    return TextColumn(printable(header), cells, True)
+    return TextColumn(column.name, printable(name), cells, True, unit)
 
 
-def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
-    """Return the header and the number format that the unit of a column asks for."""
+def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, str, Callable[[Any], str]]:
+    """Return name, unit and number format that the unit of a column asks for."""
     unit, stem = unit_of(name), stem_of(name)
-    largest = max((abs(number) for number in numbers), default=0)
+    if unit is None:
+        return name, "", _rounded
     if unit == "ns":
         decimals = ms_decimals(numbers)
-        return f"{stem} ms".strip(), lambda value: format_scaled(value, NS_PER_MS, decimals)
-    if unit in ("bytes", "bytes_per_s"):
-        factor, size = size_step(largest)
-        decimals = 0 if factor == 1 else 3
-        suffix = "/s" if unit == "bytes_per_s" else ""
-        return (
-            f"{stem} {size}{suffix}".strip(),
-            lambda value: format_scaled(value, factor, decimals),
-        )
+        return stem, "ms", lambda value: format_scaled(value, NS_PER_MS, decimals)
     if unit == "pct":
-        return f"{stem} %".strip(), format_pct
-    if unit in ("count", "per_s"):
-        return name, _grouped
-    return name, _rounded
+        return stem, "%", format_pct
+    sizes = [abs(number) for number in numbers if number]
+    step = scale_step(unit, max(sizes, default=0))
+    if step is None:
+        return name, "", _grouped
+    factor, shown = step
+    decimals = 0 if factor == 1 else _DECIMALS
+    if sizes and min(sizes) * 10**decimals < _SMALLEST * factor and factor > 1:
+        return stem or name, "", lambda value: _scaled(unit, value)
+    return stem, shown, lambda value: format_scaled(value, factor, decimals)
+
+
+def _scaled(unit: Unit, value: Any) -> str:
+    """Return an amount with the unit that suits it alone; nothing needs none."""
+    if not value:
+        return "0"
+    factor, name = scale_step(unit, value) or (1, "")
+    return f"{format_scaled(value, factor, 0 if factor == 1 else _DECIMALS)} {name}".strip()
+
+
+def _of_unit(value: Any, unit: Any) -> str:
+    """Return a value with the unit that a column beside it names."""
+    if not _is_number(value):
+        return plain_text(value)
+    if unit == "ns":
+        return format_duration(value)
+    if unit == "pct":
+        return f"{format_pct(value)} %"
+    if unit == "bytes":
+        return _scaled("bytes", value)
+    return _grouped(int(value) if float(value).is_integer() else value)
 
 
 def plain_text(value: Any) -> str:

@@ -1,8 +1,10 @@
 """Lay a result out as aligned columns that fit a width.
 
-Numbers are never cut: where they do not fit, headers are broken into lines, text columns are
-shortened from the right end, and if that is not enough every row becomes a block of `name  value`
-lines. Sentences are wrapped.
+Numbers are never cut: where they do not fit, headers are broken into lines and text columns are
+shortened from the right end. If that is not enough, a single row becomes a block of `name  value`
+lines. Of several rows, columns that say the same in every row go below the table, and then the
+columns that are told to go first are left out: an analysis says under ``Keep`` which go last; else
+those to the right go first. What was left out is said. Sentences are wrapped.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tracekit.render._ceilings import text_lines, without_texts
-from tracekit.render._cells import TextColumn, text_columns
+from tracekit.render._cells import NOTHING, TextColumn, text_columns
 from tracekit.render._text import cell_width, fit, shorten
 
 if TYPE_CHECKING:
@@ -30,28 +32,81 @@ _HEADER_BREAK = re.compile(r"(?<=[_ ])")
 Lines = list[str]
 
 
-def grid_lines(result: Result, width: int, *, units: bool) -> Iterator[Text]:
-    """Return the lines of a table that fits the width, or of records where no table would.
+def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
+    """Return the lines of a table that fits the width, or of a record if it has one row.
 
     Args:
         result: the rows.
-        width: the most cells that a line may take.
-        units: show ns and bytes in readable units.
+        width: the most cells that a line may take; None for every column in full.
+        units: show times, sizes and rates in readable units.
     """
     # Ad-hoc SQL, whose units are its own business, gets the columns that it asked for.
-    shown = without_texts(result) if units else result
+    shown = without_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
         return
-    headers, widths, gap = _layout(columns, width)
+    if width is None:
+        headers, widths, gap = [[c.header] for c in columns], [], _GAPS[0]
+        widths = _natural_widths(columns, headers)
+        below: list[str] = []
+    else:
+        headers, widths, gap = _layout(columns, width)
+        below = []
+        if not widths and len(result.rows) > 1:
+            columns, below = _folded(columns, _kept(result), width)
+            headers, widths, gap = _layout(columns, width)
     if widths:
         yield from _table(columns, headers, widths, " " * gap)
     else:
-        yield from _records(columns, len(result.rows), width)
+        yield from _records(columns, len(result.rows), width or _MIN_TEXT)
+    for text in below:
+        for line in textwrap.wrap(text, width or len(text), subsequent_indent="  "):
+            yield Text(line, style="dim")
     if not result.rows:
         yield Text("no rows", style="dim")
-    elif shown is not result:
+    elif shown is not result and width is not None:
         yield from text_lines(result, width)
+
+
+def _kept(result: Result) -> tuple[str, ...]:
+    """Return the columns that an analysis keeps longest; none of ad-hoc SQL."""
+    from tracekit.analysis.catalog import load_catalog
+
+    spec = load_catalog().analyses.get(result.name)
+    return spec.keep if spec else ()
+
+
+def _folded(
+    columns: Sequence[TextColumn], kept: Sequence[str], width: int
+) -> tuple[list[TextColumn], list[str]]:
+    """Return the columns that fit, and what has to be said of the others."""
+    order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], kept, place))
+    gone = []
+    while len(order) > 1 and not _layout([columns[place] for place in sorted(order)], width)[1]:
+        gone.append(columns[order.pop()])
+    gone.sort(key=columns.index)
+    same = [column for column in gone if _is_same(column)]
+    told = [column.told(column.cells[0]) for column in same if column.cells[0] != NOTHING]
+    empty = [column.source for column in same if column.cells[0] == NOTHING]
+    others = [column.source for column in gone if column not in same]
+    below = []
+    if told:
+        below.append(f"in every row: {' · '.join(told)}")
+    if empty:
+        below.append(f"without a value: {', '.join(empty)}")
+    if others:
+        below.append(f"left out: {', '.join(others)} (--wide shows them, --format json has all)")
+    return [columns[place] for place in sorted(order)], below
+
+
+def _is_same(column: TextColumn) -> bool:
+    return len(set(column.cells)) == 1
+
+
+def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, int, int]:
+    """Return what columns are sorted by: those that stay longest first, equal ones last."""
+    rank = kept.index(column.source) if column.source in kept else len(kept)
+    return _is_same(column), rank, place
 
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
@@ -60,7 +115,7 @@ def fits(result: Result, width: int, *, units: bool) -> bool:
     Args:
         result: the rows.
         width: the most cells that a line may take.
-        units: as in :func:`grid_lines`.
+        units: show times, sizes and rates in readable units.
     """
     shown = without_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)

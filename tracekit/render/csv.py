@@ -35,10 +35,11 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
     keeps_formulas: bool = False,
 ) -> None:
     """Write a result or a breakdown as CSV; ``keeps_formulas`` leaves them as they are."""
-    del full, units
+    del full, units, wide
     text = _printable if keeps_formulas else _text
     writer = csv.writer(stream, lineterminator="\n")
     if not isinstance(data, Mapping):

@@ -20,6 +20,7 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
 ) -> None:
     """Write a result or a breakdown as CSV, formulas and all."""
-    csv.render(data, stream, full=full, units=units, keeps_formulas=True)
+    csv.render(data, stream, full=full, units=units, wide=wide, keeps_formulas=True)

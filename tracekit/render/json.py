@@ -21,9 +21,10 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
 ) -> None:
     """Write a result or a breakdown as JSON."""
-    del full, units
+    del full, units, wide
     # A stream that cannot hold every character would otherwise write replacements, which are no
     # JSON.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")

@@ -31,8 +31,10 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
 ) -> None:
     """Write a result as a Markdown table, or a breakdown as one table under each heading."""
+    del wide
     if not isinstance(data, Mapping):
         _table(data, stream, units)
         return

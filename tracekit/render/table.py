@@ -22,6 +22,7 @@ def render(
     *,
     full: bool = False,
     units: bool = True,
+    wide: bool = False,
 ) -> None:
     """Write a result as a table or a breakdown as one screen."""
     console = make_console(stream)
@@ -32,7 +33,8 @@ def render(
     else:
         if drawn := drawing(data, console.width):
             print_lines(console, [*drawn, Text()])
-        print_lines(console, grid_lines(data, console.width, units=units))
+        width = None if wide else console.width
+        print_lines(console, grid_lines(data, width, units=units))
 
 
 def width_of(stream: TextIO) -> int:
