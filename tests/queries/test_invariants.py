@@ -13,6 +13,7 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
+from tracekit.analysis.run import with_values
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
@@ -58,9 +59,6 @@ def asked(trace: tracekit.Trace, spec: Spec) -> str:
 
 
 def with_defaults(spec: Spec) -> str:
-    from tracekit.analysis.params import bind
-    from tracekit.analysis.run import with_values
-
     return with_values(spec, bind(spec, {}))
 
 
@@ -102,7 +100,7 @@ def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
     """Of the device events that took longest."""
     trace = opened(path)
     spec = load_catalog().analysis("why")
-    sql = _with_values(spec, bind(spec, {"kernel": "", "limit": 50}))
+    sql = with_values(spec, bind(spec, {"kernel": "", "limit": 50}))
     assert broken_invariants(trace, spec, f"({sql})") == []
     other = trace.sql(
         f"WITH said AS ({sql}), known AS (SELECT rank, event_id, phase, phase_reason,"
