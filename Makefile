@@ -4,7 +4,9 @@
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
 #   make test     install what developers need and run every check, the tests last
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
-# The single checks, for quick turns: lint, types, imports, sql, pytest (ARGS="-k timeline").
+#   make docs     build the manual into build/docs; a dead link or anchor stops it
+# The single checks, for quick turns: lint, types, imports, sql, docs, pytest (ARGS="-k timeline").
+# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
@@ -23,7 +25,7 @@ CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 
 .NOTPARALLEL:
-.PHONY: help demo collect test check lint format types imports sql pytest fuzz clean
+.PHONY: help demo collect test check lint format types imports sql docs docs-update pytest fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -37,7 +39,7 @@ collect: $(COLLECT)/.installed
 
 test: check
 
-check: lint types imports sql pytest
+check: lint types imports sql docs pytest
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -60,6 +62,15 @@ sql: $(DEV)/.installed
 	@echo "== sqlfluff"
 	@$(DEV)/bin/sqlfluff lint --disable-progress-bar --nocolor queries > $(DEV)/sql.log || \
 		{ cat $(DEV)/sql.log >&2; exit 1; }
+
+# Not with --quiet: it would hide the warnings from --strict, too.
+docs: $(DEV)/.installed
+	@echo "== manual"
+	@NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict > $(DEV)/docs.log 2>&1 || \
+		{ cat $(DEV)/docs.log >&2; exit 1; }
+
+docs-update: $(DEV)/.installed
+	@PYTHONPATH=docs $(DEV)/bin/python -m generate
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
@@ -94,7 +105,7 @@ $(COLLECT)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 $(DEV)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit and its developers' tools into $(DEV)"
 	@$(call new_environment,$(DEV))
-	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect,loops]'
+	@$(DEV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev,collect,loops,docs]'
 	@touch $@
 
 define new_environment
