@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from tracekit.analysis.catalog import Catalog, load_catalog
-from tracekit.analysis.spec import Param, Spec
+from tracekit.analysis.spec import ColumnSpec, Param, Spec
 from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
@@ -60,8 +60,19 @@ def columns(spec: Spec) -> str:
     """Return the table of a SQL file's columns."""
     return table(
         ("column", "type", "meaning"),
-        ((f"`{c.name}`", c.type, prose(c.meaning)) for c in spec.columns),
+        ((f"`{c.name}`", _type(c), prose(c.meaning)) for c in spec.columns),
     )
+
+
+def is_private(spec: Spec) -> bool:
+    """Whether a SQL file is marked as one that only helps others."""
+    return bool(getattr(spec, "is_private", False))
+
+
+def _type(column: ColumnSpec) -> str:
+    """Return the type of a column, and what it joins where the header says so."""
+    key = getattr(column, "key", None)
+    return f"{column.type} → `{key}`" if key else column.type
 
 
 def rests_on(spec: Spec, page: str) -> str:

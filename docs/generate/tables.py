@@ -9,7 +9,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
 from tracekit.schema import SESSION_TABLES, TABLES, Table
 
-from .analyses import columns, rests_on
+from .analyses import columns, is_private, rests_on
 from .markdown import link, prose, table
 from .places import in_repo
 
@@ -71,7 +71,7 @@ def _derived() -> str:
         table(
             ("name", "kind", "it answers"),
             (
-                (f"[`{name}`](#{name})", spec.kind, prose(spec.question))
+                (f"[`{name}`](#{name})", _kind(spec), prose(spec.question))
                 for name, spec in sorted(specs.items())
             ),
         ),
@@ -98,9 +98,9 @@ def _macros() -> str:
             " headers of the SQL files.\n"
         ),
         table(
-            ("file", "it answers"),
+            ("file", "kind", "it answers"),
             (
-                (f"[`{name}`](#{name})", prose(spec.question))
+                (f"[`{name}`](#{name})", _kind(spec), prose(spec.question))
                 for name, spec in sorted(macros.items())
             ),
         ),
@@ -114,7 +114,13 @@ def _macros() -> str:
     return "\n".join(parts)
 
 
+def _kind(spec: Spec) -> str:
+    return f"{spec.kind}, private" if is_private(spec) else spec.kind
+
+
 def _about(spec: Spec, page: str) -> str:
     sql = in_repo(spec.path)
     about = " ".join(filter(None, [f"**{prose(spec.question)}**", prose(spec.description)]))
+    if is_private(spec):
+        about += " It is private: it helps others, and may change with any version."
     return f"{about}\n\nSQL: {link(sql, sql, page)}. Rests on: {rests_on(spec, page)}.\n"

@@ -51,7 +51,7 @@ def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str
         assert command.startswith(f"tracekit query {name} "), name
         assert output.strip(), name
         for column in spec.columns:
-            assert f"| `{column.name}` | {column.type} | " in page
+            assert f"| `{column.name}` | {column.type} " in page
 
 
 def test_the_picture_holds_no_address_but_its_namespace(pages: dict[str, str]) -> None:
