@@ -57,7 +57,7 @@ def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str
 def test_the_picture_holds_no_address_but_its_namespace(pages: dict[str, str]) -> None:
     (svg,) = [text for path, text in pages.items() if path.endswith(".svg")]
     assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") == 1
-    assert "rank&#160;0&#160;·&#160;cpu" in svg
+    assert ">rank&#160;0&#160;·&#160;cpu" in svg
     assert len(svg) < 50_000
 
 
