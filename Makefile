@@ -4,7 +4,10 @@
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
 #   make test     install what developers need besides and run every check, the tests last
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
-# The single checks, for quick turns: lint, lengths, types, imports, sql, pytest (ARGS="-k timeline").
+#   make docs     build the manual into build/docs; a dead link or anchor stops it
+# The single checks, for quick turns: lint, lengths, types, imports, sql, docs, pytest
+# (ARGS="-k timeline").
+# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
@@ -26,7 +29,7 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 COMPILE := -m compileall --workers 0 -qq
 
 .NOTPARALLEL:
-.PHONY: help demo collect test tools check lint lengths format types imports sql pytest fuzz clean
+.PHONY: help demo collect test tools check lint lengths format types imports sql docs docs-update pytest fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -43,7 +46,7 @@ test: check
 # What the checks run in, without running any.
 tools: $(DEV)/.installed
 
-check: lint lengths types imports sql pytest
+check: lint lengths types imports sql docs pytest
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -70,6 +73,15 @@ sql: $(DEV)/.installed
 	@echo "== sqlfluff"
 	@$(DEV)/bin/sqlfluff lint --disable-progress-bar --nocolor queries > $(DEV)/sql.log || \
 		{ cat $(DEV)/sql.log >&2; exit 1; }
+
+# Not with --quiet: it would hide the warnings from --strict, too.
+docs: $(DEV)/.installed
+	@echo "== manual"
+	@NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict > $(DEV)/docs.log 2>&1 || \
+		{ cat $(DEV)/docs.log >&2; exit 1; }
+
+docs-update: $(DEV)/.installed
+	@PYTHONPATH=docs $(DEV)/bin/python -m generate
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
@@ -106,7 +118,7 @@ $(DEV)/.collects: pyproject.toml constraints.txt $(NATIVE) Makefile
 $(DEV)/.installed: $(DEV)/.collects
 	@echo "== installing the developers' tools into $(DEV)"
 	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
-		--editable '.[dev,collect,loops]'
+		--editable '.[dev,collect,loops,docs]'
 	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
 	@touch $@
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
     from tracekit.ingest.progress import Progress
     from tracekit.opening import open
+    from tracekit.render._notebook import result_html as result_html
+    from tracekit.render._notebook import trace_html as trace_html
     from tracekit.trace import Trace
 
 __version__ = "0.1.0"
@@ -44,6 +46,9 @@ _HOME_OF = {
     "WorkloadError": "tracekit.errors",
     "collect": "tracekit.collectors.session",
     "open": "tracekit.opening",
+    # What a notebook shows of these: nothing below render imports it, so it is asked for here.
+    "result_html": "tracekit.render._notebook",
+    "trace_html": "tracekit.render._notebook",
 }
 
 __all__ = [

@@ -350,6 +350,12 @@ class Trace:
                 hint="tracekit query run shows how the run ended",
             )
 
+    def _repr_html_(self) -> str:
+        """Return what the trace holds as HTML, which is how a notebook shows it."""
+        from tracekit import trace_html
+
+        return trace_html(self)
+
     def close(self) -> None:
         """Close the store."""
         self._is_closed = True

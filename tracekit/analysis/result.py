@@ -164,6 +164,12 @@ class Result:
             arrays.append(pa.array(values, type=make() if make else None))
         return pa.Table.from_arrays(arrays, names=list(self.column_names))
 
+    def _repr_html_(self) -> str:
+        """Return the first rows as an HTML table, which is how a notebook shows the result."""
+        from tracekit import result_html
+
+        return result_html(self)
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "clusters.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "clusters.md"
 COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)

@@ -1,0 +1,38 @@
+"""`make docs-update`: write the reference, the outputs of commands, notebooks and pictures anew.
+
+Look at the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from .notebooks import executed, notebooks
+from .pages import generated
+from .places import DOCS, REFERENCE, REPO, hand_written
+from .sessions import with_outputs
+
+
+def main() -> None:
+    """Write everything that is generated into the tree, and remove what is no longer made."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pages = generated(folder)
+        for stale in REFERENCE.rglob("*.md"):
+            if stale.relative_to(REPO).as_posix() not in pages:
+                stale.unlink()
+        for path, text in pages.items():
+            target = REPO / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+        for page in hand_written():
+            page.write_text(with_outputs(page.read_text("utf-8"), folder), "utf-8")
+        for notebook in notebooks():
+            notebook.write_text(executed(notebook, folder), "utf-8")
+    sys.stdout.write(f"{len(pages)} pages and pictures written below {DOCS.relative_to(REPO)}/\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What the manual's site needs beyond Markdown in docs/.
+
+- A link from a page to a file outside of docs/ works in the repository; on the site the file comes
+  along below `source/`. A link to something that does not exist stops the build.
+- A notebook is a page; a page of an analysis ends with its SQL.
+- The pages of the reference are in the menu without being listed by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from generate.notebooks import as_page, notebooks
+from generate.places import DOCS, REPO
+
+_log = logging.getLogger("mkdocs.plugins.tracekit")
+
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
+_SQL = re.compile(r"<!-- sql: (\S+) -->")
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_OUTSIDE = "source/"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages of the analyses into the menu."""
+    _expand(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add notebooks as pages, and the files outside of docs/ that pages link to."""
+    for notebook in notebooks():
+        uri = _in_docs(notebook).replace(".ipynb", ".md")
+        files.append(File.generated(config, uri, content=as_page(notebook)))
+    seen: set[Path] = set()
+    pages = [*DOCS.rglob("*.md")]
+    for page in pages:
+        for target in _targets(page, page.read_text("utf-8")):
+            if target in seen or _is_in_manual(target) or not target.is_file():
+                continue
+            seen.add(target)
+            if target.suffix == ".md":
+                pages.append(target)
+            uri = _OUTSIDE + target.relative_to(REPO).as_posix()
+            files.append(File.generated(config, uri, abs_src_path=str(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links that leave docs/ to where their targets are on the site, and show SQL."""
+    del config, files
+    uri = page.file.src_uri
+    outside = uri.startswith(_OUTSIDE)
+    source = REPO / uri.removeprefix(_OUTSIDE) if outside else DOCS / uri
+
+    def turned(found: re.Match[str]) -> str:
+        target = _resolved(source, found["path"])
+        if not target.exists():
+            _log.warning("%s links to %s, which does not exist", uri, found["path"])
+            return found[0]
+        if target.is_dir():
+            return found["text"]
+        if _is_in_manual(target):
+            there = _in_docs(target).replace(".ipynb", ".md")
+        else:
+            there = _OUTSIDE + target.relative_to(REPO).as_posix()
+        relative = os.path.relpath(there, Path(uri).parent)
+        return f"[{found['text']}]({relative}{found['anchor'] or ''})"
+
+    text = _outside_of_code(markdown, turned)
+    return _SQL.sub(lambda found: _sql(found[1]), text)
+
+
+def _outside_of_code(text: str, turned: Any) -> str:
+    """Replace links, but where they are code."""
+    parts, at = [], 0
+    for code in _CODE.finditer(text):
+        parts += [_LINK.sub(turned, text[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join([*parts, _LINK.sub(turned, text[at:])])
+
+
+def _targets(page: Path, text: str) -> list[Path]:
+    return [_resolved(page, found["path"]) for found in _LINK.finditer(_CODE.sub("", text))]
+
+
+def _resolved(page: Path, link: str) -> Path:
+    """Return the file that a link means; of a folder its README, where it has one."""
+    target = Path(os.path.normpath(page.parent / link))
+    readme = target / "README.md"
+    return readme if readme.is_file() else target
+
+
+def _is_in_manual(target: Path) -> bool:
+    return target.is_relative_to(DOCS) and not target.is_relative_to(DOCS / "generate")
+
+
+def _in_docs(path: Path) -> str:
+    return path.relative_to(DOCS).as_posix()
+
+
+def _sql(path: str) -> str:
+    return f"```sql\n{(REPO / path).read_text('utf-8').rstrip()}\n```"
+
+
+def _expand(nav: Any) -> None:
+    """Replace each entry that ends in `/*` by the pages of that folder."""
+    if isinstance(nav, dict):
+        for inner in nav.values():
+            _expand(inner)
+    elif isinstance(nav, list):
+        for at, entry in reversed(list(enumerate(nav))):
+            if isinstance(entry, str) and entry.endswith("/*"):
+                folder = DOCS / entry.removesuffix("/*")
+                pages = [page for page in sorted(folder.glob("*.md")) if page.stem != "index"]
+                nav[at : at + 1] = [_in_docs(page) for page in pages]
+            else:
+                _expand(entry)

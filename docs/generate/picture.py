@@ -1,0 +1,82 @@
+"""The picture of a breakdown in colour, as SVG."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+import tracekit
+from tracekit.render._breakdown import breakdown_lines
+
+from .places import REPO
+from .sessions import WIDTH, environment
+
+PATH = "docs/images/breakdown.svg"
+SAMPLE = "sample_traces/serve_transformers"
+_THEME = TerminalTheme(
+    (27, 31, 36),
+    (214, 220, 226),
+    [
+        (27, 31, 36),
+        (224, 108, 117),
+        (120, 190, 120),
+        (220, 180, 100),
+        (97, 160, 230),
+        (190, 130, 210),
+        (90, 180, 190),
+        (170, 178, 186),
+    ],
+    [(110, 118, 129)] * 8,
+)
+# The ends of lines, and references to clippings that the frame of rich's own picture defines.
+_INDENTED = re.compile(
+    r'x="(?P<x>[^"]+)" y="(?P<y>[^"]+)" textLength="(?P<length>[^"]+)">'
+    r"(?P<spaces>(?:&#160;)+)(?P<text>[^<\s][^<]*)</text>"
+)
+_LEFT_OVER = re.compile(r' clip-path="url\(#[^)]*\)"|<text [^>]*>\n</text>')
+# Without the frame of a window, and without fonts from elsewhere: no page fetches anything.
+_FORMAT = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 -10 {width} {height}">
+<style>
+.{unique_id}-matrix {{ font: {char_height}px monospace; line-height: {line_height}px;
+white-space: pre; }}
+{styles}
+</style>
+<rect x="-8" y="-10" width="100%" height="100%" fill="#1b1f24"/>
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</svg>
+"""
+
+
+def picture(folder: Path) -> dict[str, str]:
+    """Return the picture of a breakdown by its path in the repository.
+
+    Args:
+        folder: where the store of the sample is kept meanwhile.
+    """
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), markup=False, highlight=False)
+    with environment(folder), tracekit.open(REPO / SAMPLE) as trace:
+        for line in breakdown_lines(trace.breakdown(), WIDTH, full=False):
+            console.print(line, crop=False, no_wrap=True)
+    svg = console.export_svg(title="", theme=_THEME, code_format=_FORMAT, unique_id="breakdown")
+    return {PATH: _INDENTED.sub(_moved, _LEFT_OVER.sub("", svg))}
+
+
+def _moved(found: re.Match[str]) -> str:
+    """Return a text without the spaces that it begins with, further to the right instead.
+
+    Not every program that shows pictures shows such spaces.
+    """
+    spaces = found["spaces"].count("&#160;")
+    length = float(found["length"])
+    cell = length / len(html.unescape(found["spaces"] + found["text"]))
+    x, rest = float(found["x"]) + spaces * cell, length - spaces * cell
+    return f'x="{x:.1f}" y="{found["y"]}" textLength="{rest:.1f}">{found["text"]}</text>'

@@ -1,0 +1,47 @@
+"""Where things lie in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+DOCS = REPO / "docs"
+README = REPO / "README.md"
+REFERENCE = DOCS / "reference"
+NOTEBOOKS = DOCS / "notebooks"
+TOP_PAGES = tuple(REPO / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
+"""Pages outside of docs/ whose commands are run as well."""
+
+SAMPLES = (
+    "sample_traces/pretrain_R+Z3",
+    "docs/samples/made_up_step.json",
+    "docs/samples/made_up_compiled.json",
+    "docs/samples/made_up_no_kernels.json",
+    "sample_traces/serve_transformers",
+)
+"""Where the example of an analysis of traces is looked for: the first that gives it a row."""
+
+RUN_SAMPLES = (
+    "sample_traces",
+    "sample_traces/serve_transformers",
+    "docs/samples/made_up_bench",
+)
+"""And that of an analysis of runs."""
+
+
+def hand_written() -> list[Path]:
+    """Return the pages that people write, whose commands are run."""
+    found = sorted(page for page in DOCS.rglob("*.md") if not page.is_relative_to(REFERENCE))
+    return [*TOP_PAGES, *found]
+
+
+def in_repo(path: str | Path) -> str:
+    """Return a path as it is written from the root of the repository.
+
+    Args:
+        path: of a file that the package was loaded from, or of one in the repository.
+
+    Raises:
+        ValueError: it lies elsewhere: the package is not installed from this repository.
+    """
+    return Path(path).resolve().relative_to(REPO).as_posix()

@@ -1,0 +1,68 @@
+"""No link of the manual is dead: neither the file that it leads to, nor the heading."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
+
+from generate.figures import slug
+from generate.places import DOCS, REPO
+
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+PAGES = sorted(
+    [*DOCS.rglob("*.md"), *(REPO / "queries").glob("*.md"), *REPO.glob("*.md")],
+    key=lambda path: path.as_posix(),
+)
+
+
+def anchors(page: Path) -> set[str]:
+    return {slug(text) for text in _HEADING.findall(_FENCE.sub("", page.read_text("utf-8")))}
+
+
+def dead(page: Path) -> list[str]:
+    """Return the links of a page that lead nowhere; those to other sites are not asked."""
+    found = []
+    for target in _LINK.findall(_CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        is_known = there.exists() and there.is_relative_to(REPO)
+        if not is_known or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(REPO).as_posix())
+def test_no_link_is_dead(page: Path) -> None:
+    assert dead(page) == []
+
+
+def test_dead_links_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    links = "[a](#a-page) [b](#b) [c](no.md) `[d](no.md)`"
+    page.write_text(f"# A page\n{links}\n```\n[e](no.md)\n```\n")
+    assert dead(page) == ["#a-page", "#b", "no.md"]
+
+
+def test_every_page_of_the_manual_is_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    ahead = [REPO / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        seen.add(page)
+        for target in _LINK.findall(page.read_text("utf-8")):
+            there = (page.parent / target.partition("#")[0]).resolve()
+            if there.suffix in (".md", ".ipynb") and there.is_file() and there not in seen:
+                ahead += [there]
+    pages = {*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")}
+    assert sorted(path.relative_to(REPO).as_posix() for path in pages - seen) == []

@@ -1,0 +1,139 @@
+"""What a notebook shows of results and traces: escaped, bounded, in units for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.result import Column, Result
+
+REPO = Path(__file__).resolve().parents[2]
+NAME = Column("name", "VARCHAR")
+HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
+
+
+class Cells(HTMLParser):
+    """The texts of a table's cells, row by row, and every tag that was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.tags: set[str] = set()
+        self.in_cell = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        del attrs
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_cell = self.in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.in_cell:
+            self.rows[-1][-1] += data
+
+
+def result_of(rows: list[tuple[Any, ...]], *columns: Column, name: str = "kernels") -> Result:
+    return Result(name, columns, rows)
+
+
+def test_units_are_scaled_as_in_a_table_and_the_header_names_them() -> None:
+    columns = (NAME, Column("kernel_ns", "BIGINT"), Column("moved_bytes", "BIGINT"))
+    html = result_of([("mm", 4_186_000, 1_250_000), ("add", None, 0)], *columns)._repr_html_()
+    assert Cells(html).rows == [
+        ["name", "kernel ms", "moved MB"],
+        ["mm", "4.186", "1.250"],
+        ["add", "–", "0.000"],
+    ]
+    assert "<p" in html
+    assert "kernels: 2 rows" in html
+
+
+def test_values_of_a_statement_are_as_they_are() -> None:
+    html = result_of([(2**63 - 1,)], Column("dur_ns", "BIGINT"), name="sql")._repr_html_()
+    assert Cells(html).rows == [["dur_ns"], [str(2**63 - 1)]]
+
+
+def test_nothing_from_a_trace_becomes_html() -> None:
+    html = result_of([(HOSTILE,)], Column(HOSTILE, "VARCHAR"), name=HOSTILE)._repr_html_()
+    parsed = Cells(html)
+    assert parsed.tags == {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    shown = r'<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
+    assert parsed.rows[0] == [shown]
+    assert parsed.rows[1][0].startswith(shown)
+    assert "mathjax_ignore" in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "said"),
+    [
+        (0, 0, "kernels: 0 rows"),
+        (1, 1, "kernels: 1 row"),
+        (20, 20, "kernels: 20 rows"),
+        (1_021, 20, "the first 20 of 1,021 rows, 1,001 are not shown"),
+    ],
+)
+def test_rows_are_bounded_and_the_rest_is_counted(count: int, shown: int, said: str) -> None:
+    html = result_of([(f"k{index}",) for index in range(count)], NAME)._repr_html_()
+    assert html.count("<td") == shown
+    assert said in html
+
+
+def test_a_long_cell_is_cut() -> None:
+    html = result_of([("x" * 1_000_000,)], NAME)._repr_html_()
+    assert len(html) < 1_000
+    assert "x…" in html
+
+
+def test_a_trace_says_what_it_holds(opened: Callable[[Path], tracekit.Trace]) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    html = trace._repr_html_()
+    assert "2 traces in pretrain_R+Z3/" in html
+    assert "ranks 0–1 of 2" in html
+    for row in trace.query("timeline").to_dicts():
+        assert f"rank {row['rank']} · cpu" in html
+        window_us = round(row["window_ns"] / 1_000)
+        assert f"{window_us // 1_000:,}.{window_us % 1_000:03} ms" in html
+    (health,) = [line for line in html.splitlines() if line.startswith("Health")]
+    assert "warn" in health
+    assert html.startswith("<pre")
+    assert html.endswith("</pre>")
+
+
+def test_a_hostile_file_name_is_escaped(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
+    path = tiny_trace([kernel | {"args": {"device": 0, "stream": 7}}], name="<b>&.json")
+    with tracekit.open(path, cache=False) as trace:
+        html = trace._repr_html_()
+    assert "&lt;b&gt;&amp;.json" in html
+    assert "<b>" not in html
+    assert trace._repr_html_() == "<p>the trace is closed</p>"
+
+
+def test_runs_without_traces_are_a_table(make_run: Callable[..., Path]) -> None:
+    folder = make_run("one", into="runs").parent
+    make_run("two", into="runs")
+    with tracekit.open(folder) as trace:
+        rows = Cells(trace._repr_html_()).rows
+    assert [row[:2] for row in rows[:3]] == [
+        ["run", "stage"],
+        ["one", "pretrain"],
+        ["two", "pretrain"],
+    ]

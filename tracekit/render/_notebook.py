@@ -1,0 +1,105 @@
+"""Results and traces as HTML for notebooks, which ask an object for `_repr_html_`.
+
+Whatever comes from a trace is escaped, as a notebook runs the HTML that it is given. A table has a
+bounded number of rows and says how many it leaves out: a notebook keeps what it shows in its file.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.result import Result
+from tracekit.errors import TracekitError
+from tracekit.render._cells import text_columns
+from tracekit.render._text import printable, shorten
+from tracekit.render.sections import health, run, timeline, trace
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+MAX_ROWS = 20
+"""How many rows of a result are shown."""
+
+# Between two dollar signs of a kernel's name, a notebook would set a formula.
+_NO_FORMULAS = 'class="tex2jax_ignore mathjax_ignore"'
+_MAX_CELL = 120
+_WIDTH = 100
+# Of several runs, what tells them apart.
+_RUN_COLUMNS = ("run", "stage", "model", "opt", "engine", "world_size", "batch_size", "outcome")
+
+
+def result_html(result: Result) -> str:
+    """Return a result as an HTML table: its first rows, and how many more there are.
+
+    Args:
+        result: of an analysis, whose ns and bytes are shown in readable units with the unit in the
+            header; or of a statement, whose values are shown as they are.
+    """
+    shown = Result(result.name, result.columns, result.rows[:MAX_ROWS])
+    columns = text_columns(shown, units=result.name != "sql")
+    sides = ["right" if column.is_number else "left" for column in columns]
+    head = "".join(
+        f'<th style="text-align:{side}">{escape(column.header)}</th>'
+        for column, side in zip(columns, sides, strict=True)
+    )
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f'<td style="text-align:{side}">{escape(shorten(column.cells[index], _MAX_CELL))}</td>'
+            for column, side in zip(columns, sides, strict=True)
+        )
+        + "</tr>"
+        for index in range(len(shown.rows))
+    )
+    caption = f"{escape(shorten(printable(result.name), _MAX_CELL))}: {_how_many(len(result.rows))}"
+    return (
+        f"<table {_NO_FORMULAS}>\n<thead><tr>{head}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody>\n</table>\n"
+        f"<p {_NO_FORMULAS}>{caption}</p>"
+    )
+
+
+def _how_many(count: int) -> str:
+    if count > MAX_ROWS:
+        return f"the first {MAX_ROWS} of {count:,} rows, {count - MAX_ROWS:,} are not shown"
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def trace_html(opened: Trace) -> str:
+    """Return what a trace holds: files, ranks, each device's window and its shares, health.
+
+    Args:
+        opened: a trace, the traces of a run, or runs without traces; if it is closed, that is said.
+    """
+    try:
+        _ = opened.connection
+    except TracekitError as error:
+        return f"<p>{escape(error.message)}</p>"
+    names = ("run", "trace", "timeline", "health")
+    data = {name: found for name in names if (found := _found(opened, name))}
+    runs = data.get("run")
+    if runs is not None and len(runs) > 1 and "trace" not in data:
+        return result_html(_picked(runs, _RUN_COLUMNS))
+    sections = (run, trace, timeline, health)
+    lines = [line for part in sections for line in part.lines(data, _WIDTH, full=False)]
+    text = "\n".join(line.plain.rstrip() for line in lines)
+    return f"<pre {_NO_FORMULAS}>{escape(text)}</pre>"
+
+
+def _found(opened: Trace, name: str) -> Result | None:
+    """Return the result of an analysis, None if there is nothing here that it is about."""
+    try:
+        return opened.query(name) or None
+    except TracekitError:
+        return None
+
+
+def _picked(result: Result, names: tuple[str, ...]) -> Result:
+    """Return those columns of a result that it has, in the order of the names."""
+    kept = [result.column_names.index(name) for name in names if name in result.column_names]
+    return Result(
+        result.name,
+        tuple(result.columns[index] for index in kept),
+        [tuple(row[index] for index in kept) for row in result.rows],
+    )
