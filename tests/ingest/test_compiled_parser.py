@@ -1,192 +1,52 @@
-"""What the compiled parser accepts it reads as Python and SQL do; the rest it leaves to them."""
+"""What the compiled parser accepts, where it stops, and what it hands over.
+
+That it reads as the reader in Python does is tested in test_two_readers.py.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
-from tracekit.ingest import chrome_json, normalize
+from tracekit.ingest import array_frames
+from tracekit.ingest.array_frames import TraceText
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_json import EventColumns, TraceText
+from tracekit.ingest.event_collector import EventCollector, compiled_columns
+from tracekit.ingest.faults import Faults
 
-parser: Any = pytest.importorskip(
+pytest.importorskip(
     "tracekit.ingest._event_parser",
     reason="the parser is not compiled: there was no C compiler at installation",
 )
 
-REPO = Path(__file__).resolve().parents[2]
-PUBLIC = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-MAX_FILE_BYTES = 480_000
-"""Larger traces take too long to be read twice here."""
 
-EFFORT = int(os.environ.get("TRACEKIT_FUZZ", "1"))
-"""More than 1: so many times the examples, and other ones each time."""
+def parse(text: str | bytes, first_event_id: int = 0) -> tuple[Any, tuple[Any, ...], list[bytes]]:
+    """Parse the text of an array.
 
-LoadBy = Callable[[bool], Callable[..., Any]]
+    Returns the columns, what the parser says, and the events that it handed over.
+    """
+    odd: list[bytes] = []
 
+    def read_odd(event: bytes, at: int, event_id: int) -> bool:
+        assert data[at : at + len(event)] == event
+        assert event_id >= first_event_id + len(odd)
+        odd.append(event)
+        return True
 
-def small_traces(folder: Path) -> list[Path]:
-    return sorted(
-        path for path in folder.rglob("*.json.gz") if path.stat().st_size <= MAX_FILE_BYTES
-    )
-
-
-TRACES = [
-    *small_traces(REPO / "sample_traces"),
-    *small_traces(REPO / "tests" / "traces"),
-    *(
-        small_traces(PUBLIC)
-        or [pytest.param(PUBLIC, marks=pytest.mark.skip(reason=f"no public traces in {PUBLIC}"))]
-    ),
-]
+    data = text.encode() if isinstance(text, str) else text
+    columns = compiled_columns()
+    assert columns is not None
+    return columns, columns.read(data, first_event_id, read_odd), odd
 
 
-# -- both ways ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_real_traces_are_read_alike(load_by: LoadBy, path: Path) -> None:
-    blocks = list(TraceText(ByteStream(path)).blocks())
-    count = sum(block.event_count for block in blocks)
-    compiled_count = sum(b.event_count for b in blocks if isinstance(b, EventColumns))
-    assert compiled_count >= 0.99 * count
-
-    loaded = load_by(True)(path.read_bytes(), path.name)
-    # JSON without white space: the compiled parser leaves it out.
-    everything = "SELECT * REPLACE (json(args) AS args, json(extra) AS extra) FROM record"
-    loaded.sql(f"CREATE OR REPLACE TEMP TABLE compiled AS {everything}")
-    others = [loaded.sql(f"FROM {table}") for table in ("thread", "rejected", "repaired")]
-
-    loaded = load_by(False)(path.read_bytes(), path.name)
-    loaded.sql(f"CREATE OR REPLACE TEMP TABLE thorough AS {everything}")
-    assert loaded.sql("SELECT count(*) FROM compiled") == [(count,)]
-    for one, other in (("compiled", "thorough"), ("thorough", "compiled")):
-        assert loaded.sql(f"(FROM {one} EXCEPT ALL FROM {other}) ORDER BY event_id LIMIT 3") == []
-    assert others == [loaded.sql(f"FROM {table}") for table in ("thread", "rejected", "repaired")]
-
-
-def as_object(members: Iterable[tuple[str, str]], separator: str = ", ") -> str:
-    return "{" + separator.join(f"{key}: {value}" for key, value in members) + "}"
-
-
-ODD_STRINGS = [
-    *('"X"', '"[memory]"', r'"\u0041"', r'"\/\b"', r'"\ud83d\ude00"', r'"\ud800"', r'"\udc00x"'),
-    *(r'"\u0000"', '""', '" 5"', '"5 "', '"0x1F"', '"0xg"', '"-0x1"', '"007"', '"+5"', '"1_000"'),
-    *('"1e3"', '"1.5"', '".5"', '"5."', '"-"', '"-0"', '"-5"', '"nan"', '"inf"', '"true"'),
-    *('"null"', '"stream 7"', '"5a"', '"9223372036854775807"', '"9223372036854775808"'),
-]
-ODD_NUMBERS = [
-    *("-0", "-0.0", "0.0004", "-0.0004", "0.0005", "1.2345", "1.23451", "1e3", "1E-3", "-1e0"),
-    *("1e400", "NaN", "01", "1.", ".5", "0xA", "1700000000123456.7894", "4000000000000000"),
-    *("4000000000000001", "-400000000000000", "-400000000000001", "1000000000000"),
-    *("999999999999.9994", "999999999999.9996", "1000000000000.0001"),
-]
-STRINGS = st.one_of(
-    st.text(max_size=5).map(json.dumps),
-    st.text(st.characters(exclude_categories=["C"], exclude_characters='"\\'), max_size=5).map(
-        '"{}"'.format
-    ),
-    st.sampled_from(ODD_STRINGS),
-)
-NUMBERS = st.one_of(
-    st.integers(-(10**20), 10**20).map(str),
-    st.integers(-9, 9999).map(str),
-    st.decimals(-(10**16), 10**16, places=3).map(str),
-    st.sampled_from(ODD_NUMBERS),
-)
-SCALARS = st.one_of(STRINGS, NUMBERS, st.sampled_from(["true", "false", "null"]))
-LINKS = st.sampled_from([*normalize.LINKS.values(), "external id", "Stream"]).map(json.dumps)
-VALUES = st.one_of(
-    SCALARS,
-    st.lists(SCALARS, max_size=2).map(lambda items: f"[{' , '.join(items)}]"),
-    st.lists(st.tuples(st.one_of(LINKS, STRINGS), SCALARS), max_size=2).map(as_object),
-)
-MEMBERS = st.sampled_from(
-    [*chrome_json.EVENT_MEMBERS, "cname", "Name", "é", "", chrome_json.EXTRA_KEY]
-)
-USUAL = {
-    "ph": st.sampled_from("XXXXXstfiIRnCM").map('"{}"'.format),
-    "ts": st.decimals(0, 10**16, places=3).map(str),
-    "dur": st.integers(0, 10**12).map(str),
-    "name": STRINGS,
-    "args": st.lists(st.tuples(LINKS, NUMBERS), max_size=2).map(as_object),
-}
-
-
-@st.composite
-def events(draw: st.DrawFn) -> str:
-    """An event that is usual but for a few members."""
-    members = draw(st.fixed_dictionaries(USUAL))
-    members |= draw(st.dictionaries(MEMBERS, VALUES, max_size=3))
-    for key in draw(st.sets(MEMBERS, max_size=1)):
-        members.pop(key, None)
-    separator = draw(st.sampled_from([",", ", ", " ,\n\t"]))
-    return as_object(((f'"{key}"', members[key]) for key in sorted(members)), separator)
-
-
-def as_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with the values of its JSON: objects as lists of pairs, which tell equal keys apart."""
-    of_json = {
-        key: row[key] and json.loads(row[key], object_pairs_hook=list) for key in ("args", "extra")
-    }
-    return row | of_json
-
-
-def read_by(load: Callable[..., Any], content: str) -> tuple[list[dict[str, Any]], Any, Any]:
-    loaded = load(content)
-    names = [name for name, *_ in loaded.sql("DESCRIBE record")]
-    rows = [as_values(dict(zip(names, row, strict=True))) for row in loaded.sql("FROM record")]
-    return sorted(rows, key=lambda row: row["event_id"]), loaded.rejected, loaded.repaired
-
-
-def test_odd_values_are_read_alike(load_by: LoadBy) -> None:
-    """Whatever is accepted alone; what is not goes the same way with and without the parser."""
-
-    @settings(
-        max_examples=50 * EFFORT,
-        deadline=None,
-        derandomize=EFFORT == 1,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.lists(events(), min_size=10, max_size=10))
-    def run(texts: list[str]) -> None:
-        accepted = [text for text in texts if parse(f"[{text}]") is not None]
-        assume(accepted)
-        content = f"[{','.join(accepted)}]"
-        assert parse(content) == (len(accepted), len(content.encode()), True)
-        compiled, *faults = read_by(load_by(True), content)
-        thorough, *other_faults = read_by(load_by(False), content)
-        for text, one, other in zip(accepted, compiled, thorough, strict=True):
-            if re.search(r'"(ts|dur)": -?\d+\.\d{4}', text):
-                # Half a ns may be rounded in the other direction there.
-                for key in ("ts_ns", "dur_ns"):
-                    assert one[key] == pytest.approx(other.pop(key), abs=1, rel=0)
-                    del one[key]
-            assert one == other, text
-        assert faults == other_faults == [[], []]
-
-    run()
-
-
-# -- the parser alone --------------------------------------------------------------------------
-
-
-def parse(text: str | bytes) -> tuple[int, int, bool] | None:
-    """Parse the text of an array; returns the number of events, the bytes used, whether it ends."""
-    parsed = parser.parse_events(text.encode() if isinstance(text, str) else text, 0)
-    return None if parsed is None else parsed[1:]
+def said(text: str | bytes) -> tuple[Any, ...]:
+    """Parse the text of an array; returns events, bytes used, why it stopped."""
+    return parse(text)[1]
 
 
 @cache
@@ -194,21 +54,23 @@ def database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-def read(text: str | bytes, first_event_id: int = 0) -> list[dict[str, Any]] | None:
-    """Parse the text of an array; returns the columns of each event that are not null."""
-    data = text.encode() if isinstance(text, str) else text
-    parsed = parser.parse_events(data, first_event_id)
-    if parsed is None:
-        return None
-    arrays = iter([parsed[0], None])
+def rows_in(columns: Any) -> list[dict[str, Any]]:
+    """Return the columns of each event that are not null."""
+    arrays = iter([columns.take(), None])
     connection = database()
-    connection.register("events", parser.event_stream(lambda: next(arrays)))
+    connection.register("events", columns.stream(lambda: next(arrays)))
     relation = connection.execute("FROM events")
     names = [column[0] for column in relation.description]
     return [
         {name: value for name, value in zip(names, row, strict=True) if value is not None}
         for row in relation.fetchall()
     ]
+
+
+def read(text: str | bytes, first_event_id: int = 0) -> list[dict[str, Any]] | None:
+    """Parse the text of an array; returns its events, None where not all of them are read."""
+    columns, (_, _, stop), odd = parse(text, first_event_id)
+    return None if odd or stop == "damaged" or columns.row_count == 0 else rows_in(columns)
 
 
 X = '"ph":"X","ts":1,"dur":2'
@@ -382,28 +244,34 @@ def test_what_is_left_to_the_thorough_way(members: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "outcome"),
     [
-        b"",
-        b"[",
-        b"[]",
-        b"[ ",
-        b"[1]",
-        b'[{"ph":"M"},]',
-        b'[{"ph":"M"} {"ph":"M"}]',
-        b'[{"ph":"M"},null]',
-        b'[{"ph":"M"}}',
-        b'[{"ph":"M","name":"\xff"}]',
-        b'[{"ph":"M","name":"\xed\xa0\x80"}]',
-        b'[{"ph":"M","name":"\xc0\x80"}]',
+        (b"", (0, 1, "damaged")),
+        (b"[", (0, 1, "more")),
+        (b"[ ", (0, 1, "more")),
+        (b"[]", (0, 2, "ended")),
+        (b"[ ] ,", (0, 3, "ended")),
+        (b"[1]", (0, 1, "damaged")),
+        (b'[{"ph":"M"},]', (0, 1, "damaged")),
+        (b'[{"ph":"M"},{"ph":"M"},]', (1, 12, "damaged")),
+        (b'[{"ph":"M"} {"ph":"M"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M"},null]', (0, 1, "damaged")),
+        (b'[{"ph":"M"}}', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xff"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xed\xa0\x80"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xc0\x80"}]', (0, 1, "damaged")),
     ],
 )
-def test_texts_that_are_no_array_of_events(text: bytes) -> None:
-    assert parse(text) is None
+def test_where_it_stops(text: bytes, outcome: tuple[int, int, str]) -> None:
+    assert said(text) == outcome
 
 
-def test_an_odd_event_leaves_the_whole_text() -> None:
-    assert parse('[{"ph":"M"},{"ph":"M"},{"ph":"P"},{"ph":"M"}]') is None
+def test_an_odd_event_is_handed_over_alone() -> None:
+    texts = ['{"ph":"M"}', '{"ph":"M"}', '{ "ph":"P" }', '{"ph":"M"}']
+    columns, outcome, odd = parse(f"[{','.join(texts)}]", 7)
+    assert odd == [b'{ "ph":"P" }']
+    assert outcome == (4, 47, "ended")
+    assert [row["event_id"] for row in rows_in(columns)] == [7, 8, 10]
 
 
 SHORT = (
@@ -419,13 +287,13 @@ def test_every_beginning_of_an_array() -> None:
     for cut in range(len(SHORT) + 1):
         begun = [begin for begin in BEGINS if begin < cut]
         if cut >= END:
-            expected = (3, END, True)
+            expected = (3, END, "ended")
         elif len(begun) > 1:
-            expected = (len(begun) - 1, begun[-1], False)
+            expected = (len(begun) - 1, begun[-1], "more")
         else:
-            assert parse(SHORT[:cut]) is None
+            assert said(SHORT[:cut]) == (0, 1, "more" if cut else "damaged")
             continue
-        assert parse(SHORT[:cut]) == expected
+        assert said(SHORT[:cut]) == expected
         rest = b"[" + SHORT[expected[1] :]
         together = read(SHORT[:cut]) + ([] if cut >= END else read(rest, expected[0]))
         assert together == read(SHORT)
@@ -438,115 +306,24 @@ def test_no_event_is_lost_between_two_texts(
     chunk_bytes: int,
 ) -> None:
     """Whatever piece of a file is there when the parser is called."""
-    monkeypatch.setattr(chrome_json, "_HEAD_BYTES", 1)
+    monkeypatch.setattr(array_frames, "_HEAD_BYTES", 1)
     content = b'{"traceEvents": ' + SHORT[:END] + b"}"
     for block_bytes in range(1, len(content)):
-        text = TraceText(stream_of(content, chunk_bytes), block_bytes)
-        event_id = 0
-        for block in text.blocks():
-            assert block.first_event_id == event_id
-            event_id += block.event_count
-        assert event_id == 3
-        assert (text.rejected, text.repaired, text.truncation) == ([], [], None)
-
-
-def test_the_bounds_are_those_of_the_thorough_way() -> None:
-    for name in ("MAX_TIME_US", "MIN_TIME_US", "MAX_DUR_US"):
-        assert getattr(parser, name) == getattr(normalize, name)
+        collector = EventCollector()
+        text = TraceText(stream_of(content, chunk_bytes), collector, block_bytes)
+        rows = [collector.take() for _ in text.read()]
+        assert sum(block.row_count for block in rows if block is not None) == 3
+        assert collector.event_count == 3
+        assert (collector.faults, text.truncation) == (Faults(), None)
 
 
 @pytest.mark.parametrize("text", ["[]", [], None, 5])
 def test_other_arguments_are_an_error(text: object) -> None:
+    columns = compiled_columns()
+    assert columns is not None
     with pytest.raises(TypeError):
-        parser.parse_events(text, 0)
+        columns.read(text, 0, lambda *_: True)  # type: ignore[arg-type]
     with pytest.raises((TypeError, OverflowError)):
-        parser.parse_events(b"[]", 1 << 64)
+        columns.read(b"[]", 1 << 64, lambda *_: True)
     with pytest.raises(TypeError):
-        parser.parse_events(b"[]")
-
-
-# -- streams -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        yield connection
-
-
-def array_of(count: int, first_event_id: int = 0) -> Any:
-    text = "[" + ",".join([f"{{{X}}}"] * count) + "]"
-    return parser.parse_events(text.encode(), first_event_id)[0]
-
-
-def read_stream(connection: duckdb.DuckDBPyConnection, get_next: Callable[[], Any]) -> list[int]:
-    """Read the numbers of all events."""
-    connection.register("events", parser.event_stream(get_next))
-    try:
-        return [number for (number,) in connection.sql("SELECT event_id FROM events").fetchall()]
-    finally:
-        connection.unregister("events")
-
-
-def test_a_stream_of_several_arrays(connection: duckdb.DuckDBPyConnection) -> None:
-    arrays = iter([array_of(1), array_of(5000, 1), array_of(2, 5001), None])
-    assert read_stream(connection, lambda: next(arrays)) == list(range(5003))
-
-
-def test_an_empty_stream(connection: duckdb.DuckDBPyConnection) -> None:
-    assert read_stream(connection, lambda: None) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (RuntimeError("the disk is gone"), "the disk is gone"),
-        (ValueError("é" * 1000), "é" * 1000),
-        (KeyError("\ud800"), "without a text|ud800"),
-    ],
-)
-def test_an_exception_ends_the_statement(
-    connection: duckdb.DuckDBPyConnection, error: Exception, text: str
-) -> None:
-    arrays = iter([array_of(1)])
-
-    def get_next() -> Any:
-        for array in arrays:
-            return array
-        raise error
-
-    with pytest.raises(duckdb.Error, match=text):
-        read_stream(connection, get_next)
-    assert connection.sql("SELECT 1").fetchall() == [(1,)]
-
-
-@pytest.mark.parametrize("array", [5, "array", object()])
-def test_what_is_no_array_ends_the_statement(
-    connection: duckdb.DuckDBPyConnection, array: object
-) -> None:
-    with pytest.raises(duckdb.Error, match="PyCapsule"):
-        read_stream(connection, lambda: array)
-
-
-def test_an_array_is_taken_once(connection: duckdb.DuckDBPyConnection) -> None:
-    array = array_of(3)
-    with pytest.raises(duckdb.Error, match="taken before"):
-        read_stream(connection, lambda: array)
-
-
-def test_what_is_not_used_is_let_go() -> None:
-    """Neither a stream nor an array need be read."""
-
-    class Source:
-        def __call__(self) -> None:
-            return None
-
-    source = Source()
-    gone = weakref.ref(source)
-    stream = parser.event_stream(source)
-    del source
-    assert gone() is not None
-    del stream
-    assert gone() is None
-    for _ in range(100):
-        array_of(10)
+        columns.read(b"[]")  # type: ignore[call-arg]
