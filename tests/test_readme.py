@@ -19,6 +19,7 @@ import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
+from tracekit.event_description import EVENT_COLUMNS, MEMORY_COLUMNS
 from tracekit.schema import SESSION_TABLES, TABLES
 
 REPO = Path(__file__).resolve().parent.parent
@@ -117,6 +118,27 @@ def _of(spec: Spec) -> str:
     return text
 
 
+def _event_members() -> str:
+    """Return what of an event has a column, from the description that the readers work by."""
+    lines = [
+        "| in the event | column | type | meaning | written by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    tables = [("record", column) for column in EVENT_COLUMNS]
+    tables += [("memory", column) for column in MEMORY_COLUMNS]
+    for table, column in tables:
+        if column.source == "reader":
+            continue
+        place = "args." if column.source == "argument" else ""
+        keys = ", else ".join(f"`{place}{key}`" for key in column.keys)
+        none = "" if column.none is None else f"; {column.none} is NULL"
+        lines.append(
+            f"| {keys} | `{table}.{column.name}` | {column.type} | {column.meaning}{none} "
+            f"| {column.since} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _reference(kind: str) -> str:
     catalog = load_catalog()
     if kind == "summary":
@@ -128,6 +150,8 @@ def _reference(kind: str) -> str:
         lines = ["| table or view | a row is, or it answers | columns |", "| --- | --- | --- |"]
         lines += [f"| `{name}` | {about} | {', '.join(columns)} |" for name, about, columns in rows]
         return "\n".join(lines) + "\n"
+    if kind == "arguments":
+        return _event_members()
     if kind == "tables":
         parts = [
             _relation(t.name, t.row, [(c.name, c.type, c.meaning) for c in t.columns])
@@ -145,7 +169,8 @@ def _with_references(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "kinds"), [(README, {"summary"}), (REFERENCE, {"tables", "derived", "analyses"})]
+    ("page", "kinds"),
+    [(README, {"summary"}), (REFERENCE, {"arguments", "tables", "derived", "analyses"})],
 )
 def test_the_reference_is_that_of_the_code(page: Path, kinds: set[str]) -> None:
     text = page.read_text("utf-8")

@@ -87,6 +87,11 @@ _NO_NUMBERS = [(number, link.none) for number, link in enumerate(LINKS) if link.
 _SHORT_DIGITS = 18
 """So many digits fit 64 bits."""
 
+_SHORT_BYTES = 512
+"""Texts up to here are often the same ones: names, categories, ids."""
+
+_short_text = lru_cache(4096)(text_of)
+
 _NS_DIGITS = 3
 """Decimals of µs down to the ns."""
 
@@ -160,8 +165,9 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         dur_ns = None
     pid, pid_text = _thread(event.pid)
     tid, tid_text = _thread(event.tid)
-    id_ = _text(event.id)
-    scope, binding = _text(event.s), _text(event.bp)
+    id_ = scope = binding = None
+    if event.id is not None or event.s is not None or event.bp is not None:
+        id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
     # What the columns of the event's own kind do not show.
     hidden: dict[str, str | None] = {}
     if pid_text is not None or tid_text is not None:
@@ -201,7 +207,10 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
 
 
 def _text(value: Raw | None) -> str | None:
-    return None if value is None else text_of(bytes(value))
+    if value is None:
+        return None
+    written = bytes(value)
+    return _short_text(written) if len(written) < _SHORT_BYTES else text_of(written)
 
 
 def _thread(value: Raw | None) -> tuple[int | None, str | None]:
@@ -236,6 +245,8 @@ def _links(args: bytes) -> tuple[int | None, ...]:
 def _whole(value: bytes) -> int | None:
     if value.isdigit() and len(value) < _SHORT_DIGITS:
         return int(value)
+    if value[1:-1].isdigit() and value.startswith(b'"') and len(value) < _SHORT_DIGITS:
+        return int(value[1:-1])
     text = text_of(value)
     return None if text is None else whole_number(text)
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 import msgspec
 
 Raw = msgspec.Raw
-
-_LONG_TEXT_BYTES = 512
-"""Texts up to here are often the same: names, categories, ids."""
 
 _ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{4}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)")
 _OTHER_FORM = re.compile(rb"\\[u/]")
@@ -67,16 +63,9 @@ def text_of(value: bytes) -> str | None:
     Args:
         value: well-formed JSON in UTF-8, without white space.
     """
-    return _short_text(value) if len(value) < _LONG_TEXT_BYTES else _text(value)
-
-
-def _text(value: bytes) -> str | None:
     if value.startswith(b'"'):
         return _string.decode(value) if b"\\" in value else value[1:-1].decode()
     return None if value == b"null" else canonical(value).decode()
-
-
-_short_text = lru_cache(1024)(_text)
 
 
 def is_utf8(text: bytes | memoryview) -> bool:
