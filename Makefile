@@ -55,7 +55,7 @@ lint: $(DEV)/.installed
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
 	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
 		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		native/event_parser.c; fi
+		native/*.c; fi
 
 lengths: $(DEV)/.installed
 	@echo "== lengths of files"

@@ -1,11 +1,161 @@
 /* The Python module that reads the events of a Chrome trace into Arrow columns. */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
+#include "python_api.h"
 
-#include <errno.h>
+#include <stdlib.h>
 
+#include "arrow_export.h"
+#include "event_stream.h"
 #include "events.h"
+#include "python_layout.h"
+
+#define MAX_TEXT_BYTES ((Py_ssize_t)1 << 29) /* offsets of texts are 32 bits wide */
+
+typedef struct {
+    PyObject_HEAD
+    Layout layout;
+    int order[MAX_COLUMNS]; /* the column of each place in a row */
+    Batch batch;
+    bool is_reading;
+} Columns;
+
+PyDoc_STRVAR(columns_doc,
+"Columns(columns, kinds, bounds, /)\n--\n\n"
+"Events as columns, one row each, in the order in which they come.\n"
+"\n"
+"Args:\n"
+"    columns: a tuple for each column of a row: name, type in DuckDB, source (member, argument or\n"
+"        reader), its keys in the file, and the number that stands for none or None.\n"
+"    kinds: a tuple for each kind: name, phases, and the name that such events have or None.\n"
+"    bounds: earliest and latest start, and longest duration, in us.\n"
+"\n"
+"Raises:\n"
+"    ValueError: that is not what the code here can read.\n");
+
+static PyObject *columns_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *columns, *kinds, *bounds;
+    if (kwargs != NULL && PyDict_Size(kwargs) > 0) {
+        PyErr_SetString(PyExc_TypeError, "Columns() takes no keyword arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &columns, &PyTuple_Type, &kinds,
+                          &PyTuple_Type, &bounds))
+        return NULL;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    Columns *own = (Columns *)self;
+    if (!take_layout(columns, kinds, bounds, &own->layout, own->order)) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    batch_begin(&own->batch, &own->layout);
+    return self;
+}
+
+static void columns_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    batch_clear(&((Columns *)self)->batch);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+/* Refuse what another thread would do while one reads without Python's lock. */
+static bool is_free(Columns *self)
+{
+    if (self->is_reading)
+        PyErr_SetString(PyExc_RuntimeError, "another thread is reading into these columns");
+    return !self->is_reading;
+}
+
+PyDoc_STRVAR(read_doc,
+"read(text, first_event_id, read_odd, /)\n--\n\n"
+"Read the events at the beginning of an array of events.\n"
+"\n"
+"Args:\n"
+"    text: bytes; the first one stands for the bracket that opens the array.\n"
+"    first_event_id: position in the trace of the first event.\n"
+"    read_odd: called with the bytes of a JSON object that is not read here, its offset in the text\n"
+"        and its event_id; returns its row, True for no row, False for what is no event.\n"
+"\n"
+"Returns:\n"
+"    A tuple: how many events there were, how many bytes of the text are used up (to where the next\n"
+"    event begins, or behind the closing bracket), and why reading stopped: 'more', the text ends;\n"
+"    'ended', the array does; 'damaged', what comes is no event that another one follows.\n");
+
+static PyObject *columns_read(PyObject *object, PyObject *args)
+{
+    Columns *self = (Columns *)object;
+    Py_buffer view;
+    long long first_event_id;
+    PyObject *read_odd;
+    if (!is_free(self) || !PyArg_ParseTuple(args, "y*LO", &view, &first_event_id, &read_odd))
+        return NULL;
+    const char *text = view.buf;
+    size_t bytes = (size_t)view.len;
+    Run run = {DAMAGED, 1, 0, 0, false};
+    long long event_count = 0;
+    /* What is longer is left to whoever reads damaged text. */
+    bool is_read = view.len > 0 && view.len < MAX_TEXT_BYTES &&
+                   self->batch.columns[ARGS].size < (size_t)MAX_TEXT_BYTES;
+    size_t at = 1;
+    while (is_read) {
+        size_t row_count = self->batch.row_count;
+        self->is_reading = true;
+        Py_BEGIN_ALLOW_THREADS
+        run = read_events(text, bytes, at, first_event_id + event_count, &self->layout,
+                          &self->batch);
+        Py_END_ALLOW_THREADS
+        self->is_reading = false;
+        event_count += (long long)(self->batch.row_count - row_count);
+        if (run.stop != ODD_EVENT)
+            break;
+        PyObject *row = PyObject_CallFunction(
+            read_odd, "y#nL", text + run.used, (Py_ssize_t)(run.odd_end - run.used),
+            (Py_ssize_t)run.used, first_event_id + event_count);
+        bool is_fine = row != NULL;
+        if (is_fine && row == Py_False)
+            run.stop = DAMAGED;
+        else if (is_fine && row != Py_True)
+            is_fine = take_row(row, &self->layout, self->order, &self->batch);
+        Py_XDECREF(row);
+        if (!is_fine) {
+            PyBuffer_Release(&view);
+            return NULL;
+        }
+        if (run.stop == DAMAGED)
+            break;
+        event_count++;
+        at = run.used = run.behind;
+        if (run.is_last) {
+            run.stop = ARRAY_ENDS;
+            break;
+        }
+    }
+    PyBuffer_Release(&view);
+    if (run.stop == OUT_OF_MEMORY)
+        return PyErr_NoMemory();
+    const char *stop = run.stop == TEXT_ENDS ? "more" : run.stop == ARRAY_ENDS ? "ended" : "damaged";
+    return Py_BuildValue("(Lns)", event_count, (Py_ssize_t)run.used, stop);
+}
+
+PyDoc_STRVAR(append_doc,
+"append(row, /)\n--\n\n"
+"Add the row of an event that was read elsewhere.\n"
+"\n"
+"Args:\n"
+"    row: a tuple with a value for each column: a whole number, a text or None.\n");
+
+static PyObject *columns_append(PyObject *object, PyObject *row)
+{
+    Columns *self = (Columns *)object;
+    if (!is_free(self) || !take_row(row, &self->layout, self->order, &self->batch))
+        return NULL;
+    Py_RETURN_NONE;
+}
 
 static void destroy_array(PyObject *capsule)
 {
@@ -17,146 +167,41 @@ static void destroy_array(PyObject *capsule)
     free(array);
 }
 
-PyDoc_STRVAR(parse_events_doc,
-"parse_events(text, first_event_id, /)\n--\n\n"
-"Read the events at the beginning of an array of events.\n"
-"\n"
-"Args:\n"
-"    text: bytes; the first one stands for the bracket that opens the array.\n"
-"    first_event_id: position in the trace of the first event.\n"
-"\n"
-"Returns:\n"
-"    None where the text holds anything that is not read here. Else a tuple: the capsule of an\n"
-"    Arrow array, how many events it holds, how many bytes of the text are used up (to where the\n"
-"    next event begins, or behind the closing bracket), and whether that was the bracket.\n");
+PyDoc_STRVAR(take_doc,
+"take()\n--\n\n"
+"Return the rows since the last time as the capsule of an Arrow array; None for no rows.\n");
 
-static PyObject *parse_events(PyObject *module, PyObject *args)
+static PyObject *columns_take(PyObject *object, PyObject *unused)
 {
-    (void)module;
-    Py_buffer view;
-    long long first_event_id;
-    if (!PyArg_ParseTuple(args, "y*L", &view, &first_event_id))
+    (void)unused;
+    Columns *self = (Columns *)object;
+    if (!is_free(self))
         return NULL;
-    Batch batch = {0};
-    Run run = {ODD, 0, false};
-    struct ArrowArray *array = NULL;
-    size_t count = 0;
-    Py_BEGIN_ALLOW_THREADS
-    /* Offsets of texts are 32 bits wide. */
-    if (view.len > 0 && view.len < (Py_ssize_t)1 << 30)
-        run = read_events(view.buf, (size_t)view.len, first_event_id, &batch);
-    if (run.outcome == FINE && batch.row_count > 0) {
-        count = batch.row_count;
-        array = malloc(sizeof *array);
-        if (array == NULL || !batch_export(&batch, array)) {
-            free(array);
-            array = NULL;
-            run.outcome = NO_MEMORY;
-        }
-    }
-    batch_free(&batch);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&view);
-    if (run.outcome == NO_MEMORY)
-        return PyErr_NoMemory();
-    if (array == NULL)
+    if (self->batch.row_count == 0)
         Py_RETURN_NONE;
+    struct ArrowArray *array = malloc(sizeof *array);
+    bool is_done = array != NULL;
+    self->is_reading = true;
+    Py_BEGIN_ALLOW_THREADS
+    is_done = is_done && batch_export(&self->batch, &self->layout, array);
+    batch_clear(&self->batch);
+    Py_END_ALLOW_THREADS
+    self->is_reading = false;
+    if (!is_done) {
+        free(array);
+        return PyErr_NoMemory();
+    }
     PyObject *capsule = PyCapsule_New(array, "arrow_array", destroy_array);
     if (capsule == NULL) {
         array->release(array);
         free(array);
-        return NULL;
     }
-    return Py_BuildValue("(NnnO)", capsule, (Py_ssize_t)count, (Py_ssize_t)run.used,
-                         run.is_ended ? Py_True : Py_False);
+    return capsule;
 }
 
-/* A stream of arrays that a Python callable hands out. */
-typedef struct {
-    PyObject *get_next;
-    PyObject *error; /* bytes: what went wrong last, or NULL */
-    const char *error_text;
-} StreamData;
-
-static int stream_get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *schema)
-{
-    (void)stream;
-    return make_schema(schema) ? 0 : ENOMEM;
-}
-
-/* Keep what a Python exception says for get_last_error. */
-static void keep_error(StreamData *data)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = value != NULL ? PyObject_Str(value) : NULL;
-    PyObject *bytes = text != NULL ? PyUnicode_AsUTF8String(text) : NULL;
-    PyErr_Clear();
-    Py_XDECREF(data->error);
-    data->error = bytes;
-    data->error_text = bytes != NULL ? PyBytes_AsString(bytes) : "an error without a text";
-    Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-}
-
-static int stream_get_next(struct ArrowArrayStream *stream, struct ArrowArray *array)
-{
-    StreamData *data = stream->private_data;
-    int status = 0;
-    memset(array, 0, sizeof *array);
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *capsule = PyObject_CallObject(data->get_next, NULL);
-    if (capsule == NULL) {
-        keep_error(data);
-        status = EIO;
-    } else if (capsule != Py_None) {
-        struct ArrowArray *source = PyCapsule_GetPointer(capsule, "arrow_array");
-        if (source != NULL && source->release == NULL)
-            PyErr_SetString(PyExc_ValueError, "these events have been taken before");
-        if (PyErr_Occurred()) {
-            keep_error(data);
-            status = EINVAL;
-        } else {
-            *array = *source;
-            source->release = NULL;
-        }
-    }
-    Py_XDECREF(capsule);
-    PyGILState_Release(state);
-    return status;
-}
-
-static const char *stream_get_last_error(struct ArrowArrayStream *stream)
-{
-    return ((StreamData *)stream->private_data)->error_text;
-}
-
-static void stream_release(struct ArrowArrayStream *stream)
-{
-    StreamData *data = stream->private_data;
-    PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF(data->get_next);
-    Py_XDECREF(data->error);
-    PyGILState_Release(state);
-    free(data);
-    stream->release = NULL;
-}
-
-static void destroy_stream(PyObject *capsule)
-{
-    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
-    if (stream == NULL)
-        return;
-    if (stream->release != NULL)
-        stream->release(stream);
-    free(stream);
-}
-
-PyDoc_STRVAR(event_stream_doc,
-"event_stream(get_next, /)\n--\n\n"
-"Make a stream of what :func:`parse_events` returned, which DuckDB reads as a table.\n"
+PyDoc_STRVAR(stream_doc,
+"stream(get_next, /)\n--\n\n"
+"Make a stream of what :meth:`take` returned, which DuckDB reads as a table.\n"
 "\n"
 "Args:\n"
 "    get_next: called without arguments from any thread; returns the capsule of the next array, None\n"
@@ -165,56 +210,53 @@ PyDoc_STRVAR(event_stream_doc,
 "Returns:\n"
 "    The capsule of an Arrow stream.\n");
 
-static PyObject *event_stream(PyObject *module, PyObject *get_next)
+static PyObject *columns_stream(PyObject *self, PyObject *get_next)
 {
-    (void)module;
-    struct ArrowArrayStream *stream = calloc(1, sizeof *stream);
-    StreamData *data = calloc(1, sizeof *data);
-    if (stream == NULL || data == NULL) {
-        free(stream);
-        free(data);
-        return PyErr_NoMemory();
-    }
-    data->get_next = get_next;
-    Py_INCREF(get_next);
-    stream->get_schema = stream_get_schema;
-    stream->get_next = stream_get_next;
-    stream->get_last_error = stream_get_last_error;
-    stream->release = stream_release;
-    stream->private_data = data;
-    PyObject *capsule = PyCapsule_New(stream, "arrow_array_stream", destroy_stream);
-    if (capsule == NULL) {
-        stream->release(stream);
-        free(stream);
-    }
-    return capsule;
+    return new_event_stream(self, &((Columns *)self)->layout, get_next);
 }
 
-static PyMethodDef METHODS[] = {
-    {"parse_events", parse_events, METH_VARARGS, parse_events_doc},
-    {"event_stream", event_stream, METH_O, event_stream_doc},
+static PyObject *columns_row_count(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(((Columns *)self)->batch.row_count);
+}
+
+static PyMethodDef COLUMNS_METHODS[] = {
+    {"read", columns_read, METH_VARARGS, read_doc},
+    {"append", columns_append, METH_O, append_doc},
+    {"take", columns_take, METH_NOARGS, take_doc},
+    {"stream", columns_stream, METH_O, stream_doc},
     {NULL, NULL, 0, NULL},
 };
 
-static int add_constants(PyObject *module)
+static PyGetSetDef COLUMNS_ATTRIBUTES[] = {
+    {"row_count", columns_row_count, NULL, "Rows that were not taken yet.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot COLUMNS_SLOTS[] = {
+    {Py_tp_new, columns_new},         {Py_tp_dealloc, columns_dealloc},
+    {Py_tp_methods, COLUMNS_METHODS}, {Py_tp_getset, COLUMNS_ATTRIBUTES},
+    {Py_tp_doc, (void *)columns_doc}, {0, NULL},
+};
+
+static PyType_Spec COLUMNS = {
+    .name = "tracekit.ingest._event_parser.Columns",
+    .basicsize = sizeof(Columns),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = COLUMNS_SLOTS,
+};
+
+static int add_type(PyObject *module)
 {
-    static const struct {
-        const char *name;
-        long long value;
-    } constants[] = {
-        {"MAX_TIME_US", MAX_TIME_US}, {"MIN_TIME_US", MIN_TIME_US}, {"MAX_DUR_US", MAX_DUR_US}};
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
-        PyObject *value = PyLong_FromLongLong(constants[i].value);
-        int status = value == NULL ? -1 : PyModule_AddObjectRef(module, constants[i].name, value);
-        Py_XDECREF(value);
-        if (status < 0)
-            return -1;
-    }
-    return 0;
+    PyObject *type = PyType_FromSpec(&COLUMNS);
+    int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "Columns", type);
+    Py_XDECREF(type);
+    return status;
 }
 
 static PyModuleDef_Slot SLOTS[] = {
-    {Py_mod_exec, add_constants},
+    {Py_mod_exec, add_type},
     {0, NULL},
 };
 
@@ -222,7 +264,6 @@ static struct PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracekit.ingest._event_parser",
     .m_doc = "Reads the usual events of a Chrome trace into Arrow columns.",
-    .m_methods = METHODS,
     .m_slots = SLOTS,
 };
 

@@ -130,7 +130,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
         import os, signal, sys
         from pathlib import Path
         import tracekit.analysis.derive
-        from tracekit.ingest.column_loader import ColumnLoader
+        from tracekit.ingest.event_loader import EventLoader
         from tracekit.opening import ingest
 
         def die(*_, **__):
@@ -142,7 +142,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
         if moment == "at the end":
             Path.replace = Path.hardlink_to = die
         if moment == "reading":
-            ColumnLoader.close = die
+            EventLoader.close = die
         ingest([source], Path(out))
     """
     with run_python(script, moment, kernels, folder / "run.duckdb") as process:

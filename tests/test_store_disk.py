@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import tempfile
@@ -14,7 +15,6 @@ import pytest
 
 import tracekit
 from tracekit.errors import StoreError
-from tracekit.ingest import chrome_json
 from tracekit.opening import ingest
 
 FULL = "the disk is full; nothing was written"
@@ -71,33 +71,45 @@ def test_a_full_disk_is_one_error(small_disk: Path, sample_trace: Path) -> None:
     assert left_in(small_disk) == []
 
 
+@pytest.fixture
+def run_of_requests(tmp_path: Path) -> Path:
+    """A run folder whose 2 MB of requests are written to a file on their way; events are not."""
+    run = tmp_path / "run"
+    run.mkdir()
+    manifest = {"run_id": "r", "tracekit_version": "0", "created_at": "", "engine": "e"}
+    (run / "run.json").write_text(json.dumps({**manifest, "stage": "serve", "traces": []}))
+    lines = (
+        json.dumps({"request_id": number, "outcome": "failed", "reason": f"{number:060}"})
+        for number in range(20_000)
+    )
+    (run / "requests.jsonl").write_text("\n".join(lines))
+    return run
+
+
 def test_a_full_temporary_folder_is_one_error(
-    small_disk: Path, sample_trace: Path, monkeypatch: pytest.MonkeyPatch
+    small_disk: Path, run_of_requests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
-    # With the compiled parser a small trace needs no file.
-    monkeypatch.setattr(chrome_json, "parse_events", None)
     with pytest.raises(StoreError, match="the disk is full"):
-        tracekit.open(sample_trace, cache=False)
+        tracekit.open(run_of_requests, cache=False)
     assert left_in(small_disk) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
 def test_what_the_disk_answers_is_one_error(
-    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    run_of_requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    real = Path.write_bytes
+    real = Path.open
 
-    def fail(path: Path, data: Any) -> int:
-        if path.parent.name.endswith(".building"):
+    def fail(path: Path, mode: str = "r", *args: Any, **more: Any) -> Any:
+        if path.parent.name.endswith(".building") and "w" in mode:
             raise OSError(number, os.strerror(number))
-        return real(path, data)
+        return real(path, mode, *args, **more)
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    monkeypatch.setattr(chrome_json, "parse_events", None)
+    monkeypatch.setattr(Path, "open", fail)
     store = tmp_path / "out" / "run.duckdb"
     with pytest.raises(StoreError) as raised:
-        ingest([kernels], store)
+        ingest([run_of_requests], store)
     why = FULL if number == errno.ENOSPC else f"the store cannot be written: {os.strerror(number)}"
     assert raised.value.message == f"{store}: {why}"
     assert raised.value.exit_code == 4

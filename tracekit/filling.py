@@ -86,7 +86,7 @@ def _fill_traces(
             def load(source: Path = source, trace_id: int = trace_id) -> None:
                 forget_trace(connection, trace_id)
                 with readings.pop() if readings else Reading(source, progress) as reading:
-                    load_trace(connection, reading, trace_id, build.folder)
+                    load_trace(connection, reading, trace_id)
 
             with_room(connection, text_bytes, load)
         prepared.result()

@@ -10,6 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tracekit.event_description import (
+    ARGS,
+    DUR,
+    EVENT_COLUMNS,
+    EXTRA,
+    LINKS,
+    MEMORY_COLUMNS,
+    PID,
+    TID,
+    TS,
+    EventColumn,
+)
+
 SCHEMA_VERSION = 6
 """Raised with every change of a table; a store of another version is not opened."""
 
@@ -68,42 +81,14 @@ def _view(
     return Table(kind, row, tuple(Column(*column) for column in columns), kind, sources or {})
 
 
+def _described(*columns: EventColumn) -> tuple[tuple[str, str, str], ...]:
+    return tuple((column.name, column.type, column.meaning) for column in columns)
+
+
 _TRACE_ID = ("trace_id", "INTEGER", "the trace, as in table trace")
-_EVENT_ID = ("event_id", "BIGINT", "position among the readable events of the file, from 0")
-_THREAD = (
-    ("pid", "BIGINT", "process id; a negative stand-in where the file has a text (table thread)"),
-    ("tid", "BIGINT", "thread id; a negative stand-in where the file has a text (table thread)"),
-)
-_TS = ("ts_ns", "BIGINT", "start, ns; add trace.base_time_ns for time since the epoch")
-_LINKS = (
-    ("correlation", "BIGINT", "links a launch and its device events; NULL for none"),
-    ("external_id", "BIGINT", "links an op and what it launched (External id)"),
-    ("stream", "BIGINT", "stream or queue of the device"),
-    ("device", "BIGINT", "number of the device"),
-    ("python_id", "BIGINT", "id of a Python call"),
-    ("python_parent_id", "BIGINT", "id of the calling Python call"),
-    ("python_module_id", "BIGINT", "number of the nn.Module among those of its class"),
-    ("sequence_number", "BIGINT", "links a forward op and its autograd node"),
-    ("forward_thread", "BIGINT", "profiler thread id of the forward op; 0 on that op itself"),
-)
-_MEMORY = (
-    ("address", "UBIGINT", "Addr"),
-    ("bytes", "BIGINT", "Bytes"),
-    ("total_allocated_bytes", "BIGINT", "Total Allocated"),
-    ("total_reserved_bytes", "BIGINT", "Total Reserved"),
-    ("device_type", "BIGINT", "Device Type"),
-    ("device_id", "BIGINT", "Device Id"),
-)
-"""Columns of table memory with their arguments in the file."""
-
-KINDS = ("event", "flow", "instant", "counter", "memory", "metadata", "span_end")
-"""The kinds of record; each is a view of its name."""
-
-KIND_TYPE = f"ENUM({', '.join(map(repr, KINDS))})"
-"""DuckDB's type of record.kind."""
-
-_ARGS = ("args", "JSON", "all arguments of the file, those with columns of their own too")
-_EXTRA = ("extra", "JSON", "members of the event that have no column; pid and tid given as text")
+_EVENT_ID, *_ = _described(*EVENT_COLUMNS)
+_THREAD = _described(PID, TID)
+_TS, _DUR, _ARGS, _EXTRA = _described(TS, DUR, ARGS, EXTRA)
 
 _RUN_ID = ("run_id", "VARCHAR", "the run, as in table run")
 
@@ -389,20 +374,7 @@ TABLES: tuple[Table, ...] = (
         "record",
         "one readable event of any kind; the tables event to span_end are its views",
         _TRACE_ID,
-        _EVENT_ID,
-        ("kind", KIND_TYPE, "event, flow, instant, counter, memory, metadata or span_end"),
-        ("phase", "VARCHAR", "phase (ph), as in the file"),
-        *_THREAD,
-        ("category", "VARCHAR", "category (cat), as in the file"),
-        ("name", "VARCHAR", "name; of a span without one the empty text"),
-        _TS,
-        ("dur_ns", "BIGINT", "duration, ns"),
-        *_LINKS,
-        ("id", "VARCHAR", "id of a flow, a counter or asynchronous work, as in the file"),
-        ("scope", "VARCHAR", "scope of an instant (s), as in the file"),
-        ("binding", "VARCHAR", "binding point of a flow (bp), as in the file"),
-        _ARGS,
-        _EXTRA,
+        *_described(*EVENT_COLUMNS),
     ),
     _view(
         "event",
@@ -414,8 +386,8 @@ TABLES: tuple[Table, ...] = (
         ("category", "VARCHAR", "category, as in the file"),
         ("name", "VARCHAR", "name"),
         _TS,
-        ("dur_ns", "BIGINT", "duration, ns"),
-        *_LINKS,
+        _DUR,
+        *_described(*LINKS),
         _ARGS,
         _EXTRA,
     ),
@@ -469,17 +441,12 @@ TABLES: tuple[Table, ...] = (
         _EVENT_ID,
         *_THREAD,
         _TS,
-        ("address", "UBIGINT", "address of the block"),
-        ("bytes", "BIGINT", "size of the block, bytes; negative when freed"),
-        ("total_allocated_bytes", "BIGINT", "allocated on the device afterwards, bytes"),
-        ("total_reserved_bytes", "BIGINT", "reserved on the device afterwards, bytes"),
-        ("device_type", "BIGINT", "torch's number of the device type; 0 CPU, 1 CUDA"),
-        ("device_id", "BIGINT", "number of the device"),
+        *_described(*MEMORY_COLUMNS),
         _ARGS,
         _EXTRA,
         sources={
-            column: f"TRY_CAST(args ->> '$.\"{key}\"' AS {type_name})"
-            for column, type_name, key in _MEMORY
+            column.name: f"TRY_CAST(args ->> '$.\"{column.keys[0]}\"' AS {column.type})"
+            for column in MEMORY_COLUMNS
         },
     ),
     _view(

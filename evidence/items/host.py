@@ -28,9 +28,9 @@ def run(setting: Setting, record: Record) -> None:
                 case.figure(**{name: None})
         case.figure(python=sys.version.split()[0])
         # The compiled parser of events; without it everything works, and slower.
-        from tracekit.ingest import _event_parser
+        from tracekit.ingest.event_collector import compiled_columns
 
-        case.claim("events are parsed by compiled code", hasattr(_event_parser, "parse_events"))
+        case.claim("events are parsed by compiled code", compiled_columns() is not None)
     with record.case("device") as case:
         import torch
 

@@ -26,9 +26,8 @@ import tracekit
 from tracekit.analysis.recipe import check_rules
 from tracekit.database import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
-from tracekit.ingest import reading
-from tracekit.ingest.chrome_json import TraceText
 from tracekit.ingest.load import load_trace
+from tracekit.ingest.reading import Reading
 from tracekit.opening import ingest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -119,7 +118,7 @@ def check_trace(data: bytes) -> None:
     with folder() as place:
         path = place / "trace.json"
         path.write_bytes(data)
-        compiled, text = _tables(path, is_compiled=True), _tables(path, is_compiled=False)
+        compiled, text = (_tables(path, is_compiled=way) for way in (True, False))
     assert compiled == text, "the two readers differ"
     try:
         value = json.loads(data)
@@ -135,7 +134,8 @@ def check_trace(data: bytes) -> None:
         # The one kind of trace without a row: none of its events can be read.
         assert not any(_is_plain(event) for event in whole), "a readable trace was refused"
         return
-    ids = {row[1] for row in text[0]} | {row[1] for row in text[1] if row[1] is not None}
+    # A row of record begins with trace_id and event_id; one of rejected has it behind the offset.
+    ids = {row[1] for row in text[0]} | {row[2] for row in text[1] if row[2] is not None}
     assert len(ids) == len(whole), "an event is neither read nor named"
     kept = {row[1] for row in text[0]}
     for event_id, event in enumerate(whole):
@@ -154,24 +154,21 @@ Rows = list[tuple[Any, ...]]
 
 
 def _tables(path: Path, *, is_compiled: bool) -> tuple[Rows, Rows, Rows] | None:
-    before = reading.TraceText
     try:
-        reading.TraceText = functools.partial(TraceText, is_compiled=is_compiled)  # type: ignore[misc, assignment]
-        with build_temporary() as build, reading.Reading(path) as read:
+        with build_temporary() as build, Reading(path, is_compiled=is_compiled) as reading:
             build.connection.execute("SET threads = 1")
-            load_trace(build.connection, read, 0, build.folder)
+            load_trace(build.connection, reading, 0)
+            # JSON as the text that it is: the readers agree to the byte.
             return tuple(  # type: ignore[return-value]
                 build.connection.execute(sql).fetchall()
                 for sql in (
-                    "FROM record WHERE kind IS NOT NULL ORDER BY event_id",
-                    "SELECT byte_offset, event_id, reason FROM rejected ORDER BY ALL",
-                    "SELECT * FROM repaired ORDER BY ALL",
+                    "FROM record ORDER BY event_id",
+                    "FROM rejected ORDER BY ALL",
+                    "FROM repaired ORDER BY ALL",
                 )
             )
     except TraceError:
         return None
-    finally:
-        reading.TraceText = before  # type: ignore[misc]
 
 
 # -- stores ----------------------------------------------------------------------------------------

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
 from tracekit.database import Build, build_temporary
-from tracekit.ingest import chrome_json
-from tracekit.ingest import load as load_module
-from tracekit.ingest import reading as reading_module
+from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_json import BLOCK_BYTES, EXTRA_KEY, TraceText
+from tracekit.ingest.event_collector import EventCollector, compiled_columns
+from tracekit.ingest.faults import Faults
+from tracekit.ingest.json_values import array_end, items
+from tracekit.ingest.load import load_trace
+from tracekit.ingest.reading import Reading
 from tracekit.ingest.threads import fill_threads
 from tracekit.schema import RUN_TABLES, TABLES
 
@@ -68,13 +71,11 @@ Load = Callable[..., Loaded]
 
 
 @pytest.fixture
-def load_by(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[bool], Load]:
+def load_by(build: Build, tmp_path: Path) -> Callable[[bool], Load]:
     """Return what makes the function `load`, with or without the compiled parser."""
 
     def make(is_compiled: bool) -> Load:
-        if is_compiled and chrome_json.parse_events is None:
+        if is_compiled and compiled_columns() is None:
             pytest.skip("the parser is not compiled: there was no C compiler at installation")
 
         def load_text(
@@ -85,13 +86,8 @@ def load_by(
             for table in TABLES:
                 if table not in RUN_TABLES and table.kind is None:
                     build.connection.execute(f"DELETE FROM {table.name}")
-            monkeypatch.setattr(
-                reading_module,
-                "TraceText",
-                lambda stream, *_: TraceText(stream, block_bytes, is_compiled=is_compiled),
-            )
-            with reading_module.Reading(path) as reading:
-                load_module.load_trace(build.connection, reading, 0, build.folder)
+            with Reading(path, is_compiled=is_compiled, block_bytes=block_bytes) as reading:
+                load_trace(build.connection, reading, 0)
             fill_threads(build.connection)
             return Loaded(build.connection)
 
@@ -100,38 +96,62 @@ def load_by(
     return make
 
 
-@pytest.fixture(params=["compiled", "text"])
+@pytest.fixture(params=["compiled", "python"])
 def load(request: pytest.FixtureRequest, load_by: Callable[[bool], Load]) -> Load:
     """Return a function that loads the text of a file and returns its tables, until the next load.
 
-    `name` is the file's name, `block_bytes` the size of the blocks it is read in. Both ways of
-    reading are tried: with the compiled parser, and in Python and SQL alone.
+    `name` is the file's name, `block_bytes` the size of the blocks it is read in. Both readers are
+    tried: the compiled one with the one in Python behind it, and the latter alone.
     """
     return load_by(request.param == "compiled")
 
 
-@pytest.fixture
-def load_as_text(load_by: Callable[[bool], Load]) -> Load:
-    """Return `load` without the compiled parser."""
-    return load_by(False)
+class FoundEvents(EventCollector):
+    """Keeps the events that are found in a text, with their offsets, whatever they say."""
+
+    def __init__(self) -> None:
+        super().__init__(is_compiled=False)
+        self.events: list[tuple[int, Any]] = []
+        self.array_sizes: list[int] = []
+
+    def read_array(self, text: memoryview, base: int) -> int | None:
+        whole = bytes(text)
+        try:
+            found = list(items(whole, base))
+        except RecursionError:
+            return None
+        except msgspec.DecodeError as error:
+            end = array_end(whole, error)
+            if end is None:
+                return None
+            whole = whole[: end + 1]
+            found = list(items(whole, base))
+        self.array_sizes.append(len(whole))
+        self.read_events(found)
+        return len(whole) - 1
+
+    def read_event(self, text: bytes, offset: int, event_id: int) -> None:
+        assert event_id == len(self.events)
+        self.events.append((offset, json.loads(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What the splitter makes of a text: events with offsets, and what it says of the rest."""
+    """What is found in a text: events with offsets, and what is said of the rest."""
 
     events: list[tuple[int, Any]]
     text: TraceText
+    faults: Faults
     metadata: dict[str, object]
-    block_sizes: list[int]
+    array_sizes: list[int]
 
     @property
     def rejected(self) -> list[tuple[int, str]]:
-        return [(piece.byte_offset, piece.reason) for piece in self.text.rejected]
+        return [(piece.byte_offset, piece.reason) for piece in self.faults.rejected]
 
     @property
     def repaired(self) -> list[tuple[int, int, str]]:
-        return [(row.byte_offset, row.event_id, row.reason) for row in self.text.repaired]
+        return [(r.byte_offset, r.event_id, r.reason) for r in self.faults.repaired]
 
 
 class MemoryStream(ByteStream):
@@ -156,21 +176,13 @@ def stream_of() -> Callable[[bytes, int], ByteStream]:
 
 
 def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
-    text = TraceText(stream, block_bytes, is_compiled=False)
-    events: list[tuple[int, Any]] = []
-    block_sizes: list[int] = []
-    for block in text.blocks():
-        block_sizes.append(len(block.text))
-        assert block.first_event_id == len(events)
-        found = [(offset, json.loads(event)) for event, offset in block.events()]
-        assert len(found) == block.event_count
-        assert json.loads(bytes(block.text)) == [event for _, event in found]
-        for offset, event in found:
-            # Members without a column travel apart.
-            events.append((offset, event | event.pop(EXTRA_KEY, {})))
+    collector = FoundEvents()
+    text = TraceText(stream, collector, block_bytes)
+    for _ in text.read():
+        pass
     metadata = text.metadata()
-    assert text.event_count == len(events)
-    return Split(events, text, metadata, block_sizes)
+    assert collector.event_count == len(collector.events)
+    return Split(collector.events, text, collector.faults, metadata, collector.array_sizes)
 
 
 @pytest.fixture(scope="session")

@@ -1,41 +1,52 @@
-"""What the compiled parser accepts, and what it leaves to the thorough way."""
+"""What the compiled parser accepts, where it stops, and what it hands over.
+
+That it reads as the reader in Python does is tested in test_two_readers.py.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from tracekit.ingest import chrome_json, normalize
+from tracekit.ingest import array_frames
+from tracekit.ingest.array_frames import TraceText
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_json import TraceText
+from tracekit.ingest.event_collector import EventCollector, compiled_columns
+from tracekit.ingest.faults import Faults
 
-parser: Any = pytest.importorskip(
+pytest.importorskip(
     "tracekit.ingest._event_parser",
     reason="the parser is not compiled: there was no C compiler at installation",
 )
 
-REPO = Path(__file__).resolve().parents[2]
-"""Larger traces take too long to be read twice here."""
 
-"""More than 1: so many times the examples, and other ones each time."""
+def parse(text: str | bytes, first_event_id: int = 0) -> tuple[Any, tuple[Any, ...], list[bytes]]:
+    """Parse the text of an array.
+
+    Returns the columns, what the parser says, and the events that it handed over.
+    """
+    odd: list[bytes] = []
+
+    def read_odd(event: bytes, at: int, event_id: int) -> bool:
+        assert data[at : at + len(event)] == event
+        assert event_id >= first_event_id + len(odd)
+        odd.append(event)
+        return True
+
+    data = text.encode() if isinstance(text, str) else text
+    columns = compiled_columns()
+    assert columns is not None
+    return columns, columns.read(data, first_event_id, read_odd), odd
 
 
-# -- both ways ---------------------------------------------------------------------------------
-
-
-# -- the parser alone --------------------------------------------------------------------------
-
-
-def parse(text: str | bytes) -> tuple[int, int, bool] | None:
-    """Parse the text of an array; returns the number of events, the bytes used, whether it ends."""
-    parsed = parser.parse_events(text.encode() if isinstance(text, str) else text, 0)
-    return None if parsed is None else parsed[1:]
+def said(text: str | bytes) -> tuple[Any, ...]:
+    """Parse the text of an array; returns events, bytes used, why it stopped."""
+    return parse(text)[1]
 
 
 @cache
@@ -43,21 +54,23 @@ def database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-def read(text: str | bytes, first_event_id: int = 0) -> list[dict[str, Any]] | None:
-    """Parse the text of an array; returns the columns of each event that are not null."""
-    data = text.encode() if isinstance(text, str) else text
-    parsed = parser.parse_events(data, first_event_id)
-    if parsed is None:
-        return None
-    arrays = iter([parsed[0], None])
+def rows_in(columns: Any) -> list[dict[str, Any]]:
+    """Return the columns of each event that are not null."""
+    arrays = iter([columns.take(), None])
     connection = database()
-    connection.register("events", parser.event_stream(lambda: next(arrays)))
+    connection.register("events", columns.stream(lambda: next(arrays)))
     relation = connection.execute("FROM events")
     names = [column[0] for column in relation.description]
     return [
         {name: value for name, value in zip(names, row, strict=True) if value is not None}
         for row in relation.fetchall()
     ]
+
+
+def read(text: str | bytes, first_event_id: int = 0) -> list[dict[str, Any]] | None:
+    """Parse the text of an array; returns its events, None where not all of them are read."""
+    columns, (_, _, stop), odd = parse(text, first_event_id)
+    return None if odd or stop == "damaged" or columns.row_count == 0 else rows_in(columns)
 
 
 X = '"ph":"X","ts":1,"dur":2'
@@ -231,28 +244,34 @@ def test_what_is_left_to_the_thorough_way(members: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "outcome"),
     [
-        b"",
-        b"[",
-        b"[]",
-        b"[ ",
-        b"[1]",
-        b'[{"ph":"M"},]',
-        b'[{"ph":"M"} {"ph":"M"}]',
-        b'[{"ph":"M"},null]',
-        b'[{"ph":"M"}}',
-        b'[{"ph":"M","name":"\xff"}]',
-        b'[{"ph":"M","name":"\xed\xa0\x80"}]',
-        b'[{"ph":"M","name":"\xc0\x80"}]',
+        (b"", (0, 1, "damaged")),
+        (b"[", (0, 1, "more")),
+        (b"[ ", (0, 1, "more")),
+        (b"[]", (0, 2, "ended")),
+        (b"[ ] ,", (0, 3, "ended")),
+        (b"[1]", (0, 1, "damaged")),
+        (b'[{"ph":"M"},]', (0, 1, "damaged")),
+        (b'[{"ph":"M"},{"ph":"M"},]', (1, 12, "damaged")),
+        (b'[{"ph":"M"} {"ph":"M"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M"},null]', (0, 1, "damaged")),
+        (b'[{"ph":"M"}}', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xff"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xed\xa0\x80"}]', (0, 1, "damaged")),
+        (b'[{"ph":"M","name":"\xc0\x80"}]', (0, 1, "damaged")),
     ],
 )
-def test_texts_that_are_no_array_of_events(text: bytes) -> None:
-    assert parse(text) is None
+def test_where_it_stops(text: bytes, outcome: tuple[int, int, str]) -> None:
+    assert said(text) == outcome
 
 
-def test_an_odd_event_leaves_the_whole_text() -> None:
-    assert parse('[{"ph":"M"},{"ph":"M"},{"ph":"P"},{"ph":"M"}]') is None
+def test_an_odd_event_is_handed_over_alone() -> None:
+    texts = ['{"ph":"M"}', '{"ph":"M"}', '{ "ph":"P" }', '{"ph":"M"}']
+    columns, outcome, odd = parse(f"[{','.join(texts)}]", 7)
+    assert odd == [b'{ "ph":"P" }']
+    assert outcome == (4, 47, "ended")
+    assert [row["event_id"] for row in rows_in(columns)] == [7, 8, 10]
 
 
 SHORT = (
@@ -268,13 +287,13 @@ def test_every_beginning_of_an_array() -> None:
     for cut in range(len(SHORT) + 1):
         begun = [begin for begin in BEGINS if begin < cut]
         if cut >= END:
-            expected = (3, END, True)
+            expected = (3, END, "ended")
         elif len(begun) > 1:
-            expected = (len(begun) - 1, begun[-1], False)
+            expected = (len(begun) - 1, begun[-1], "more")
         else:
-            assert parse(SHORT[:cut]) is None
+            assert said(SHORT[:cut]) == (0, 1, "more" if cut else "damaged")
             continue
-        assert parse(SHORT[:cut]) == expected
+        assert said(SHORT[:cut]) == expected
         rest = b"[" + SHORT[expected[1] :]
         together = read(SHORT[:cut]) + ([] if cut >= END else read(rest, expected[0]))
         assert together == read(SHORT)
@@ -287,31 +306,24 @@ def test_no_event_is_lost_between_two_texts(
     chunk_bytes: int,
 ) -> None:
     """Whatever piece of a file is there when the parser is called."""
-    monkeypatch.setattr(chrome_json, "_HEAD_BYTES", 1)
+    monkeypatch.setattr(array_frames, "_HEAD_BYTES", 1)
     content = b'{"traceEvents": ' + SHORT[:END] + b"}"
     for block_bytes in range(1, len(content)):
-        text = TraceText(stream_of(content, chunk_bytes), block_bytes)
-        event_id = 0
-        for block in text.blocks():
-            assert block.first_event_id == event_id
-            event_id += block.event_count
-        assert event_id == 3
-        assert (text.rejected, text.repaired, text.truncation) == ([], [], None)
-
-
-def test_the_bounds_are_those_of_the_thorough_way() -> None:
-    for name in ("MAX_TIME_US", "MIN_TIME_US", "MAX_DUR_US"):
-        assert getattr(parser, name) == getattr(normalize, name)
+        collector = EventCollector()
+        text = TraceText(stream_of(content, chunk_bytes), collector, block_bytes)
+        rows = [collector.take() for _ in text.read()]
+        assert sum(block.row_count for block in rows if block is not None) == 3
+        assert collector.event_count == 3
+        assert (collector.faults, text.truncation) == (Faults(), None)
 
 
 @pytest.mark.parametrize("text", ["[]", [], None, 5])
 def test_other_arguments_are_an_error(text: object) -> None:
+    columns = compiled_columns()
+    assert columns is not None
     with pytest.raises(TypeError):
-        parser.parse_events(text, 0)
+        columns.read(text, 0, lambda *_: True)  # type: ignore[arg-type]
     with pytest.raises((TypeError, OverflowError)):
-        parser.parse_events(b"[]", 1 << 64)
+        columns.read(b"[]", 1 << 64, lambda *_: True)
     with pytest.raises(TypeError):
-        parser.parse_events(b"[]")
-
-
-# -- streams -----------------------------------------------------------------------------------
+        columns.read(b"[]")  # type: ignore[call-arg]

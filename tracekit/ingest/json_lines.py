@@ -6,6 +6,7 @@ A line that cannot be read is set aside in table `rejected` with its place; the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -72,6 +73,10 @@ class _UnreadableError(Exception):
     """A line is not what the file holds."""
 
 
+class UnreadableFileError(Exception):
+    """A file of lines cannot be read; the text says why. No trouble of whatever is written."""
+
+
 def load_lines(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
@@ -94,13 +99,16 @@ def load_lines(
         How many lines were read, and how many were set aside.
 
     Raises:
-        OSError: the file cannot be read.
+        UnreadableFileError: the file cannot be read.
+        OSError: there is no place for the text of lines.
     """
     part = work_folder / f"{kind.table}.json"
     line_count = rejected_count = 0
     seen: set[object] = set()
-    file_bytes = path.stat().st_size
-    with path.open("rb") as file:
+    with _reading():
+        file_bytes = path.stat().st_size
+        opened = path.open("rb")
+    with opened as file:
         lines = _lines(file)
         is_more = True
         while is_more:
@@ -148,17 +156,31 @@ def _write_part(
     return count, longest, False
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Tell the trouble of reading a file from that of writing another one."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFileError(error.strerror or str(error)) from error
+
+
+def _read_line(file: IO[bytes]) -> bytes:
+    with _reading():
+        return file.readline(MAX_LINE_BYTES)
+
+
 def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not empty, with where they begin; of an endless one its beginning.
 
     A byte order mark at the start of the file is no part of a line.
     """
     offset = 0
-    while line := file.readline(MAX_LINE_BYTES):
+    while line := _read_line(file):
         start, offset = offset, offset + len(line)
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
             line = line[: REJECTED_TEXT_BYTES + 1]
-            while rest := file.readline(MAX_LINE_BYTES):
+            while rest := _read_line(file):
                 offset += len(rest)
                 if rest.endswith(b"\n"):
                     break

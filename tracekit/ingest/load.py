@@ -1,36 +1,28 @@
 """Loads one trace file into the tables of a store.
 
-The events come block by block (:mod:`tracekit.ingest.reading`): as columns, which only have to be
-taken (:mod:`tracekit.ingest.column_loader`), or as text that the compiled parser did not read
-(:mod:`tracekit.ingest.block_loader`). A dozen blocks or two are in memory, whatever the file's
-size.
+The events come block by block (:mod:`tracekit.ingest.reading`), and go into table record while
+further ones are read (:mod:`tracekit.ingest.event_loader`). A dozen blocks or two are in memory,
+whatever the file's size.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tracekit.ingest.block_loader import BLOCKS_PER_GROUP, BLOCKS_PER_STATEMENT, BlockLoader
+from tracekit.event_description import KINDS
+from tracekit.ingest.array_frames import TraceText, unreadable
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_json import (
-    EventColumns,
-    Rejected,
-    Repaired,
-    TraceText,
-    unreadable,
-)
-from tracekit.ingest.column_loader import ColumnLoader
+from tracekit.ingest.event_loader import EventLoader
+from tracekit.ingest.faults import Faults
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.span_pairs import pair_spans
-from tracekit.schema import KINDS
 from tracekit.sql_text import literal, rows
 
 if TYPE_CHECKING:
@@ -38,12 +30,6 @@ if TYPE_CHECKING:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-_INEXACT_TIME = re.compile(rb'"ts"\s*:\s*"?-?(?:\d{14,}|9\d{12}|8[7-9]\d{11})\.')
-"""A fraction of µs beyond EXACT_DOUBLE_US: a double does not hold it to the nanosecond."""
-
-_PEEKED_BYTES = 64 << 10
-
 
 _OF_TRACES = (
     "record",
@@ -63,119 +49,51 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
 
-def load_trace(
-    connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int, work_folder: Path
-) -> None:
+def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
     """Read one trace file into the ingested tables, but for table thread.
 
     Args:
-        connection: of the store that is being built; its tables exist, and a database
-            :data:`SCRATCH` is attached.
+        connection: of the store that is being built; its tables exist, and a database ``scratch``
+            is attached.
         reading: of the trace file, from its beginning.
         trace_id: id of the new row of table ``trace``.
-        work_folder: where the text of a block may lie while it is read.
 
     Raises:
         TraceError: the file cannot be read, or holds no readable event.
     """
-    _load(connection, trace_id, work_folder, reading)
-    path, stream, text = reading.path, reading.stream, reading.text
+    _load_events(connection, reading, trace_id)
+    path, stream, text, faults = reading.path, reading.stream, reading.text, reading.faults
     metadata = text.metadata()
-    rejected = sorted(text.rejected + reading.rejected, key=lambda row: row.byte_offset)
-    repaired = sorted(text.repaired + reading.repaired, key=lambda row: row.byte_offset)
     counted = connection.execute(
         "SELECT kind, count(*), count(dur_ns) FROM record "
         f"WHERE trace_id = {trace_id} GROUP BY kind"
     ).fetchall()
-    counts = dict.fromkeys(KINDS, 0) | {kind: count for kind, count, _ in counted}
+    counts = {kind.name: 0 for kind in KINDS} | {kind: count for kind, count, _ in counted}
     if (
         any(kind == "event" and count > timed for kind, count, timed in counted)
         or (counts["span_end"])
     ):
         pair_spans(connection, trace_id)
     if not any(counts.values()):
-        text.rejected[:] = rejected
-        raise unreadable(path, stream, text)
-    _insert_faults(connection, trace_id, rejected, repaired)
-    _insert_trace(
-        connection, trace_id, path, stream, text, metadata, counts, len(rejected), len(repaired)
-    )
+        raise unreadable(path, stream, text, faults)
+    _insert_faults(connection, trace_id, faults)
+    _insert_trace(connection, trace_id, path, stream, text, metadata, counts, faults)
     _insert_described(connection, trace_id, metadata)
 
 
-def _load(
-    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: Reading
-) -> None:
-    columns = ColumnLoader(connection, trace_id)
-    texts: BlockLoader | None = None
-    is_short_way = False
+def _load_events(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
+    loader = EventLoader(connection, trace_id, reading.event_stream)
     try:
-        for block in reading.blocks():
-            if isinstance(block, EventColumns):
-                columns.add(block)
-                continue
-            if texts is None:
-                is_short_way = not _INEXACT_TIME.search(block.text[:_PEEKED_BYTES])
-                texts = BlockLoader(
-                    connection,
-                    trace_id,
-                    work_folder,
-                    (BLOCKS_PER_STATEMENT if is_short_way else BLOCKS_PER_GROUP)
-                    * reading.block_bytes,
-                    is_short_way=is_short_way,
-                )
-            texts.add(block)
-        columns.wait()
-        if texts is not None:
-            texts.wait()
-    finally:
-        columns.close()
-        if texts is not None:
-            texts.close()
-    if texts is not None:
-        reading.rejected, reading.repaired = texts.rejected, texts.repaired
-        if is_short_way:
-            _look_again(connection, trace_id, work_folder, reading)
-
-
-def _look_again(
-    connection: duckdb.DuckDBPyConnection, trace_id: int, work_folder: Path, reading: Reading
-) -> None:
-    """Load those blocks again, the long way, in which an event was not read."""
-    rows_of_trace = f"FROM record WHERE trace_id = {trace_id} AND"
-    unread = [
-        event_id
-        for (event_id,) in connection.execute(
-            f"SELECT event_id {rows_of_trace} kind IS NULL ORDER BY event_id"
-        ).fetchall()
-    ]
-    if not unread:
-        return
-    loader = BlockLoader(connection, trace_id, work_folder, group_bytes=1, is_short_way=False)
-    try:
-        with Reading(reading.path) as again:
-            for block in again.blocks():
-                if isinstance(block, EventColumns):
-                    continue
-                first, behind = block.first_event_id, block.first_event_id + block.event_count
-                if bisect_left(unread, first) < bisect_left(unread, behind):
-                    connection.execute(
-                        f"DELETE {rows_of_trace} event_id BETWEEN {first} AND {behind - 1}"
-                    )
-                    loader.add(block)
+        for rows in reading.blocks():
+            loader.add(rows)
         loader.wait()
     finally:
         loader.close()
-    reading.rejected += loader.rejected
-    reading.repaired += loader.repaired
 
 
-def _insert_faults(
-    connection: duckdb.DuckDBPyConnection,
-    trace_id: int,
-    rejected: list[Rejected],
-    repaired: list[Repaired],
-) -> None:
+def _insert_faults(connection: duckdb.DuckDBPyConnection, trace_id: int, faults: Faults) -> None:
+    rejected = sorted(faults.rejected, key=lambda row: row.byte_offset)
+    repaired = sorted(faults.repaired, key=lambda row: row.byte_offset)
     _insert(
         connection,
         "rejected",
@@ -203,8 +121,7 @@ def _insert_trace(
     text: TraceText,
     metadata: Mapping[str, object],
     counts: Mapping[str, int],
-    rejected_count: int,
-    repaired_count: int,
+    faults: Faults,
 ) -> None:
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
@@ -243,8 +160,8 @@ def _insert_trace(
         "counter_count": counts["counter"],
         "memory_count": counts["memory"],
         "metadata_count": counts["metadata"],
-        "rejected_count": rejected_count,
-        "repaired_count": repaired_count,
+        "rejected_count": faults.rejected_count,
+        "repaired_count": faults.repaired_count,
         "unpaired_count": unpaired_count,
         "is_truncated": text.truncation is not None,
         "truncation_reason": text.truncation,

@@ -5,22 +5,22 @@ Nothing here needs DuckDB: reading begins while it is loaded and the store is ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_json import (
-    BLOCK_BYTES,
-    MAX_BLOCK_BYTES,
-    Block,
-    EventColumns,
-    Rejected,
-    Repaired,
-    TraceText,
-)
+from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.read_ahead import ReadAhead
+
+if TYPE_CHECKING:
+    from tracekit.ingest.event_collector import MakeStream
+
+MAX_BLOCK_BYTES = 8 << 20
+"""Text whose rows are handed over at once, at most: each time costs the store something."""
 
 USUAL_GZIP_RATIO = 15
 """What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
@@ -30,7 +30,7 @@ _BLOCKS_AHEAD = 9
 
 
 class Reading:
-    """One reading of a file from its beginning, and what its loading found wrong.
+    """One reading of a file from its beginning, and what was wrong with it.
 
     It begins at once, on a thread of its own, some blocks ahead of who loads them. A context
     manager; :meth:`close` ends it wherever it is.
@@ -38,25 +38,50 @@ class Reading:
     Args:
         path: the trace file.
         progress: called now and then, on that thread, with how far the reading is.
+        is_compiled: let the compiled parser read what it can, where there is one.
+        block_bytes: text whose rows are handed over at once, bytes; None to choose.
     """
 
-    def __init__(self, path: Path, progress: Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        progress: Callable[[Progress], None] | None = None,
+        *,
+        is_compiled: bool = True,
+        block_bytes: int | None = None,
+    ) -> None:
         self._progress = progress
         self.path = path
         self.stream = ByteStream(path, self._on_read)
-        self.block_bytes = _block_bytes(path)
-        self.text = TraceText(self.stream, self.block_bytes)
-        self.rejected: list[Rejected] = []
-        self.repaired: list[Repaired] = []
-        self._ahead = ReadAhead(self.text.blocks(), _BLOCKS_AHEAD)
+        self._collector = EventCollector(is_compiled=is_compiled)
+        self.faults = self._collector.faults
+        self._block_bytes = block_bytes or self._chosen_block_bytes()
+        self.text = TraceText(self.stream, self._collector, self._block_bytes)
+        self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
-    def blocks(self) -> Iterator[Block | EventColumns]:
-        """Yield the blocks of the file; once.
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the rows of the file's events, in order; once.
 
         Raises:
             TraceError: the file cannot be read.
         """
         return iter(self._ahead)
+
+    def _blocks(self) -> Generator[EventRows, None, None]:
+        for _ in self.text.read():
+            if self._collector.text_bytes >= self._block_bytes:
+                yield from self._taken()
+        yield from self._taken()
+
+    def _taken(self) -> Iterator[EventRows]:
+        rows = self._collector.take()
+        if rows is not None:
+            yield rows
+
+    @property
+    def event_stream(self) -> MakeStream | None:
+        """What makes an Arrow stream of arrays of rows; None where there are rows of Python."""
+        return self._collector.stream
 
     def close(self) -> None:
         """Stop reading."""
@@ -73,10 +98,21 @@ class Reading:
     ) -> None:
         self.close()
 
+    def _chosen_block_bytes(self) -> int:
+        """Choose the size of a block: small where the file is, so that its few blocks overlap too.
+
+        Rows in Python take many times the memory of columns, and gain nothing by coming together.
+        """
+        most = MAX_BLOCK_BYTES if self._collector.is_compiled else BLOCK_BYTES
+        return min(max(usual_text_bytes(self.path) // 16, BLOCK_BYTES), most)
+
     def _on_read(self, stream: ByteStream) -> None:
         if self._progress is not None:
             read = Progress(
-                str(stream.path), stream.file_bytes_read, stream.file_bytes, self.text.event_count
+                str(stream.path),
+                stream.file_bytes_read,
+                stream.file_bytes,
+                self._collector.event_count,
             )
             self._progress(read)
 
@@ -88,8 +124,3 @@ def usual_text_bytes(path: Path) -> int:
     except OSError:
         return 0
     return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
-
-
-def _block_bytes(path: Path) -> int:
-    """Choose the size of a block: small where the file is, so that its few blocks overlap too."""
-    return min(max(usual_text_bytes(path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)

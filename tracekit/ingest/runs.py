@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import manifest
 from tracekit.errors import TraceError
 from tracekit.ingest.benchmarks import BENCHMARKS
-from tracekit.ingest.json_lines import load_lines
+from tracekit.ingest.json_lines import UnreadableFileError, load_lines
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.requests import REQUESTS
 from tracekit.ingest.run_folders import BENCHMARKS_NAME, REQUESTS_NAME
@@ -90,8 +90,8 @@ def load_runs(
                     count, rejected_count = load_lines(
                         connection, folder / name, kind, run_id, work_folder, progress
                     )
-                except OSError as error:
-                    problem = f"{name} cannot be read: {error.strerror or error}"
+                except UnreadableFileError as error:
+                    problem = f"{name} cannot be read: {error}"
             row[f"{kind.what}_count"] = count
             row["rejected_count"] += rejected_count
             if problem:

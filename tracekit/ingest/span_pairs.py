@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.ingest.normalize import LINKS, MAX_DUR_US
+from tracekit.event_description import LINKS, MAX_DUR_US
 from tracekit.units import NS_PER_US
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ NO_END = "it has no end: it lasts until the end of the trace"
 NO_BEGIN = "it has no begin: it is no span"
 TOO_LONG = "its end is more than 11 days later: it takes no time"
 """What table unpaired says."""
+
+_LINKS = [link.name for link in LINKS]
 
 # A row is a begin or an end; `lane` is what it nests in, `label` what must be equal besides.
 _EDGES = """
@@ -187,12 +189,12 @@ SELECT record.* REPLACE (
         WHEN record.args IS NULL THEN finish.args
         ELSE json_merge_patch(record.args, finish.args)
     END AS args,
-    {", ".join(f"coalesce(finish.{column}, record.{column}) AS {column}" for column in LINKS)}
+    {", ".join(f"coalesce(finish.{name}, record.{name}) AS {name}" for name in _LINKS)}
 )
 FROM record
 INNER JOIN scratch.pair AS pair ON record.event_id = pair.event_id AND pair.is_begin
 LEFT JOIN (
-    SELECT event_id, args, {", ".join(LINKS)}
+    SELECT event_id, args, {", ".join(_LINKS)}
     FROM record
     WHERE trace_id = {{trace_id}} AND kind = 'span_end' AND args <> '{{{{}}}}'
 ) AS finish ON pair.end_id = finish.event_id

@@ -1,0 +1,344 @@
+#include "events.h"
+
+#include <string.h>
+
+#include "written_numbers.h"
+
+#define MAX_EXTRA_MEMBERS 16 /* of one event */
+
+/* -- one event --------------------------------------------------------------------------------- */
+
+typedef struct {
+    Token members[MEMBERS];
+    Token extra_keys[MAX_EXTRA_MEMBERS];
+    int extra_count;
+    bool has_args;
+    uint64_t seen_links /* a bit for each column */;
+} Event;
+
+static bool is_key(const Token *key, const char *name, size_t bytes)
+{
+    return (size_t)(key->end - key->start) == bytes && memcmp(key->start, name, bytes) == 0;
+}
+
+/* Read the arguments: copied without white space, and those that have columns into these. */
+static Outcome read_args(Reader *r, const Layout *layout, Batch *batch, Event *event)
+{
+    Column *out = &batch->columns[ARGS];
+    Outcome outcome;
+    if (*r->at != '{')
+        return ODD;
+    r->at++;
+    put(out, "{", 1);
+    if (!skip_space(r))
+        return MORE;
+    bool is_closed = *r->at == '}';
+    r->at += is_closed;
+    while (!is_closed) {
+        Token key, value;
+        if ((outcome = read_key(r, &key)) != FINE)
+            return outcome;
+        if (key.has_escape)
+            return ODD;
+        put_token(out, &key);
+        put(out, ":", 1);
+        int link = find_key(&layout->arguments, key.start, (size_t)(key.end - key.start));
+        if (link < 0) {
+            outcome = copy_value(r, out, 1);
+        } else if (event->seen_links & 1ull << link || *r->at == '{' || *r->at == '[') {
+            outcome = ODD;
+        } else {
+            event->seen_links |= 1ull << link;
+            outcome = read_scalar(r, &value);
+            int64_t number = 0;
+            bool is_null = outcome == FINE && value.type == NULL_TOKEN;
+            if (outcome == FINE && !is_null)
+                outcome = to_integer(&value, &number);
+            if (outcome == FINE) {
+                put_token(out, &value);
+                bool is_none = layout->has_none[link] && number == layout->none[link];
+                set_int(batch, link, !is_null && !is_none, number);
+            }
+        }
+        if (outcome != FINE)
+            return outcome;
+        if ((outcome = read_separator(r, '}', &is_closed)) != FINE)
+            return outcome;
+        if (!is_closed)
+            put(out, ",", 1);
+    }
+    put(out, "}", 1);
+    return FINE;
+}
+
+/* Read a member that has no column: it goes to column EXTRA. */
+static Outcome read_extra(Reader *r, Batch *batch, Event *event, const Token *key)
+{
+    Column *out = &batch->columns[EXTRA];
+    if (event->extra_count == MAX_EXTRA_MEMBERS)
+        return ODD;
+    for (int i = 0; i < event->extra_count; i++)
+        if (is_key(key, event->extra_keys[i].start,
+                   (size_t)(event->extra_keys[i].end - event->extra_keys[i].start)))
+            return ODD;
+    event->extra_keys[event->extra_count++] = *key;
+    /* The text, and its share of what is put in between; see put_members. */
+    if (!column_reserve(out, (size_t)(r->end - key->start) + 64))
+        return NO_MEMORY;
+    put(out, event->extra_count == 1 ? "{" : ",", 1);
+    put_token(out, key);
+    put(out, ":", 1);
+    return copy_value(r, out, 1);
+}
+
+/* Put members that have no place in a column into EXTRA too, their values as strings. */
+static Outcome put_members(const Layout *layout, Batch *batch, Event *event, const int *members,
+                           int count)
+{
+    Column *out = &batch->columns[EXTRA];
+    for (int i = 0; i < count; i++) {
+        Token *token = &event->members[members[i]];
+        if (token->type == ABSENT || token->type == NULL_TOKEN)
+            continue;
+        const char *name = layout->member_keys[members[i]];
+        if (!column_reserve(out, strlen(name) + (size_t)(token->end - token->start) + 16))
+            return NO_MEMORY;
+        put(out, event->extra_count++ == 0 ? "{\"" : ",\"", 2);
+        put(out, name, strlen(name));
+        put(out, "\":\"", 3);
+        put_string(out, token, false);
+        put(out, "\"", 1);
+    }
+    return FINE;
+}
+
+/* Put a text, its escapes resolved, which only makes it shorter; false where there is no memory. */
+static bool put_text(Column *column, const Token *token)
+{
+    if (!column_reserve(column, (size_t)(token->end - token->start)))
+        return false;
+    put_string(column, token, true);
+    return true;
+}
+
+/* Set a process or thread id: a number, or a text that is surely none. */
+static Outcome set_thread(Batch *batch, const Token *token, int number_column, int text_column,
+                          bool *is_text)
+{
+    int64_t number = 0;
+    bool is_given = token->type != ABSENT && token->type != NULL_TOKEN;
+    *is_text = token->type == STRING &&
+               (token->end == token->start || (*token->start >= 'a' && *token->start <= 'z') ||
+                (*token->start >= 'A' && *token->start <= 'Z'));
+    if (is_given && !*is_text && to_integer(token, &number) != FINE)
+        return ODD;
+    if (*is_text && !put_text(&batch->columns[text_column], token))
+        return NO_MEMORY;
+    set_text(batch, text_column, *is_text);
+    set_int(batch, number_column, is_given && !*is_text, number);
+    return FINE;
+}
+
+/* Set a column of text from a string or an integer. */
+static Outcome set_string(Batch *batch, int column, const Token *token)
+{
+    bool is_given = token->type != ABSENT && token->type != NULL_TOKEN;
+    if (is_given && token->type != STRING && token->type != INTEGER)
+        return ODD;
+    if (is_given && !put_text(&batch->columns[column], token))
+        return NO_MEMORY;
+    set_text(batch, column, is_given);
+    return FINE;
+}
+
+/* Return the kind of an event, -1 where it is not told here. */
+static int kind_of(const Layout *layout, const Event *event)
+{
+    const Token *phase = &event->members[M_PH], *name = &event->members[M_NAME];
+    if (phase->type != STRING || phase->end - phase->start != 1 || *phase->start < 0)
+        return -1;
+    int named = layout->named_kind_of[(int)*phase->start];
+    if (named >= 0) {
+        /* In another spelling it may be that name too. */
+        if (name->has_escape)
+            return -1;
+        const char *wanted = layout->kind_event_name[named];
+        if (name->type == STRING && is_key(name, wanted, strlen(wanted)))
+            return named;
+    }
+    return layout->kind_of[(int)*phase->start];
+}
+
+/* Set the columns of an event whose members and arguments have been read. */
+static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int64_t event_id)
+{
+    Token *members = event->members;
+    int kind = kind_of(layout, event);
+    if (kind < 0)
+        return ODD;
+    bool is_span = kind == layout->event_kind;
+    int64_t ts_ns = 0, dur_ns = 0;
+    bool has_ts = members[M_TS].type != ABSENT, has_dur = members[M_DUR].type != ABSENT;
+    /* A begin gets its duration from its end, so one of its own is not right. */
+    bool is_complete = *members[M_PH].start == 'X';
+    if ((!has_ts && kind != layout->metadata_kind) || (is_span && has_dur != is_complete))
+        return ODD;
+    if (has_ts && (to_ns(&members[M_TS], layout->max_time_us, &ts_ns) != FINE ||
+                   ts_ns < layout->min_time_us * NS_PER_US ||
+                   ts_ns > layout->max_time_us * NS_PER_US))
+        return ODD;
+    /* What was rounded to a bound may have been beyond it. */
+    if (has_dur && (to_ns(&members[M_DUR], layout->max_time_us, &dur_ns) != FINE ||
+                    *members[M_DUR].start == '-' || dur_ns >= layout->max_dur_us * NS_PER_US))
+        return ODD;
+
+    static const struct {
+        int member, column;
+    } texts[] = {{M_PH, PHASE}, {M_CAT, CATEGORY}, {M_NAME, NAME},
+                 {M_ID, ID},    {M_S, SCOPE},      {M_BP, BINDING}};
+    bool is_pid_text, is_tid_text;
+    Outcome outcome = set_thread(batch, &members[M_PID], PID, PID_TEXT, &is_pid_text);
+    if (outcome == FINE)
+        outcome = set_thread(batch, &members[M_TID], TID, TID_TEXT, &is_tid_text);
+    for (size_t i = 0; outcome == FINE && i < sizeof texts / sizeof *texts; i++)
+        outcome = set_string(batch, texts[i].column, &members[texts[i].member]);
+    if (outcome != FINE)
+        return outcome;
+    if (is_span)
+        batch->columns[NAME].is_valid[batch->row_count] = true;
+
+    /* What columns of the event's own kind do not show. */
+    int64_t number;
+    if (is_pid_text || is_tid_text)
+        outcome = put_members(layout, batch, event, (const int[]){M_PID, M_TID}, 2);
+    else if (is_span)
+        outcome = put_members(layout, batch, event, (const int[]){M_ID, M_S, M_BP}, 3);
+    else if (kind == layout->flow_kind && members[M_ID].type != ABSENT &&
+             members[M_ID].type != NULL_TOKEN && to_integer(&members[M_ID], &number) != FINE)
+        return ODD;
+    if (outcome != FINE)
+        return outcome;
+    if (event->extra_count > 0) {
+        if (!column_reserve(&batch->columns[EXTRA], 1))
+            return NO_MEMORY;
+        put(&batch->columns[EXTRA], "}", 1);
+    }
+    set_text(batch, EXTRA, event->extra_count > 0);
+    set_text(batch, ARGS, event->has_args);
+    set_int(batch, EVENT_ID, true, event_id);
+    set_int(batch, TS_NS, has_ts, ts_ns);
+    set_int(batch, DUR_NS, has_dur, dur_ns);
+    batch->columns[KIND].data[batch->row_count] = (uint8_t)kind;
+    batch->columns[KIND].is_valid[batch->row_count] = true;
+    return FINE;
+}
+
+/* Read one event into the row behind the last one. */
+static Outcome read_event(Reader *r, const Layout *layout, Batch *batch, int64_t event_id)
+{
+    Event event;
+    Outcome outcome;
+    memset(&event.members, 0, sizeof event.members);
+    event.extra_count = 0;
+    event.has_args = false;
+    event.seen_links = 0;
+    if (*r->at != '{')
+        return ODD;
+    if (!batch_reserve_row(batch))
+        return NO_MEMORY;
+    for (int column = FIRST_ARGUMENT; column < batch->column_count; column++)
+        set_int(batch, column, false, 0);
+    r->at++;
+    if (!skip_space(r))
+        return MORE;
+    bool is_closed = *r->at == '}';
+    r->at += is_closed;
+    while (!is_closed) {
+        Token key;
+        if ((outcome = read_key(r, &key)) != FINE)
+            return outcome;
+        if (key.has_escape)
+            return ODD;
+        int member = find_key(&layout->members, key.start, (size_t)(key.end - key.start));
+        if (member >= 0 && member != M_ARGS) {
+            Token *token = &event.members[member];
+            if (token->type != ABSENT || *r->at == '{' || *r->at == '[')
+                return ODD;
+            outcome = read_scalar(r, token);
+        } else if (member < 0) {
+            outcome = read_extra(r, batch, &event, &key);
+        } else if (event.has_args) {
+            outcome = ODD;
+        } else {
+            event.has_args = true;
+            outcome = read_args(r, layout, batch, &event);
+        }
+        if (outcome != FINE)
+            return outcome;
+        if ((outcome = read_separator(r, '}', &is_closed)) != FINE)
+            return outcome;
+    }
+    return set_columns(layout, batch, &event, event_id);
+}
+
+/* -- a run of events --------------------------------------------------------------------------- */
+
+/* Judge an event that is not usual: where it ends, and whether it is well-formed. */
+static Run read_odd(const char *text, size_t bytes, size_t at)
+{
+    Run run = {DAMAGED, at, 0, 0, false};
+    Reader r = {text + at, text + bytes};
+    Outcome outcome = *r.at == '{' ? skip_value(&r, 0) : ODD;
+    if (outcome == FINE) {
+        run.odd_end = (size_t)(r.at - text);
+        outcome = read_separator(&r, ']', &run.is_last);
+        run.behind = (size_t)(r.at - text);
+        if (outcome == FINE && (run.is_last || *r.at == '{'))
+            run.stop = ODD_EVENT;
+    }
+    if (outcome == MORE)
+        run.stop = TEXT_ENDS;
+    return run;
+}
+
+Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_id,
+                const Layout *layout, Batch *batch)
+{
+    Run run = {TEXT_ENDS, at, 0, 0, false};
+    Reader r = {text + at, text + bytes};
+    /* All arguments together are no longer than what they are read from. */
+    if (!column_reserve(&batch->columns[ARGS], bytes - at)) {
+        run.stop = OUT_OF_MEMORY;
+        return run;
+    }
+    if (!skip_space(&r))
+        return run;
+    if (*r.at == ']') {
+        run.stop = ARRAY_ENDS;
+        run.used = (size_t)(r.at + 1 - text);
+        return run;
+    }
+    for (int64_t event_id = first_event_id;; event_id++) {
+        size_t start = (size_t)(r.at - text);
+        bool is_closed = false;
+        Outcome outcome = read_event(&r, layout, batch, event_id);
+        if (outcome == FINE)
+            outcome = read_separator(&r, ']', &is_closed);
+        if (outcome == FINE && !is_closed && *r.at != '{')
+            outcome = ODD;
+        if (outcome != FINE) {
+            batch_undo_row(batch);
+            if (outcome == NO_MEMORY)
+                run.stop = OUT_OF_MEMORY;
+            else if (outcome == ODD)
+                run = read_odd(text, bytes, start);
+            return run;
+        }
+        batch->row_count++;
+        run.used = (size_t)(r.at - text);
+        if (is_closed) {
+            run.stop = ARRAY_ENDS;
+            return run;
+        }
+    }
+}

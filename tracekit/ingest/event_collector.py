@@ -1,0 +1,244 @@
+"""Collects the rows of events, in the order of the file, until someone takes them.
+
+With the compiled parser (native/), usual events go straight from the text into columns, and every
+other one is read by :mod:`tracekit.ingest.event_reader` and put in its place among them. Without,
+all are read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from tracekit.event_description import (
+    EVENT_COLUMNS,
+    KINDS,
+    MAX_DUR_US,
+    MAX_TIME_US,
+    MIN_TIME_US,
+)
+from tracekit.ingest.event_reader import ROW_COLUMNS, Row, read_array
+from tracekit.ingest.event_reader import read_event as row_of
+from tracekit.ingest.faults import Faults
+from tracekit.ingest.json_values import array_end, compact, is_utf8, items
+from tracekit.ingest.repair import is_object, repair_object
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+    from tracekit.ingest._event_parser import Columns
+
+    MakeStream = Callable[[Callable[[], CapsuleType | None]], CapsuleType]
+
+Stop = Literal["more", "ended", "damaged"]
+"""Why usual reading stopped: the text ends, the array of events does, or what stands there is no
+event that is followed by another one."""
+
+_ROW_BYTES = 64
+"""What a row takes besides its texts, roughly: events may be shorter than that."""
+
+
+def compiled_columns() -> Columns | None:
+    """Return what the compiled parser reads into; None where there was no C compiler for it."""
+    try:
+        from tracekit.ingest._event_parser import Columns
+    except ImportError:
+        return None
+    described = {column.name: column for column in EVENT_COLUMNS}
+    columns: list[tuple[str, str, str, tuple[str, ...], int | None]] = []
+    for name in ROW_COLUMNS:
+        column = described.get(name)
+        if column is None:
+            columns.append((name, "VARCHAR", "reader", (), None))
+        else:
+            columns.append((name, column.type, column.source, column.keys, column.none))
+    kinds = tuple((kind.name, kind.phases, kind.event_name) for kind in KINDS)
+    return Columns(tuple(columns), kinds, (MIN_TIME_US, MAX_TIME_US, MAX_DUR_US))
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """Rows of consecutive events.
+
+    Attributes:
+        row_count: how many they are.
+        rows: the rows, where the reader in Python reads all.
+        array: else an Arrow array of them, which is to be taken once.
+    """
+
+    row_count: int
+    rows: Sequence[Row] = ()
+    array: CapsuleType | None = None
+
+
+class Collector(Protocol):
+    """Takes events from whoever finds them in a file.
+
+    Attributes:
+        event_count: events so far, those too that are none that is read.
+        faults: what was wrong with them.
+    """
+
+    event_count: int
+    faults: Faults
+
+    def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop] | None:
+        """Read the events at the beginning of an array, as far as it is well-formed.
+
+        Args:
+            text: the first byte stands for the bracket that opens the array.
+            base: offset of that byte in the plain text of the file.
+
+        Returns:
+            How many bytes are used up (to where the next event begins, or behind the closing
+            bracket), and why reading stopped. None: not done here.
+        """
+
+    def read_array(self, text: memoryview, base: int) -> int | None:
+        """Read a whole array of events.
+
+        Args:
+            text: the array; there may be more behind it.
+            base: its offset in the plain text of the file.
+
+        Returns:
+            The index of the bracket that closes the array. None if the text is malformed before
+            that; nothing has been read then.
+        """
+
+    def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
+        """Read values that an array of events holds.
+
+        Args:
+            events: each a well-formed JSON value, with its offset in the plain text of the file.
+        """
+
+
+class EventCollector:
+    """A :class:`Collector` that makes rows.
+
+    Args:
+        is_compiled: let the compiled parser read what it can, where there is one.
+
+    Attributes:
+        event_count: events so far, those too that are none that is read.
+        faults: what was wrong with them.
+        text_bytes: text that the rows which were not taken yet came from, roughly.
+    """
+
+    def __init__(self, *, is_compiled: bool = True) -> None:
+        self._columns = compiled_columns() if is_compiled else None
+        self._rows: list[Row] = []
+        self.event_count = 0
+        self.faults = Faults()
+        self.text_bytes = 0
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled parser reads what it can."""
+        return self._columns is not None
+
+    @property
+    def stream(self) -> MakeStream | None:
+        """What makes an Arrow stream of arrays that were taken; None where rows are."""
+        return None if self._columns is None else self._columns.stream
+
+    def take(self) -> EventRows | None:
+        """Return the rows since the last time, None for none."""
+        self.text_bytes = 0
+        if self._columns is not None:
+            row_count = self._columns.row_count
+            array = self._columns.take()
+            return None if array is None else EventRows(row_count, array=array)
+        rows, self._rows = self._rows, []
+        return EventRows(len(rows), rows) if rows else None
+
+    def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop] | None:
+        """Read the usual events at the beginning of an array; see :class:`Collector`."""
+        if self._columns is None:
+            return None
+
+        def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
+            """Read an event that is not usual: its row, False if it is malformed, else True."""
+            if not is_object(event):
+                return False
+            try:
+                row = self.read_event(event, base + at, event_id)
+            except RecursionError:
+                return False
+            return True if row is None else row
+
+        event_count, used, stop = self._columns.read(text, self.event_count, read_odd)
+        self.event_count += event_count
+        self.text_bytes += used + _ROW_BYTES * event_count
+        return used, stop
+
+    def read_array(self, text: memoryview, base: int) -> int | None:
+        """Read a whole array of events; see :class:`Collector`."""
+        try:
+            compacted = compact(text)
+        except RecursionError:
+            return None
+        except msgspec.DecodeError as error:
+            end = array_end(bytes(text), error)
+            if end is None:
+                return None
+            text = text[: end + 1]
+            compacted = compact(text)
+        rows = read_array(compacted, self.event_count) if is_utf8(compacted) else None
+        if rows is None:
+            self.read_events(items(bytes(text), base))
+            return len(text) - 1
+        offsets: list[tuple[bytes, int]] | None = None
+        for number, row in enumerate(rows):
+            if isinstance(row, str):
+                offsets = offsets or list(items(bytes(text), base))
+                piece, offset = offsets[number]
+                self.faults.reject(offset, row, piece, self.event_count + number)
+            else:
+                self._append(row)
+        self.event_count += len(rows)
+        self.text_bytes += len(text) + _ROW_BYTES * len(rows)
+        return len(text) - 1
+
+    def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
+        """Read values that an array of events holds; see :class:`Collector`."""
+        for text, offset in events:
+            self.text_bytes += len(text) + _ROW_BYTES
+            if not text.startswith(b"{"):
+                self.faults.reject(offset, "an event that is no object", text)
+                continue
+            if not is_utf8(text):
+                mended = repair_object(text)
+                if mended is None:
+                    self.faults.reject(offset, "invalid UTF-8", text)
+                    continue
+                text = mended[0]
+                self.faults.repair(self.event_count, offset, mended[1])
+            try:
+                row = self.read_event(text, offset, self.event_count)
+            except RecursionError:
+                self.faults.reject(offset, "nested too deeply", text)
+                continue
+            self.event_count += 1
+            if row is not None:
+                self._append(row)
+
+    def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
+        """Return the row of an event, None where it is none and has been noted as such."""
+        row, mended = row_of(text, event_id)
+        if mended is not None:
+            self.faults.repair(event_id, offset, mended)
+        if isinstance(row, str):
+            self.faults.reject(offset, row, text, event_id)
+            return None
+        return row
+
+    def _append(self, row: Row) -> None:
+        if self._columns is not None:
+            self._columns.append(row)
+        else:
+            self._rows.append(row)

@@ -1,0 +1,129 @@
+"""Loads events that were read into table record.
+
+They come as Arrow arrays from the compiled parser (native/), or as rows from the reader in Python.
+Statements on a thread of their own take them while the caller reads on: a small file is one
+statement; a large one is several, as memory grows while one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from tracekit.database import SCRATCH, cursor_of
+from tracekit.event_description import EVENT_COLUMNS, KIND_TYPE
+from tracekit.ingest.event_collector import EventRows
+from tracekit.ingest.event_reader import ROW_COLUMNS
+from tracekit.ingest.hand_over import HandOver
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.ingest.event_collector import MakeStream
+
+_WAITING_BLOCKS = 2
+_BLOCKS_PER_STATEMENT = 24
+
+_ARRIVED = "arrived"
+"""What the statement calls the rows."""
+
+_TYPES = {column.name: column.type for column in EVENT_COLUMNS} | {"kind": "VARCHAR"}
+
+
+class EventLoader:
+    """Puts events into table record, in order.
+
+    Args:
+        connection: of the store that is being built.
+        trace_id: the trace.
+        stream: makes an Arrow stream of arrays; None where the events come as rows.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        trace_id: int,
+        stream: MakeStream | None = None,
+    ) -> None:
+        self._cursor = cursor_of(connection)
+        self._trace_id = trace_id
+        self._stream = stream
+        self._blocks: HandOver[EventRows | None] = HandOver(_WAITING_BLOCKS)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-events")
+        self._insert: Future[None] | None = None
+
+    def add(self, rows: EventRows) -> None:
+        """Have events loaded; waits while too many others do; raises what loading raised."""
+        if self._insert is None:
+            self._insert = self._pool.submit(self._run)
+        self._put(rows)
+
+    def wait(self) -> None:
+        """Load what was added and wait for it; raise what loading raised."""
+        if self._insert is not None:
+            self._put(None)
+            self._insert.result()
+
+    def close(self) -> None:
+        """Stop, and drop what is under way."""
+        self._blocks.stop()
+        self._pool.shutdown(wait=True)
+        self._cursor.close()
+        # An error in it would hold the frames that hold this.
+        self._insert = None
+
+    def _put(self, rows: EventRows | None) -> None:
+        if not self._blocks.put(rows) and self._insert is not None:
+            self._insert.result()
+
+    def _run(self) -> None:
+        blocks = iter(self._blocks.take, None)
+        try:
+            if self._stream is None:
+                self._insert_rows(blocks)
+                return
+            for first in blocks:
+                some = chain([first], islice(blocks, _BLOCKS_PER_STATEMENT - 1))
+                self._insert_arrays(self._stream, some)
+        finally:
+            self._blocks.stop()
+
+    def _insert_arrays(self, stream: MakeStream, blocks: Iterator[EventRows]) -> None:
+        arrays = (block.array for block in blocks)
+        # DuckDB finds the stream by its name; what it holds of this is let go again.
+        self._cursor.register(_ARRIVED, stream(lambda: next(arrays, None)))
+        try:
+            self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
+        finally:
+            self._cursor.unregister(_ARRIVED)
+
+    def _insert_rows(self, blocks: Iterator[EventRows]) -> None:
+        columns = ", ".join(f"{name} {_TYPES.get(name, 'VARCHAR')}" for name in ROW_COLUMNS)
+        columns = columns.replace("JSON", "VARCHAR")  # Taken as it is, it costs less.
+        table = f"{SCRATCH}.{_ARRIVED}"
+        for block in blocks:
+            self._cursor.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
+            appender = self._cursor.appender(table)
+            appender.append_rows(block.rows)
+            appender.flush()
+            self._cursor.execute(_insert_sql(self._trace_id, table))
+        self._cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _insert_sql(trace_id: int, source: str) -> str:
+    """Return the statement by which table record takes the events of a table or stream."""
+    threads = ", ".join(
+        f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
+        for name in ("pid", "tid")
+    )
+    return f"""INSERT INTO record BY NAME
+        SELECT {trace_id} AS trace_id,
+            * EXCLUDE (pid_text, tid_text) REPLACE ({threads}, kind::{KIND_TYPE} AS kind)
+        FROM {source}"""
+
+
+def _stand_in(text: str) -> str:
+    """Return SQL for the negative number that stands for a text as a process or thread id."""
+    return f"-1 - (hash({text}) % 1000000007)::BIGINT"

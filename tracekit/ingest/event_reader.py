@@ -1,0 +1,308 @@
+"""Reads one trace event: what it says becomes a row of table record, or a reason why it is none.
+
+This is the definition of how an event is read. The compiled reader (native/) reads the usual events
+in the same way, faster, and hands over every other one. Which member or argument goes where is
+told by :mod:`tracekit.event_description`; how an event is found in a file, by
+:mod:`tracekit.ingest.array_frames`.
+
+A row has its values in the order of :data:`ROW_COLUMNS`: whole numbers, texts, None.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from tracekit.event_description import (
+    BEGIN_PHASES,
+    COMPLETE_PHASE,
+    KINDS,
+    LINKS,
+    MAX_DUR_US,
+    MAX_TIME_US,
+    MEMBER_KEYS,
+    MIN_TIME_US,
+)
+from tracekit.ingest.json_values import Raw, canonical, compact, quoted, text_of
+from tracekit.ingest.repair import has_duplicate_keys
+from tracekit.ingest.written_numbers import decimal_of, ns_of, whole_number
+from tracekit.units import NS_PER_US
+
+Row = tuple[int | str | None, ...]
+
+ROW_COLUMNS = (
+    *("event_id", "kind", "phase", "pid", "tid", "pid_text", "tid_text", "category", "name"),
+    *("ts_ns", "dur_ns"),
+    *(link.name for link in LINKS),
+    *("id", "scope", "binding", "args", "extra"),
+)
+"""The columns of table record, and two more for process and thread ids that are texts."""
+
+# Raw: checked for well-formedness, not read. None, which is no Raw, costs nothing as a default.
+_Event = msgspec.defstruct(
+    "_Event", [(key, Raw, None) for key in MEMBER_KEYS], omit_defaults=True, gc=False
+)
+_Arguments = msgspec.defstruct(
+    "_Arguments",
+    [
+        (f"_{number}_{link.name}", Raw, None)
+        for number in range(max(len(link.keys) for link in LINKS))
+        for link in LINKS
+        if number < len(link.keys)
+    ],
+    rename={
+        f"_{number}_{link.name}": key for link in LINKS for number, key in enumerate(link.keys)
+    },
+    gc=False,
+)
+_events = msgspec.json.Decoder(list[_Event])  # type: ignore[valid-type]
+_event = msgspec.json.Decoder(_Event)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_arguments = msgspec.json.Decoder(_Arguments)
+_encode = msgspec.json.Encoder().encode
+_values_of = msgspec.structs.astuple
+
+_KIND_OF: dict[str | None, str] = {
+    phase: kind.name for kind in KINDS if not kind.event_name for phase in kind.phases
+}
+_KIND_OF_NAME: dict[tuple[str | None, str | None], str] = {
+    (phase, kind.event_name): kind.name
+    for kind in KINDS
+    if kind.event_name
+    for phase in kind.phases
+}
+_NO_LINKS: tuple[int | None, ...] = (None,) * len(LINKS)
+_NO_ARGUMENTS = (None,) * len(_Arguments.__struct_fields__)
+_LINK_NUMBERS = {link.name: number for number, link in enumerate(LINKS)}
+_OTHER_KEYS = [
+    (number, _LINK_NUMBERS[field.split("_", 2)[2]])
+    for number, field in enumerate(_Arguments.__struct_fields__)
+    if number >= len(LINKS)
+]
+_NO_NUMBERS = [(number, link.none) for number, link in enumerate(LINKS) if link.none is not None]
+
+_SHORT_DIGITS = 18
+"""So many digits fit 64 bits."""
+
+_SHORT_BYTES = 512
+"""Texts up to here are often the same ones: names, categories, ids."""
+
+_short_text = lru_cache(4096)(text_of)
+
+_NS_DIGITS = 3
+"""Decimals of µs down to the ns."""
+
+_MIN_TIME_NS = MIN_TIME_US * NS_PER_US
+_MAX_TIME_NS = MAX_TIME_US * NS_PER_US
+_MAX_DUR_NS = MAX_DUR_US * NS_PER_US
+
+
+def read_array(compacted: bytes, first_event_id: int) -> list[Row | str] | None:
+    """Read the events of an array, none of which has a member without a column, or one twice.
+
+    Args:
+        compacted: a well-formed array in UTF-8 without white space.
+        first_event_id: position in the file of the first event.
+
+    Returns:
+        For each event its row, or why it is none. None where an event is not like that.
+    """
+    try:
+        events = _events.decode(compacted)
+    except msgspec.ValidationError:
+        return None
+    # What was not taken, or taken over by an equal member, is missing in this text.
+    if len(_encode(events)) != len(compacted):
+        return None
+    return [_row(event, event_id, None) for event_id, event in enumerate(events, first_event_id)]
+
+
+def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:
+    """Read one event.
+
+    Args:
+        text: a well-formed JSON object in UTF-8.
+        event_id: its position among the events of the file.
+
+    Returns:
+        The row, or why it is none; and what had to be mended: of equal members the last one counts.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    text = compact(text)
+    event = _event.decode(text)
+    if len(_encode(event)) == len(text):
+        return _row(event, event_id, None), None
+    members = _members.decode(text)
+    known = {key: value for key, value in members.items() if key in MEMBER_KEYS}
+    extra = {key: value for key, value in members.items() if key not in MEMBER_KEYS}
+    row = _row(_Event(**known), event_id, canonical(_encode(extra)) if extra else None)
+    is_mended = len(_encode(members)) != len(text) and has_duplicate_keys(text)
+    return row, "duplicate key" if is_mended else None
+
+
+def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
+    phase, name = _text(event.ph), _text(event.name)
+    kind = _KIND_OF_NAME.get((phase, name)) or _KIND_OF.get(phase)
+    if kind is None:
+        return "no phase (ph)" if phase is None else f"phase {phase} is not read"
+    ts_ns: int | str | None = _start_ns(event.ts)
+    dur_ns: int | str | None = _dur_ns(event.dur)
+    if isinstance(ts_ns, str):
+        if kind != "metadata":
+            return ts_ns
+        ts_ns = None
+    if isinstance(dur_ns, str):
+        if phase == COMPLETE_PHASE:
+            return dur_ns
+        dur_ns = None
+    elif phase is not None and phase in BEGIN_PHASES:
+        # A begin has no duration of its own: it lasts until its end.
+        dur_ns = None
+    pid, pid_text = _thread(event.pid)
+    tid, tid_text = _thread(event.tid)
+    id_ = scope = binding = None
+    if event.id is not None or event.s is not None or event.bp is not None:
+        id_, scope, binding = _text(event.id), _text(event.s), _text(event.bp)
+    # What the columns of the event's own kind do not show.
+    hidden: dict[str, str | None] = {}
+    if pid_text is not None or tid_text is not None:
+        hidden = {"pid": _text(event.pid), "tid": _text(event.tid)}
+    elif kind == "event":
+        if id_ is not None or scope is not None or binding is not None:
+            hidden = {"id": id_, "s": scope, "bp": binding}
+    elif kind == "flow" and id_ is not None and whole_number(id_) is None:
+        hidden = {"id": id_}
+    if hidden:
+        extra = _with_texts(extra, hidden)
+    links = _NO_LINKS
+    args: str | None = None
+    if event.args is not None:
+        written = bytes(event.args)
+        if written != b"null":
+            links, args = _links(written), canonical(written).decode()
+    return (
+        event_id,
+        kind,
+        phase,
+        pid,
+        tid,
+        pid_text,
+        tid_text,
+        _text(event.cat),
+        name or "" if kind == "event" else name,
+        ts_ns,
+        dur_ns,
+        *links,
+        id_,
+        scope,
+        binding,
+        args,
+        None if extra is None else extra.decode(),
+    )
+
+
+def _text(value: Raw | None) -> str | None:
+    if value is None:
+        return None
+    written = bytes(value)
+    return _short_text(written) if len(written) < _SHORT_BYTES else text_of(written)
+
+
+def _thread(value: Raw | None) -> tuple[int | None, str | None]:
+    """Return a process or thread id: a number, or a text that is none."""
+    return (None, None) if value is None else _thread_of(bytes(value))
+
+
+@lru_cache(1024)
+def _thread_of(value: bytes) -> tuple[int | None, str | None]:
+    number = _whole(value)
+    return number, text_of(value) if number is None else None
+
+
+def _links(args: bytes) -> tuple[int | None, ...]:
+    """Return what the arguments say in columns of their own."""
+    try:
+        values = _values_of(_arguments.decode(args))
+    except msgspec.ValidationError:  # No object.
+        return _NO_LINKS
+    if values == _NO_ARGUMENTS:
+        return _NO_LINKS
+    numbers = [None if value is None else _whole(bytes(value)) for value in values]
+    for number, link in _OTHER_KEYS:
+        if numbers[link] is None:
+            numbers[link] = numbers[number]
+    for link, none in _NO_NUMBERS:
+        if numbers[link] == none:
+            numbers[link] = None
+    return tuple(numbers[: len(LINKS)])
+
+
+def _whole(value: bytes) -> int | None:
+    if value.isdigit() and len(value) < _SHORT_DIGITS:
+        return int(value)
+    if value[1:-1].isdigit() and value.startswith(b'"') and len(value) < _SHORT_DIGITS:
+        return int(value[1:-1])
+    text = text_of(value)
+    return None if text is None else whole_number(text)
+
+
+def _start_ns(value: Raw | None) -> int | str:
+    """Return a start in ns, or what is wrong with it."""
+    ns = _us_to_ns(value)
+    if isinstance(ns, int):
+        return ns if _MIN_TIME_NS <= ns <= _MAX_TIME_NS else "ts is out of range"
+    if ns is None:
+        return "no ts"
+    if isinstance(ns, str):
+        return f"ts {ns}"
+    return ns_of(ns) if MIN_TIME_US <= ns <= MAX_TIME_US else "ts is out of range"
+
+
+def _dur_ns(value: Raw | None) -> int | str:
+    """Return a duration in ns, or what is wrong with it."""
+    ns = _us_to_ns(value)
+    if isinstance(ns, int):
+        return ns if ns <= _MAX_DUR_NS else "dur is out of range"
+    if ns is None:
+        return "no dur"
+    if isinstance(ns, str):
+        return f"dur {ns}"
+    if ns < 0:
+        return "negative dur"
+    return ns_of(ns) if ns <= MAX_DUR_US else "dur is out of range"
+
+
+def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
+    """Return a time that is written in µs.
+
+    Returns:
+        ns where µs have no more than three decimals, as nearly all have; else the decimal number of
+        µs; a text that says what is wrong; or None for no time.
+    """
+    if value is None:
+        return None
+    written = bytes(value)
+    whole, point, fraction = written.partition(b".")
+    if whole.isdigit() and len(whole) < _SHORT_DIGITS:
+        if not point:
+            return int(whole) * NS_PER_US
+        if fraction.isdigit() and len(fraction) <= _NS_DIGITS:
+            return int(whole + fraction.ljust(_NS_DIGITS, b"0"))
+    text = text_of(written)
+    if text is None:
+        return None
+    number = decimal_of(text)
+    return "is no number" if number is None else number
+
+
+def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
+    """Add members, as texts, to the ones without a column."""
+    added = b",".join(
+        quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
+    )
+    return b"{" + added + b"}" if extra is None else extra[:-1] + b"," + added + b"}"

@@ -1,0 +1,336 @@
+"""Reads the text of an array of events that is malformed: all that is whole in it or can be mended.
+
+Each event is looked for where one may begin; what is none is noted with its offset and the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+
+from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.event_collector import Collector
+from tracekit.ingest.json_values import Raw, array_end, error_byte, items
+from tracekit.ingest.repair import is_object, repair_object
+
+MAX_EVENT_BYTES = 64 << 20
+"""An event or a header longer than this is not one; bounds memory on hostile files."""
+
+FINE_BYTES = 256 << 10
+"""Behind so much text without damage, events are read in the usual way again."""
+
+WINDOW_BYTES = 256 << 10
+DAMAGE_WINDOW_BYTES = 4 << 10
+"""How much text is read at once behind a damaged event: damage seldom comes alone."""
+
+_FREE_EFFORT_BYTES = 4 << 20
+_EFFORT_PER_BYTE = 16
+"""How much text may be decoded in search of whole events amid damage, per byte of the trace."""
+
+_ATTEMPT_BYTES = 64
+"""What an attempt to decode costs besides, in bytes."""
+
+_raw = msgspec.json.Decoder(Raw)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_strict_json = json.JSONDecoder()
+
+_COMMA = re.compile(rb"\s*,[\s,]*")
+_OBJECT_ARRAY_END = re.compile(rb"\}\s*(\])")
+_OBJECT_END = re.compile(rb"(\})\s*,")
+BETWEEN_OBJECTS = re.compile(rb"\}\s*(,)\s*\{\s*\"")
+# Where an event may begin: behind a comma; where its first member is the phase, behind anything.
+EVENT_START = re.compile(
+    rb'(?:(?:^|,)\s*(?=\{\s*"(?:cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)|(?=\{\s*"ph"\s*:))(\{)',
+    re.ASCII,
+)
+_EVENT_HEAD = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:', re.ASCII)
+PHASE_MEMBER = re.compile(rb'"ph"\s*:\s*"')
+_LEADING_SEPARATORS = re.compile(rb"[\s,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """How far a malformed text was read.
+
+    Attributes:
+        consumed: how many bytes of it are used up; 0 where the end of its first event is not there.
+        is_ended: whether the array of events ended there.
+        truncation: why the trace counts as cut off, or None.
+    """
+
+    consumed: int
+    is_ended: bool = False
+    truncation: str | None = None
+
+
+class Salvager:
+    """Reads malformed text of one file.
+
+    Args:
+        stream: the file, of whose size the effort is a multiple.
+        collector: takes the events that are found, and notes the rest.
+    """
+
+    def __init__(self, stream: ByteStream, collector: Collector) -> None:
+        self._stream = stream
+        self._collector = collector
+        self._faults = collector.faults
+        self._effort_bytes = 0
+        self._is_last = False
+
+    def read(self, buffer: bytes, base: int, *, is_damaged_here: bool, is_last: bool) -> Salvaged:
+        """Read events one by one, until there has been no damage for a while.
+
+        Args:
+            buffer: text of the array; the first byte is one where an event may begin.
+            base: its offset in the plain text of the file.
+            is_damaged_here: whether what is damaged stands at its beginning, not somewhere.
+            is_last: whether the file ends with it.
+        """
+        self._is_last = is_last
+        at = 0
+        window = WINDOW_BYTES
+        damaged_at = 0 if is_damaged_here else None
+        while True:
+            at = _skip(buffer, at)
+            if at >= len(buffer):
+                return Salvaged(at)
+            if damaged_at is not None and at - damaged_at >= FINE_BYTES:
+                return Salvaged(at)
+            if not self._has_effort_left():
+                at, state = self._read_plainly(buffer, at, base)
+            else:
+                at, state = self._read_run(buffer, at, base, window)
+            if state == "ended":
+                return Salvaged(at, is_ended=True)
+            if state == "more":
+                window = min(4 * window, WINDOW_BYTES)
+                continue
+            window = DAMAGE_WINDOW_BYTES
+            # The text at `at` is not an event as it stands.
+            if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
+                return Salvaged(at + 1, is_ended=True)
+            behind, truncation = (
+                (None, None) if state == "open" else self._read_damaged(buffer, at, base)
+            )
+            if truncation is not None:
+                return Salvaged(len(buffer), truncation=truncation)
+            if behind is None:
+                if len(buffer) - at <= MAX_EVENT_BYTES:
+                    # The rest may be an event whose end is not here yet.
+                    return Salvaged(at)
+                self._faults.reject(base + at, "no end of this event found", buffer[at:])
+                return Salvaged(len(buffer))
+            at = damaged_at = behind
+
+    def _has_effort_left(self) -> bool:
+        """Whether whole events may still be looked for wherever one may begin.
+
+        That is quick in what programs write, even if much of it is damaged. A text that is made to
+        take long is read in the plain way instead.
+        """
+        allowed_bytes = _FREE_EFFORT_BYTES + _EFFORT_PER_BYTE * self._stream.text_bytes
+        return self._effort_bytes < allowed_bytes
+
+    def _read_run(self, buffer: bytes, at: int, base: int, window: int) -> tuple[int, str]:
+        """Read as many well-formed events as possible from ``at`` on, within ``window`` bytes.
+
+        Returns where reading stopped, and ``more`` (go on there), ``ended`` (behind the array) or
+        ``damaged``.
+        """
+        stop = min(len(buffer), at + window)
+        if stop < len(buffer) or not self._is_last:
+            cut = None
+            for match in BETWEEN_OBJECTS.finditer(buffer, at, min(len(buffer), stop + 4096)):
+                cut = match.start(1)
+            stop = cut if cut is not None else stop
+        text = b"[" + buffer[at:stop].rstrip(b" \t\r\n,") + b"]"
+        try:
+            self._collector.read_events(list(items(text, base + at - 1)))
+            return stop, "more"
+        except RecursionError:
+            pass
+        except msgspec.DecodeError as error:
+            end = array_end(text, error)
+            if end is not None and not self._more_events_follow(buffer, at + end - 1):
+                self._collector.read_events(list(items(text[: end + 1], base + at - 1)))
+                return at + end, "ended"
+        # What comes before the event in which the parser stumbled is fine.
+        good, end = _leading_values(text[1:-1])
+        self._effort_bytes += end + _ATTEMPT_BYTES
+        self._collector.read_events((piece, base + at + offset) for piece, offset in good)
+        return at + end, "damaged"
+
+    def _read_plainly(self, buffer: bytes, at: int, base: int) -> tuple[int, str]:
+        """Read what stands between two places where events begin, each place looked at once.
+
+        Returns where the next event begins, and ``more``, ``ended`` (the array), or ``open``: the
+        end of this one is not in the buffer.
+        """
+        if buffer[at : at + 1] == b"]" and not self._more_events_follow(buffer, at):
+            return at + 1, "ended"
+        starts = (match.start(1) for match in EVENT_START.finditer(buffer, at + 1))
+        end = next(starts, len(buffer))
+        while end < len(buffer):
+            following = next(starts, len(buffer))
+            if PHASE_MEMBER.search(buffer, end, following):
+                break
+            end = following
+        if end == len(buffer) and not self._is_last:
+            return at, "open"
+        piece = buffer[at:end].rstrip(b" \t\r\n,")
+        state = "more"
+        if not is_object(piece):
+            for match in islice(_OBJECT_ARRAY_END.finditer(piece), 3):
+                if is_object(piece[: match.start(1)]):
+                    piece, end, state = piece[: match.start(1)], at + match.end(1), "ended"
+                    break
+        if is_object(piece):
+            self._collector.read_events([(piece, base + at)])
+        elif (mended := repair_object(piece)) is not None:
+            self._read_mended(mended, base + at)
+        else:
+            self._faults.reject(base + at, _why(piece, is_cut=False), piece)
+        return end, state
+
+    def _read_mended(self, mended: tuple[bytes, str], offset: int) -> None:
+        text, reason = mended
+        self._faults.repair(self._collector.event_count, offset, reason)
+        self._collector.read_events([(text, offset)])
+
+    def _read_damaged(self, buffer: bytes, at: int, base: int) -> tuple[int | None, str | None]:
+        """Mend or set aside the damaged text at ``at``.
+
+        Returns where the next event begins, None if the end of this one is not in the buffer; and
+        why the trace counts as cut off, or None.
+        """
+        whole = self._first_object(buffer, at)
+        if whole is not None:
+            # Well-formed after all: what stands behind it (no comma, junk) confused the parser.
+            self._collector.read_events([(whole, base + at)])
+            return at + len(whole), None
+        ends = self._next_events(buffer, at)
+        if not ends and not self._is_last:
+            return None, None
+        first_end = ends[0] if ends else self._last_event_end(buffer, at)
+        # Between the event and the next one there may be more that is none.
+        inner = [match.end(1) for match in _OBJECT_END.finditer(buffer, at, first_end)]
+        for end in [*(ends or [first_end]), *inner[-3:]]:
+            mended = repair_object(buffer[at:end].rstrip(b" \t\r\n,"))
+            if mended is not None:
+                self._read_mended(mended, base + at)
+                return end, None
+        piece = buffer[at:first_end]
+        is_cut = not ends and first_end == len(buffer)
+        piece = piece.rstrip(b" \t\r\n,") or piece
+        self._faults.reject(base + at, _why(piece, is_cut=is_cut), piece)
+        return first_end, "the file ends inside an event" if is_cut else None
+
+    def _next_events(self, buffer: bytes, at: int) -> list[int]:
+        """Return where the next one or two events behind the damaged text at ``at`` begin.
+
+        An object without a phase, nested in the damaged event, is no place to go on from. A second
+        one is of interest only where the first is no whole event: it may be part of the damage.
+        """
+        ends: list[int] = []
+        starts = (match.start(1) for match in EVENT_START.finditer(buffer, at + 1))
+        start = next(starts, None)
+        while start is not None and len(ends) < 2 and start - at <= MAX_EVENT_BYTES:
+            following = next(starts, None)
+            whole = self._first_object(buffer, start) if self._has_effort_left() else None
+            if whole is not None and "ph" in _members.decode(whole):
+                return [*ends, start]
+            if PHASE_MEMBER.search(buffer, start, following or len(buffer)):
+                ends.append(start)
+            start = following
+        return ends
+
+    def _first_object(self, buffer: bytes, at: int) -> bytes | None:
+        """Return the well-formed JSON object that begins at ``at``, if one does."""
+        size = DAMAGE_WINDOW_BYTES
+        while True:
+            window = buffer[at : at + size].decode("latin-1")  # One character a byte.
+            try:
+                value, end = _strict_json.raw_decode(window)
+            except json.JSONDecodeError as error:
+                self._effort_bytes += error.pos + _ATTEMPT_BYTES
+                # Only a window that ended too soon is worth a longer one.
+                is_short = error.pos >= len(window) - 16 or error.msg.startswith("Unterminated")
+                if is_short and len(window) == size < MAX_EVENT_BYTES:
+                    size *= 8
+                    continue
+                return None
+            except (ValueError, RecursionError):
+                self._effort_bytes += len(window) + _ATTEMPT_BYTES
+                return None
+            self._effort_bytes += end + _ATTEMPT_BYTES
+            found = buffer[at : at + end]
+            return found if isinstance(value, dict) and is_object(found) else None
+
+    def _last_event_end(self, buffer: bytes, at: int) -> int:
+        """Find the end of the last, damaged event of a file: before ``]``, or the file's end."""
+        for match in re.finditer(rb'\}\s*(\])\s*(?:$|\}\s*$|,\s*")', buffer[at:]):
+            return at + match.start(1)
+        return len(buffer)
+
+    @staticmethod
+    def _more_events_follow(buffer: bytes, at: int) -> bool:
+        """Tell a ``]`` that a damaged event left over from the one that closes the array."""
+        following = re.compile(rb"\]\s*\}?\s*\}\s*,\s*\{").match(buffer, at)
+        return following is not None and PHASE_MEMBER.search(buffer, at, at + 65536) is not None
+
+
+def _leading_values(text: bytes) -> tuple[list[tuple[bytes, int]], int]:
+    """Return the well-formed JSON values, commas between, up to where one more event begins.
+
+    Each with its offset; and where that event begins, which is not well-formed, or 0.
+    """
+    found: list[tuple[bytes, int]] = []
+    shown = text.decode("latin-1")  # One character a byte: lengths agree.
+    at = count = behind = 0
+    while at < len(text):
+        try:
+            _, end = _strict_json.raw_decode(shown, at)
+            _raw.decode(text[at:end])
+        except (ValueError, RecursionError):
+            break
+        comma = _COMMA.match(text, end)
+        found.append((text[at:end], at))
+        if comma is None:
+            break
+        at = comma.end()
+        if _EVENT_HEAD.match(text, at):
+            count, behind = len(found), at
+    return found[:count], behind
+
+
+def _skip(buffer: bytes, at: int) -> int:
+    match = _LEADING_SEPARATORS.match(buffer, at)
+    return match.end() if match else at
+
+
+def _why(piece: bytes, *, is_cut: bool) -> str:
+    """Say in a few words why a piece of text, perhaps the cut-off end of a file, is no event."""
+    if len(piece) > MAX_EVENT_BYTES:
+        return "no end of this event found"
+    try:
+        _members.decode(piece)
+    except RecursionError:
+        return "nested too deeply"
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
+    except msgspec.ValidationError:
+        return "an event that is no object"
+    except msgspec.DecodeError as error:
+        message = str(error)
+        position = error_byte(error)
+        # A number that ends in its point is malformed only because the rest is missing.
+        is_at_end = position is not None and position >= len(piece) - 2
+        if "truncated" in message or (is_cut and is_at_end):
+            return "cut off"
+        return "malformed JSON: " + message.removeprefix("JSON is malformed: ")
+    return "malformed JSON"

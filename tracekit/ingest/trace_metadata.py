@@ -1,0 +1,113 @@
+"""What a trace object holds besides its events, and what stands behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from tracekit.ingest.faults import Faults
+from tracekit.ingest.repair import repair_object
+
+_JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*["\\]?|[{}\[\],]', re.DOTALL)
+
+
+class OutsideText:
+    """The text of a trace without its arrays of events: its pieces, and where each began."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._offsets: list[int] = []
+
+    def add(self, byte_offset: int, text: bytes) -> None:
+        """Add the piece that follows in the file, with its offset there, bytes."""
+        self._pieces.append(text)
+        self._offsets.append(byte_offset)
+
+    def drop_last(self) -> None:
+        """Take the last piece away again."""
+        self._pieces.pop()
+        self._offsets.pop()
+
+    def metadata(self, faults: Faults) -> tuple[dict[str, object], str | None]:
+        """Read the members of the trace object other than its events.
+
+        Args:
+            faults: where unreadable metadata and text behind the trace are noted.
+
+        Returns:
+            The members, and why the trace counts as cut off, None if it does not.
+        """
+        text = b"".join(self._pieces)
+        stripped = text.strip()
+        if not stripped or stripped.startswith(b"["):
+            self._reject_trailing(text.lstrip()[2:] if stripped.startswith(b"[]") else b"", faults)
+            return {}, None
+        # NaN and Infinity are no JSON: they become null.
+        decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+        decoded = text.decode("utf-8", "surrogateescape")
+        start = len(decoded) - len(decoded.lstrip())
+        is_cut = _is_cut_off(stripped)
+        truncation = "the file ends before its closing brace" if is_cut else None
+        for candidate in (decoded, _closed(decoded)) if is_cut else (decoded,):
+            try:
+                value, end = decoder.raw_decode(candidate, start)
+            except (ValueError, RecursionError):
+                continue
+            if not is_cut:
+                rest = candidate[end:].encode("utf-8", "surrogateescape")
+                self._reject_trailing(rest, faults)
+            return _without_events(value), truncation
+        mended = repair_object(stripped)
+        if mended is not None:
+            faults.repair(-1, 0, f"metadata: {mended[1]}")
+            return _without_events(json.loads(mended[0])), truncation
+        faults.reject(0, "the metadata around the events is not valid JSON", stripped)
+        return {}, truncation
+
+    def _reject_trailing(self, rest: bytes, faults: Faults) -> None:
+        shown = rest.strip()
+        if shown:
+            # Where that is in the file: the text around the events is in pieces.
+            behind = sum(map(len, self._pieces)) - len(rest) + rest.index(shown)
+            offset = behind
+            for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
+                if behind < len(piece):
+                    offset = piece_offset + behind
+                    break
+                behind -= len(piece)
+            faults.reject(offset, "text behind the end of the trace", shown)
+
+
+def _without_events(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: member for key, member in value.items() if key != "traceEvents"}
+
+
+def _is_cut_off(text: bytes) -> bool:
+    """Tell whether ``text`` is JSON as far as it goes, but has no end."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except RecursionError:
+        return False
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
+
+
+def _closed(text: str) -> str:
+    """Close an object that is cut off behind the last of its members that is whole."""
+    depth = 0
+    end = None
+    for token in _JSON_TOKEN_OR_COMMA.finditer(text):
+        match token.group():
+            case "{" | "[":
+                depth += 1
+            case "}" | "]":
+                depth -= 1
+                end = token.end() if depth == 1 else end
+            case ",":
+                end = token.start() if depth == 1 else end
+    return text if end is None else text[:end] + "}"
