@@ -5,35 +5,35 @@
 -- Kind:     view
 -- Requires: device_events, collective_events, attribution
 -- Columns:
---   trace_id         INTEGER  the trace
---   event_id         BIGINT   the event
---   piece            BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device           VARCHAR  number of the device, or cpu
---   stream           BIGINT   stream of the device; the thread id on cpu
---   category         VARCHAR  category, as in the file
---   name             VARCHAR  kernel, copy or op
---   class            VARCHAR  class: that of the collective, else as in table kernel_class
---   kind             VARCHAR  compute, comm or memcpy
---   ts_ns            BIGINT   start, ns
---   dur_ns           BIGINT   duration, ns
---   end_ns           BIGINT   end, ns
---   kind_wall_ns     BIGINT   its part of the union of its kind on the device, ns
---   wall_ns          BIGINT   its part of the busy time of the device, ns
---   correlation      BIGINT   links the launch
---   bytes            BIGINT   bytes copied or set, where the file tells
---   launch_id        BIGINT   the launch; NULL where it is not in the trace
---   launch_delay_ns  BIGINT   from the end of the launch to the start on the device, ns; negative if it began before
---   link             VARCHAR  launch, before_window, missing_launch or cpu
---   op_id            BIGINT   innermost op around the launch
---   op_name          VARCHAR  its name
---   module_id        INTEGER  module, as in table module; NULL where none
---   row_name         VARCHAR  row of modules where there is no module; NULL where there is one
---   module_reason    VARCHAR  how module or row is known, as in attribution_reasons()
---   phase            VARCHAR  phase; other where unknown
---   phase_reason     VARCHAR  how the phase is known, as in attribution_reasons()
---   step             BIGINT   number of the step whose range on the CPU holds the launch
---   like_event_id    BIGINT   the linked device event that one without a launch repeats; NULL where it fits none
---   is_inferred      BOOLEAN  phase, module or row do not come from the launch's own surroundings
+--   trace_id         INTEGER -> trace           the trace
+--   event_id         BIGINT -> event            the event
+--   piece            BIGINT                     number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   device           VARCHAR -> device_windows  number of the device, or cpu
+--   stream           BIGINT                     stream of the device; the thread id on cpu
+--   category         VARCHAR                    category, as in the file
+--   name             VARCHAR                    kernel, copy or op
+--   class            VARCHAR                    class: that of the collective, else as in table kernel_class
+--   kind             VARCHAR                    compute, comm or memcpy
+--   ts_ns            BIGINT                     start, ns
+--   dur_ns           BIGINT                     duration, ns
+--   end_ns           BIGINT                     end, ns
+--   kind_wall_ns     BIGINT                     its part of the union of its kind on the device, ns
+--   wall_ns          BIGINT                     its part of the busy time of the device, ns
+--   correlation      BIGINT                     links the launch
+--   bytes            BIGINT                     bytes copied or set, where the file tells
+--   launch_id        BIGINT -> event.event_id   the launch; NULL where it is not in the trace
+--   launch_delay_ns  BIGINT                     from the end of the launch to the start on the device, ns; negative if it began before
+--   link             VARCHAR                    launch, before_window, missing_launch or cpu
+--   op_id            BIGINT -> event.event_id   innermost op around the launch
+--   op_name          VARCHAR                    its name
+--   module_id        INTEGER -> module          module, as in table module; NULL where none
+--   row_name         VARCHAR                    row of modules where there is no module; NULL where there is one
+--   module_reason    VARCHAR                    how module or row is known, as in attribution_reasons()
+--   phase            VARCHAR                    phase; other where unknown
+--   phase_reason     VARCHAR                    how the phase is known, as in attribution_reasons()
+--   step             BIGINT -> step_ranges      number of the step whose range on the CPU holds the launch
+--   like_event_id    BIGINT -> event.event_id   the linked device event that one without a launch repeats; NULL where it fits none
+--   is_inferred      BOOLEAN                    phase, module or row do not come from the launch's own surroundings
 
 SELECT
     e.trace_id,

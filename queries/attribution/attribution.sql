@@ -9,24 +9,24 @@
 -- Kind:     table
 -- Requires: device_events, launch_link, surroundings, trace_traits, neighbours, repetition, attribution_rules
 -- Columns:
---   trace_id         INTEGER  the trace
---   event_id         BIGINT   the device event
---   piece            BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   launch_id        BIGINT   the launch; NULL where it is not in the trace
---   launch_delay_ns  BIGINT   from the end of the launch to the start on the device, ns; negative if it began before
---   link             VARCHAR  launch, before_window, missing_launch or cpu
---   op_id            BIGINT   innermost op around the launch
---   op_name          VARCHAR  its name
---   module_id        INTEGER  module, as in table module; NULL where none
---   row_name         VARCHAR  row of modules where there is no module; NULL where there is one
---   module_reason    VARCHAR  how module or row is known, as in attribution_reasons()
---   module_rule      INTEGER  the rule that decided, as in attribution_rules(); NULL where none did
---   phase            VARCHAR  phase; other where unknown
---   phase_reason     VARCHAR  how the phase is known, as in attribution_reasons()
---   phase_rule       INTEGER  the rule that decided, as in attribution_rules(); NULL where none did
---   step             BIGINT   number of the step whose range on the CPU holds the launch
---   like_event_id    BIGINT   the linked device event that one without a launch repeats; NULL where it fits none
---   is_inferred      BOOLEAN  phase, module or row do not come from the launch's own surroundings
+--   trace_id         INTEGER -> trace          the trace
+--   event_id         BIGINT -> event           the device event
+--   piece            BIGINT                    number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   launch_id        BIGINT -> event.event_id  the launch; NULL where it is not in the trace
+--   launch_delay_ns  BIGINT                    from the end of the launch to the start on the device, ns; negative if it began before
+--   link             VARCHAR                   launch, before_window, missing_launch or cpu
+--   op_id            BIGINT -> event.event_id  innermost op around the launch
+--   op_name          VARCHAR                   its name
+--   module_id        INTEGER -> module         module, as in table module; NULL where none
+--   row_name         VARCHAR                   row of modules where there is no module; NULL where there is one
+--   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
+--   module_rule      INTEGER                   the rule that decided, as in attribution_rules(); NULL where none did
+--   phase            VARCHAR                   phase; other where unknown
+--   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
+--   phase_rule       INTEGER                   the rule that decided, as in attribution_rules(); NULL where none did
+--   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch
+--   like_event_id    BIGINT -> event.event_id  the linked device event that one without a launch repeats; NULL where it fits none
+--   is_inferred      BOOLEAN                   phase, module or row do not come from the launch's own surroundings
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (phase_reason = 'none') = (phase = 'other')

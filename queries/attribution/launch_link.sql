@@ -5,15 +5,15 @@
 -- Kind:     table
 -- Requires: event_category, device_events, launch, step_ranges
 -- Columns:
---   trace_id         INTEGER  the trace
---   event_id         BIGINT   the device event
---   piece            BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   launch_id        BIGINT   the launch; NULL where it is not in the trace
---   launch_ts_ns     BIGINT   its start, ns
---   launch_delay_ns  BIGINT   from its end to the start on the device, ns; negative if it began before
---   link             VARCHAR  launch, before_window, missing_launch or cpu
---   step             BIGINT   number of the step whose range on the CPU holds the launch
---   step_ts_ns       BIGINT   start of that range, ns
+--   trace_id         INTEGER -> trace          the trace
+--   event_id         BIGINT -> event           the device event
+--   piece            BIGINT                    number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   launch_id        BIGINT -> event.event_id  the launch; NULL where it is not in the trace
+--   launch_ts_ns     BIGINT                    its start, ns
+--   launch_delay_ns  BIGINT                    from its end to the start on the device, ns; negative if it began before
+--   link             VARCHAR                   launch, before_window, missing_launch or cpu
+--   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch
+--   step_ts_ns       BIGINT                    start of that range, ns
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (launch_id IS NULL) = (launch_ts_ns IS NULL) AND (step IS NULL) = (step_ts_ns IS NULL)
 

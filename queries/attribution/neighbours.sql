@@ -6,14 +6,14 @@
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules
 -- Columns:
---   trace_id           INTEGER  the trace
---   launch_id          BIGINT   the launch
---   label_before       VARCHAR  phase of the last launch before it that tells one, or zero_grad; NULL for none
---   before_ts_ns       BIGINT   start of that launch, ns
---   label_after        VARCHAR  phase of the next one that tells one, or zero_grad; NULL for none
---   after_ts_ns        BIGINT   start of that launch, ns
---   is_on_node_thread  BOOLEAN  its thread runs nodes of autograd
---   is_model_block     BOOLEAN  the block has work that no step of an optimizer and no loading of data does
+--   trace_id           INTEGER -> trace          the trace
+--   launch_id          BIGINT -> event.event_id  the launch
+--   label_before       VARCHAR                   phase of the last launch before it that tells one, or zero_grad; NULL for none
+--   before_ts_ns       BIGINT                    start of that launch, ns
+--   label_after        VARCHAR                   phase of the next one that tells one, or zero_grad; NULL for none
+--   after_ts_ns        BIGINT                    start of that launch, ns
+--   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
+--   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (

@@ -7,9 +7,9 @@
 -- Kind:     table
 -- Requires: device_events, launch_link, stretch_alignment
 -- Columns:
---   trace_id       INTEGER  the trace
---   event_id       BIGINT   the device event
---   like_event_id  BIGINT   the linked device event that it repeats
+--   trace_id       INTEGER -> trace          the trace
+--   event_id       BIGINT -> event           the device event
+--   like_event_id  BIGINT -> event.event_id  the linked device event that it repeats
 
 WITH numbered AS (
     SELECT

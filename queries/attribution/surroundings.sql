@@ -7,26 +7,26 @@
 -- Kind:     table
 -- Requires: context_walk, range_marker
 -- Columns:
---   trace_id           INTEGER  the trace
---   event_id           BIGINT   the launch or op
---   op_id              BIGINT   innermost op; an op is its own
---   node_id            BIGINT   the autograd node around it
---   forward_op_id      BIGINT   the forward op of the node, by sequence number
---   is_recompute       BOOLEAN  forward work that runs again for the backward pass
---   is_in_grad_mode    BOOLEAN  an op with a sequence number is around it: gradients were wanted
---   module_id          INTEGER  innermost module around it; NULL where none
---   module_source      VARCHAR  what told that module, as in table module
---   forward_module_id  INTEGER  module of the forward op
---   hook_module_id     INTEGER  module that a backward hook named around it
---   range_id           INTEGER  innermost user range around it, as in table module
---   forward_range_id   INTEGER  user range of the forward op
---   is_unmarked        BOOLEAN  no user range is around it but those of what torch.compile compiled
---   phase_marker_id    INTEGER  the name that tells a phase: of the innermost such range, call or op around it
---   marked_phase       VARCHAR  that phase
---   row_marker_id      INTEGER  the name that tells a row of modules, likewise
---   marked_row         VARCHAR  that row
---   is_weak_row        BOOLEAN  the row counts only outside of all modules
---   part               VARCHAR  part of the module: rope, bmm0, softmax, bmm1
+--   trace_id           INTEGER -> trace                   the trace
+--   event_id           BIGINT -> event                    the launch or op
+--   op_id              BIGINT -> event.event_id           innermost op; an op is its own
+--   node_id            BIGINT -> event.event_id           the autograd node around it
+--   forward_op_id      BIGINT -> event.event_id           the forward op of the node, by sequence number
+--   is_recompute       BOOLEAN                            forward work that runs again for the backward pass
+--   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: gradients were wanted
+--   module_id          INTEGER -> module                  innermost module around it; NULL where none
+--   module_source      VARCHAR                            what told that module, as in table module
+--   forward_module_id  INTEGER -> module.module_id        module of the forward op
+--   hook_module_id     INTEGER -> module.module_id        module that a backward hook named around it
+--   range_id           INTEGER -> module.module_id        innermost user range around it, as in table module
+--   forward_range_id   INTEGER -> module.module_id        user range of the forward op
+--   is_unmarked        BOOLEAN                            no user range is around it but those of what torch.compile compiled
+--   phase_marker_id    INTEGER -> range_marker.marker_id  the name that tells a phase: of the innermost such range, call or op around it
+--   marked_phase       VARCHAR                            that phase
+--   row_marker_id      INTEGER -> range_marker.marker_id  the name that tells a row of modules, likewise
+--   marked_row         VARCHAR                            that row
+--   is_weak_row        BOOLEAN                            the row counts only outside of all modules
+--   part               VARCHAR                            part of the module: rope, bmm0, softmax, bmm1
 -- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
 -- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)
 -- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)

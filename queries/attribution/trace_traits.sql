@@ -3,10 +3,10 @@
 -- Kind:     table
 -- Requires: surroundings
 -- Columns:
---   trace_id     INTEGER  the trace
---   is_training  BOOLEAN  nodes of autograd ran
---   has_modules  BOOLEAN  modules are known of some launch or op
---   has_phases   BOOLEAN  names tell the phase of some launch or op
+--   trace_id     INTEGER -> trace  the trace
+--   is_training  BOOLEAN           nodes of autograd ran
+--   has_modules  BOOLEAN           modules are known of some launch or op
+--   has_phases   BOOLEAN           names tell the phase of some launch or op
 
 SELECT
     trace.trace_id,

@@ -32,26 +32,26 @@
 -- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, interval_at, interval_innermost,
 --           interval_overlap, idle_limits, wait_key
 -- Columns:
---   trace_id           INTEGER  the trace
---   gap_id             BIGINT   number of the gap in the trace, from 1
---   device             VARCHAR  number of the device, or cpu
---   start_ns           BIGINT   end of the previous work, ns
---   end_ns             BIGINT   start of the next work, ns
---   idle_ns            BIGINT   between the two, ns
---   cause              VARCHAR  cause, as above
---   reason             VARCHAR  what decided, as above
---   previous_event_id  BIGINT   the device event that ended last before the gap
---   next_event_id      BIGINT   the device event that ended the gap
---   next_piece         BIGINT   its piece, as in table device_events
---   launch_id          BIGINT   the call that launched it
---   launch_delay_ns    BIGINT   from the end of that call to the start of the work, ns; negative if it began before
---   pid                BIGINT   process of the launching thread
---   tid                BIGINT   the launching thread; on cpu, that of the next op
---   host_ns            BIGINT   part of the gap that had passed when the launch call returned, ns
---   busy_at_ns         BIGINT   middle of the host's part where the launch was late, ns
---   busy_op_id         BIGINT   innermost op that was open then on the launching thread; NULL if none was
---   op_id              BIGINT   that op, else (but for data_loading) the op that launched the next work
---   module_id          INTEGER  module of the next work
+--   trace_id           INTEGER -> trace           the trace
+--   gap_id             BIGINT                     number of the gap in the trace, from 1
+--   device             VARCHAR -> device_windows  number of the device, or cpu
+--   start_ns           BIGINT                     end of the previous work, ns
+--   end_ns             BIGINT                     start of the next work, ns
+--   idle_ns            BIGINT                     between the two, ns
+--   cause              VARCHAR                    cause, as above
+--   reason             VARCHAR                    what decided, as above
+--   previous_event_id  BIGINT -> event.event_id   the device event that ended last before the gap
+--   next_event_id      BIGINT -> event.event_id   the device event that ended the gap
+--   next_piece         BIGINT                     its piece, as in table device_events
+--   launch_id          BIGINT -> event.event_id   the call that launched it
+--   launch_delay_ns    BIGINT                     from the end of that call to the start of the work, ns; negative if it began before
+--   pid                BIGINT                     process of the launching thread
+--   tid                BIGINT                     the launching thread; on cpu, that of the next op
+--   host_ns            BIGINT                     part of the gap that had passed when the launch call returned, ns
+--   busy_at_ns         BIGINT                     middle of the host's part where the launch was late, ns
+--   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on the launching thread; NULL if none was
+--   op_id              BIGINT -> event.event_id   that op, else (but for data_loading) the op that launched the next work
+--   module_id          INTEGER -> module          module of the next work
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
 -- On cpu an op launches its pieces, each when it starts.

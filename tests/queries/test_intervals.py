@@ -40,7 +40,7 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        for name in ("interval_union", "interval_overlap", "interval_owner"):
+        for name in ("interval_union", "interval_overlap", "interval_neighbours", "interval_owner"):
             connection.execute(load_catalog().macro(name).sql)
         yield connection
 

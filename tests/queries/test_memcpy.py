@@ -40,8 +40,8 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
         result = trace.query("memcpy")
         assert result.column_names == (
             "rank", "device", "direction", "name", "copy_count", "kernel_ns", "wall_ns",
-            "bytes", "sized_count", "bandwidth_bytes_per_s", "ceiling_bytes_per_s",
-            "ceiling_pct", "ceiling_source", "ceiling_reason",
+            "bytes", "sized_count", "bandwidth_bytes_per_s", "sized_ns",
+            "ceiling_bytes_per_s", "ceiling_pct", "ceiling_source", "ceiling_reason",
         )  # fmt: skip
         # What was measured on a device is tested by itself (test_ceilings.py).
         assert [row[:10] for row in result.rows] == [

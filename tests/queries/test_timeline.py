@@ -53,9 +53,13 @@ def test_a_few_events(tiny_trace: Write) -> None:
         assert result.column_names == (
             "rank", "device", "window_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns",
             "idle_ns", "busy_ns", "comm_ns", "memcpy_ns", "overlapped_comm_pct", "event_count",
+            "compute_pct", "exposed_comm_pct", "exposed_memcpy_pct", "idle_pct",
         )  # fmt: skip
         assert result.rows == [
-            (3, "0", 40_000, 20_000, 10_000, 5_000, 5_000, 35_000, 15_000, 13_000, 100 / 3, 5)
+            (
+                *(3, "0", 40_000, 20_000, 10_000, 5_000, 5_000, 35_000, 15_000, 13_000),
+                *(100 / 3, 5, 50.0, 25.0, 12.5, 12.5),
+            )
         ]
 
 

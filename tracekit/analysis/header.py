@@ -373,7 +373,7 @@ class _Reader:
 
     def _check_unique(self, number: int, field_name: str, names: list[str]) -> None:
         """Look whether the last name has been there before."""
-        if names[-1] in names[:-1]:
+        if names and names[-1] in names[:-1]:
             self._wrong(number, f"{field_name}: {names[-1]} is declared twice")
 
     def _check_used(self, params: tuple[Param, ...]) -> None:

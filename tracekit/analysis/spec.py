@@ -98,16 +98,16 @@ class Spec:
     kind: Kind
     scope: Scope | None
     requires: tuple[str, ...]
-    reduces: tuple[Reduced, ...]
     params: tuple[Param, ...]
     columns: tuple[ColumnSpec, ...]
-    keep: tuple[str, ...]
     invariants: tuple[str, ...]
     notes: tuple[str, ...]
     sql: str
     subject: str = ""
     is_private: bool = False
     needs: tuple[str, ...] = ()
+    reduces: tuple[Reduced, ...] = ()
+    keep: tuple[str, ...] = ()
 
     @property
     def column_names(self) -> tuple[str, ...]:

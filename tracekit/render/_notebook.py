@@ -76,7 +76,7 @@ def trace_html(opened: Trace) -> str:
         _ = opened.connection
     except TracekitError as error:
         return f"<p>{escape(error.message)}</p>"
-    names = ("run", "trace", "timeline", "health")
+    names = ("run", "trace", "trace_totals", "timeline", "health")
     data = {name: found for name in names if (found := _found(opened, name))}
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
