@@ -27,7 +27,9 @@ CREATE OR REPLACE MACRO health_of_devices(facts) AS TABLE (
                         WHEN NOT is_recorded THEN unrecorded_reason
                         WHEN device_event_count = 0 THEN 'no work of a device is in the trace'
                         WHEN accelerator = 'cpu'
-                            THEN 'no accelerator was recorded: the ops of the CPU are the device work'
+                            THEN
+                                'no accelerator was recorded: the ops of the CPU are the device '
+                                || 'work'
                         ELSE 'kernels, copies and memsets'
                     END
                 },
@@ -38,7 +40,8 @@ CREATE OR REPLACE MACRO health_of_devices(facts) AS TABLE (
                         WHEN coalesce(classified_ns, 0) >= 0.98 * coalesce(kernel_ns, 0) THEN 'ok'
                         ELSE 'note'
                     END,
-                    meaning: 'device time of a class other than `other`; a rules file can add classes'
+                    meaning: 'device time of a class other than `other`; a rules file can add '
+                    || 'classes'
                 },
                 {
                     position: 11, metric: 'zero_duration_device_events', value: zero_count::DOUBLE,

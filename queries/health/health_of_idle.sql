@@ -43,8 +43,8 @@ CREATE OR REPLACE MACRO health_of_idle(facts) AS TABLE (
                     meaning: CASE
                         WHEN late_start_count > 0
                             THEN
-                                'gaps before work that was launched in time, longer than launches take '
-                                || 'and without a reason in the file, '
+                                'gaps before work that was launched in time, longer than launches '
+                                || 'take and without a reason in the file, '
                                 || round(late_start_ns / 1e6, 1) || ' ms; events may be missing (a '
                                 || 'warning from 1 % of the window on)'
                         ELSE 'gaps before work that was launched in time and started late'

@@ -39,8 +39,8 @@ CREATE OR REPLACE MACRO health_of_links(facts) AS TABLE (
                         WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
                         WHEN kernel_ns > 0 AND NOT has_launches
                             THEN
-                                'the file holds no call that launches work: nothing tells which op, '
-                                || 'module or phase the work of the device belongs to'
+                                'the file holds no call that launches work: nothing tells which '
+                                || 'op, module or phase the work of the device belongs to'
                         ELSE 'device time whose launch is in the trace'
                     END
                 },
@@ -51,14 +51,15 @@ CREATE OR REPLACE MACRO health_of_links(facts) AS TABLE (
                     severity: CASE
                         WHEN accelerator <> 'cpu' AND unlinked_count > 0 THEN 'note' ELSE 'ok'
                     END,
-                    meaning: 'device events without a launch in the trace (queued before it began, or '
-                    || 'their runtime call was not recorded); they count in every total'
+                    meaning: 'device events without a launch in the trace (queued before it began, '
+                    || 'or their runtime call was not recorded); they count in every total'
                 },
                 {
                     position: 20, metric: 'device_time_in_op',
                     value: 100.0 * coalesce(op_ns, 0) / nullif(launched_ns, 0), unit: 'pct',
                     severity: CASE
-                        WHEN coalesce(op_ns, 0) >= 0.9 * coalesce(launched_ns, 0) THEN 'ok' ELSE 'note'
+                        WHEN coalesce(op_ns, 0) >= 0.9 * coalesce(launched_ns, 0) THEN 'ok'
+                        ELSE 'note'
                     END,
                     meaning: 'linked device time whose launch is inside of an op'
                 },

@@ -28,8 +28,8 @@ CREATE OR REPLACE MACRO health_of_places(facts) AS TABLE (
                     meaning: CASE
                         WHEN has_modules
                             THEN
-                                'linked device time on a module, a range or a named row; the rest is '
-                                || '(unattributed)'
+                                'linked device time on a module, a range or a named row; the rest '
+                                || 'is (unattributed)'
                         ELSE
                             'linked device time on a named row; the trace names no modules (record '
                             || 'with_stack, or with ranges)'
@@ -52,8 +52,8 @@ CREATE OR REPLACE MACRO health_of_places(facts) AS TABLE (
                         WHEN coalesce(inferred_ns, 0) > 0.01 * coalesce(kernel_ns, 0) THEN 'note'
                         ELSE 'ok'
                     END,
-                    meaning: 'device time whose phase or place does not come from its launch, but from '
-                    || 'its neighbours, its name or what it repeats; a warning from 25 % on'
+                    meaning: 'device time whose phase or place does not come from its launch, but '
+                    || 'from its neighbours, its name or what it repeats; a warning from 25 % on'
                 },
                 {
                     position: 26, metric: 'compiled_region_device_time',
@@ -79,8 +79,8 @@ CREATE OR REPLACE MACRO health_of_places(facts) AS TABLE (
                     meaning: CASE
                         WHEN cut_path_count IS NULL THEN 'the trace names no modules'
                         ELSE
-                            'modules whose paths, beyond 2,000 characters, show two ends only and how '
-                            || 'much is left out'
+                            'modules whose paths, beyond 2,000 characters, show two ends only and '
+                            || 'how much is left out'
                     END
                 }
             ]

@@ -68,8 +68,8 @@ CREATE OR REPLACE MACRO health_of_reading(facts) AS TABLE (
                     position: 14, metric: 'unfinished_ops',
                     value: unfinished_count::DOUBLE, unit: 'count',
                     severity: CASE WHEN unfinished_count > 0 THEN 'note' ELSE 'ok' END,
-                    meaning: 'events that still ran when the profiler stopped, and begins without an '
-                    || 'end; cut at its end'
+                    meaning: 'events that still ran when the profiler stopped, and begins without '
+                    || 'an end; cut at its end'
                 },
                 {
                     position: 15, metric: 'profiler_overhead', value: overhead_ns::DOUBLE,
@@ -79,7 +79,8 @@ CREATE OR REPLACE MACRO health_of_reading(facts) AS TABLE (
                     || overhead_count || ' events'
                 },
                 {
-                    position: 16, metric: 'stray_ends', value: stray_end_count::DOUBLE, unit: 'count',
+                    position: 16, metric: 'stray_ends', value: stray_end_count::DOUBLE,
+                    unit: 'count',
                     severity: CASE WHEN stray_end_count > 0 THEN 'note' ELSE 'ok' END,
                     meaning: 'ends of spans whose begin is not in the file; see table unpaired'
                 }
