@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import own_queries
 import pytest
 
 import tracekit
@@ -141,3 +142,24 @@ def tracekit_command(
         return Outcome(exit_code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., own_queries.Outcome]:
+    """Run a command in this process, in an empty home."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)
+
+    def run_it(*args: str | Path) -> own_queries.Outcome:
+        exit_code = main([str(arg) for arg in args])
+        return own_queries.Outcome(exit_code, *capsys.readouterr())
+
+    return run_it
+
+
+@pytest.fixture
+def trace(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(own_queries.OPS)

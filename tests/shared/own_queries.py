@@ -1,0 +1,61 @@
+"""SQL files of a user's own that tests write, and the trace that they are about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+HEAD = "-- Why?\n--\n-- Kind:  analysis\n-- Scope: trace\n-- Columns:\n--   n  BIGINT  a number\n"
+OPS = [
+    {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+    for name, ts, dur in (("aten::mm", 0, 3), ("aten::add", 5, 1), ("aten::add", 7, 2))
+]
+LONGEST = """\
+-- Which ops took longest on the CPU?
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: op_sums
+-- Params:
+--   limit  BIGINT = 10  rows
+-- Columns:
+--   name    VARCHAR  name of the op
+--   dur_ns  BIGINT   time, ns
+-- Invariant: dur_ns >= 0
+SELECT name, dur_ns FROM op_sums ORDER BY dur_ns DESC, name LIMIT $limit
+"""
+OP_SUMS = """\
+-- How long did the ops of each name take?
+--
+-- Kind:     view
+-- Requires: ops, plain_sum
+-- Columns:
+--   name    VARCHAR  name of the op
+--   dur_ns  BIGINT   time, ns
+SELECT name, plain_sum(dur_ns) AS dur_ns FROM ops GROUP BY name
+"""
+PLAIN_SUM = """\
+-- What is a sum, as the type that was summed?
+--
+-- Kind: macro
+CREATE OR REPLACE MACRO plain_sum(x) AS sum(x)::BIGINT;
+-- A comment of the file's own.
+"""
+LONGEST_ROWS = [("aten::add", 3000), ("aten::mm", 3000)]
+
+
+class Outcome(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.sql").write_text(text, "utf-8")
+    return folder
+
+
+def write_all(folder: Path) -> Path:
+    return write(folder, longest_ops=LONGEST, op_sums=OP_SUMS, plain_sum=PLAIN_SUM)
