@@ -35,8 +35,8 @@ def event_members(page: str) -> str:
                 "An event of a trace file is a JSON object. Its members and, of those in `args`,"
                 " the arguments below have columns in table [`record`](#record); its other columns"
                 f" ({names}) are made by the reader. {link(_DESCRIPTION, _DESCRIPTION, page)} is"
-                " the one description of it: the tables are created from it, both readers read by it, and this section"
-                f" is made from it. How a value is read is defined in"
+                " the one description of it: the tables are created from it, both readers read by"
+                f" it, and this section is made from it. How a value is read is defined in"
                 f" {link(_READER, _READER, page)}.\n"
             ),
             (
