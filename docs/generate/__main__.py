@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 from .notebooks import executed, notebooks
+from .own_page import make_files, own_page
 from .pages import generated
-from .places import DOCS, REFERENCE, REPO, hand_written
+from .places import DOCS, OWN_PAGE, REFERENCE, REPO, hand_written
 from .sessions import with_outputs
 
 
@@ -29,6 +30,8 @@ def main() -> None:
             target.write_text(text, "utf-8")
         for page in hand_written():
             page.write_text(with_outputs(page.read_text("utf-8"), folder), "utf-8")
+        make_files(own := folder / "own")
+        OWN_PAGE.write_text(own_page(own), "utf-8")
         for notebook in notebooks():
             notebook.write_text(executed(notebook, folder), "utf-8")
     sys.stdout.write(f"{len(pages)} pages and pictures written below {DOCS.relative_to(REPO)}/\n")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
+from pathlib import Path
 
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
@@ -11,6 +12,7 @@ from tracekit.schema import SESSION_TABLES, TABLES
 from .markdown import console, link, prose, table
 from .places import RUN_SAMPLES, SAMPLES, in_repo
 from .sessions import run
+from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
 
@@ -22,6 +24,8 @@ _SCOPES = {
 _MAX_LINES = 24
 # So many rows of an analysis that takes a limit.
 _LIMIT = 3
+# Of what must be asked for something, the sample and what is asked for.
+_ASKED = {"why": ("docs/samples/made_up_step.json", " --event-id 24")}
 
 
 def analysis_pages(folder: Path) -> dict[str, str]:
@@ -35,21 +39,11 @@ def analysis_pages(folder: Path) -> dict[str, str]:
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
 
 
-def subjects(specs: dict[str, Spec], root: str) -> dict[str, list[Spec]]:
-    """Return SQL files by the folder below `queries/<root>/` that they lie in, "" for none."""
-    found: dict[str, list[Spec]] = {}
-    for spec in specs.values():
-        parts = PurePosixPath(in_repo(spec.path)).parent.parts
-        below = parts[parts.index(root) + 1 :] if root in parts else parts[1:]
-        found.setdefault("/".join(below), []).append(spec)
-    return dict(sorted(found.items()))
-
-
 def options(params: tuple[Param, ...]) -> str:
     """Return the table of an analysis' options."""
     rows = []
     for param in params:
-        flag = f"`--{param.name.replace('_', '-')}`"
+        flag = _flag(param.name)
         kind = " or ".join(f"`{choice}`" for choice in param.choices) or param.type
         default = "needed" if param.is_required else _default(param)
         rows.append((flag, kind, default, prose(param.meaning)))
@@ -64,20 +58,18 @@ def columns(spec: Spec) -> str:
     )
 
 
-def is_private(spec: Spec) -> bool:
-    """Whether a SQL file is marked as one that only helps others."""
-    return bool(getattr(spec, "is_private", False))
-
-
 def _type(column: ColumnSpec) -> str:
     """Return the type of a column, and what it joins where the header says so."""
-    key = getattr(column, "key", None)
-    return f"{column.type} → `{key}`" if key else column.type
+    return f"{column.type} → `{column.key}`" if column.key else column.type
 
 
 def rests_on(spec: Spec, page: str) -> str:
     """Return links to what a SQL file is made of."""
     return ", ".join(_link_to(name, page) for name in spec.requires) or "nothing else"
+
+
+def _flag(name: str) -> str:
+    return f"`--{name.replace('_', '-')}`"
 
 
 def _default(param: Param) -> str:
@@ -109,9 +101,8 @@ def _index(catalog: Catalog) -> str:
         + "; ".join(f"`{scope}`: {meaning}" for scope, meaning in _SCOPES.items())
         + ".\n",
     ]
-    for subject, specs in subjects(catalog.analyses, "analyses").items():
-        if subject:
-            parts.append(f"## {subject.replace('/', ': ').replace('_', ' ').capitalize()}\n")
+    for subject, specs in by_subject(catalog.analyses.values()).items():
+        parts.append(f"## {subject.title}\n\n{prose(subject.sentence)}\n")
         rows = (
             (link(f"`{s.name}`", f"{FOLDER}/{s.name}.md", page), s.scope or "", prose(s.question))
             for s in specs
@@ -127,16 +118,16 @@ def _page(spec: Spec, folder: Path) -> str:
         f"# {spec.name}\n",
         f"**{prose(spec.question)}**\n",
         *([f"{prose(spec.description)}\n"] if spec.description else []),
-        (
-            f"Scope `{spec.scope}`: {_SCOPES[spec.scope or 'trace']}. Rests on: "
-            f"{rests_on(spec, page)}.\n"
-        ),
+        f"Scope `{spec.scope}`: {_SCOPES[spec.scope or 'trace']}. {_made_of(spec, page)}\n",
         *(f"{prose(note[0].upper() + note[1:])}.\n" for note in spec.notes),
         "## Columns\n",
         columns(spec),
+        *_kept(spec),
     ]
     if spec.params:
         parts += ["## Options\n", options(spec.params)]
+    if spec.needs:
+        parts += [f"One at least of {' and '.join(map(_flag, spec.needs))} must be given.\n"]
     if spec.invariants:
         parts += ["## True in every row\n", *(f"- `{text}`" for text in spec.invariants), ""]
     parts += ["## Example\n", _example(spec, folder), "## SQL\n"]
@@ -145,9 +136,34 @@ def _page(spec: Spec, folder: Path) -> str:
     return "\n".join(parts)
 
 
+def _made_of(spec: Spec, page: str) -> str:
+    """Return the sentences that say what an analysis reads."""
+    if not spec.reduces:
+        return f"Rests on: {rests_on(spec, page)}."
+    shown = ", ".join(
+        link(f"`{r.analysis}`", f"{FOLDER}/{r.analysis}.md", page)
+        + "".join(f" with `{name}` = `{value}`" for name, value in r.params)
+        for r in spec.reduces
+    )
+    also = f" Rests also on: {rests_on(spec, page)}." if spec.requires else ""
+    return f"It adds up the rows of {shown}.{also}"
+
+
+def _kept(spec: Spec) -> list[str]:
+    """Return the sentence about the columns that a narrow terminal shows longest."""
+    if not spec.keep:
+        return []
+    names = ", ".join(f"`{name}`" for name in spec.keep)
+    return [f"On a narrow terminal the last to go are {names}; `--wide` shows all.\n"]
+
+
 def _example(spec: Spec, folder: Path) -> str:
     limit = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
-    for sample in RUN_SAMPLES if spec.scope == "runs" else SAMPLES:
+    samples: Iterable[str] = RUN_SAMPLES if spec.scope == "runs" else SAMPLES
+    if spec.name in _ASKED:
+        sample, limit = _ASKED[spec.name]
+        samples = [sample]
+    for sample in samples:
         command = f"tracekit query {spec.name} {sample}{limit}"
         output = run(command, folder)
         if _says_something(output):

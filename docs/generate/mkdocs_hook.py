@@ -21,8 +21,11 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from generate.analyses import FOLDER
 from generate.notebooks import as_page, notebooks
 from generate.places import DOCS, REPO
+from generate.subjects import by_subject
+from tracekit.analysis.catalog import load_catalog
 
 _log = logging.getLogger("mkdocs.plugins.tracekit")
 
@@ -30,6 +33,7 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]
 _SQL = re.compile(r"<!-- sql: (\S+) -->")
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OUTSIDE = "source/"
+_ALL_ANALYSES = "reference/analyses/*"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -115,15 +119,21 @@ def _sql(path: str) -> str:
 
 
 def _expand(nav: Any) -> None:
-    """Replace each entry that ends in `/*` by the pages of that folder."""
+    """Replace the entry that stands for all analyses by their pages, by subject."""
     if isinstance(nav, dict):
         for inner in nav.values():
             _expand(inner)
     elif isinstance(nav, list):
         for at, entry in reversed(list(enumerate(nav))):
-            if isinstance(entry, str) and entry.endswith("/*"):
-                folder = DOCS / entry.removesuffix("/*")
-                pages = [page for page in sorted(folder.glob("*.md")) if page.stem != "index"]
-                nav[at : at + 1] = [_in_docs(page) for page in pages]
+            if entry == _ALL_ANALYSES:
+                nav[at : at + 1] = _pages_by_subject()
             else:
                 _expand(entry)
+
+
+def _pages_by_subject() -> list[dict[str, list[str]]]:
+    analyses = load_catalog().analyses.values()
+    return [
+        {subject.title: [_in_docs(REPO / FOLDER / f"{spec.name}.md") for spec in inside]}
+        for subject, inside in by_subject(analyses).items()
+    ]

@@ -32,7 +32,12 @@ WIDTH = 100
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 _FIGURE = re.compile(r"[+-]?\d[\d,.]*(?: (?:ns|µs|ms|s)\b)?")
 _STARTS_PROCESSES = re.compile(r"tracekit (?:collect|bench|sweep)\b(?! --help)")
+_ERROR = "error: "
 _SHELL_WORDS = {"|", "||", "&", "&&", ";", ">", "<"}
+
+
+class FailsNowError(Exception):
+    """A command of a page fails, and the page does not show it failing."""
 
 
 def sessions(text: str) -> list[tuple[str, str]]:
@@ -89,9 +94,15 @@ def without_figures(text: str) -> str:
 
 
 def with_outputs(text: str, folder: Path) -> str:
-    """Return a page with what its commands print now."""
+    """Return a page with what its commands print now.
+
+    Raises:
+        FailsNowError: a command fails that did not: an error is not written into the page.
+    """
     for command, shown in sessions(text):
         now = run(command, folder)
+        if now.startswith(_ERROR) and not shown.startswith(_ERROR):
+            raise FailsNowError(f"$ {command}\n{now}")
         if command.startswith(MEASURES) and without_figures(now) == without_figures(shown):
             continue
         for end in ("```", "$"):

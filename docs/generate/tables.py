@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
 from tracekit.schema import SESSION_TABLES, TABLES, Table
 
-from .analyses import columns, is_private, rests_on
+from .analyses import columns, rests_on
+from .event_members import TITLE, event_members
+from .figures import slug
 from .markdown import link, prose, table
 from .places import in_repo
+from .subjects import by_subject
 
 TABLES_PAGE = "docs/reference/tables.md"
 DERIVED_PAGE = "docs/reference/derived.md"
@@ -38,14 +42,16 @@ def _ingested() -> str:
             "What the files said, typed, nothing thrown away. Names carry their units: `_ns`"
             " nanoseconds, `_bytes`, `_pct` 0 to 100, `_count`, `_per_s`. The"
             f" {link('derived tables and views', DERIVED_PAGE, page)} say what it means. This page"
-            f" is made from {link(_SCHEMA, _SCHEMA, page)}.\n"
+            f" is made from {link(_SCHEMA, _SCHEMA, page)}. Which member or argument of an event"
+            f" goes where: [{TITLE}](#{slug(TITLE)}).\n"
         ),
         table(
             ("table", "a row is"),
             ((f"[`{t.name}`](#{t.name})", prose(t.row)) for t in (*TABLES, *SESSION_TABLES)),
         ),
     ]
-    return "\n".join([*parts, *map(_ingested_table, (*TABLES, *SESSION_TABLES))])
+    parts += map(_ingested_table, (*TABLES, *SESSION_TABLES))
+    return "\n".join([*parts, event_members(page)])
 
 
 def _ingested_table(described: Table) -> str:
@@ -68,13 +74,7 @@ def _derived() -> str:
             ' `tracekit sql TRACE "SELECT …"`. This page is made from the headers of the SQL'
             " files.\n"
         ),
-        table(
-            ("name", "kind", "it answers"),
-            (
-                (f"[`{name}`](#{name})", _kind(spec), prose(spec.question))
-                for name, spec in sorted(specs.items())
-            ),
-        ),
+        *_listed("name", specs.values()),
     ]
     for _, spec in sorted(specs.items()):
         parts += [
@@ -97,13 +97,7 @@ def _macros() -> str:
             " statement of yours has those whose file's name it calls. This page is made from the"
             " headers of the SQL files.\n"
         ),
-        table(
-            ("file", "kind", "it answers"),
-            (
-                (f"[`{name}`](#{name})", _kind(spec), prose(spec.question))
-                for name, spec in sorted(macros.items())
-            ),
-        ),
+        *_listed("file", macros.values()),
     ]
     for _, spec in sorted(macros.items()):
         calls = [f"`{name}({args})`" for name, args in _MACRO.findall(spec.sql)]
@@ -114,13 +108,28 @@ def _macros() -> str:
     return "\n".join(parts)
 
 
+def _listed(title: str, specs: Iterable[Spec]) -> list[str]:
+    """Return a list of SQL files by subject, those first that are for everybody."""
+    parts = []
+    for subject, inside in by_subject(specs).items():
+        shown = sorted(inside, key=lambda spec: (spec.is_private, spec.name))
+        parts += [f"**{subject.title}**: {prose(subject.meaning)}\n"]
+        parts += [
+            table(
+                (title, "kind", "it answers"),
+                ((f"[`{s.name}`](#{s.name})", _kind(s), prose(s.question)) for s in shown),
+            )
+        ]
+    return parts
+
+
 def _kind(spec: Spec) -> str:
-    return f"{spec.kind}, private" if is_private(spec) else spec.kind
+    return f"{spec.kind}, private" if spec.is_private else spec.kind
 
 
 def _about(spec: Spec, page: str) -> str:
     sql = in_repo(spec.path)
     about = " ".join(filter(None, [f"**{prose(spec.question)}**", prose(spec.description)]))
-    if is_private(spec):
+    if spec.is_private:
         about += " It is private: it helps others, and may change with any version."
     return f"{about}\n\nSQL: {link(sql, sql, page)}. Rests on: {rests_on(spec, page)}.\n"

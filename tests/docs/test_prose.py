@@ -73,3 +73,11 @@ def test_the_finding_of_the_tutorial(opened: Opened) -> None:
     assert (events, long_ones, round(sum_ns / 1e6), round(long_ns / 1e6)) == (18_312, 28, 409, 355)
     assert "28 of 18,312 operations are longer than a millisecond on rank 0" in text
     assert "they hold 355 ms of its 409 ms" in text
+
+
+def test_the_reasons_are_those_of_the_rules(opened: Opened) -> None:
+    trace = opened(DOCS / "samples" / "made_up_step.json")
+    said = trace.sql("FROM attribution_reasons()").rows
+    text = (DOCS / "definitions.md").read_text("utf-8")
+    table = text[text.index("| reason | says |") :].split("\n\n")[0].splitlines()[2:]
+    assert table == [f"| `{reason}` | {meaning} |" for reason, meaning in said]
