@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from tracekit.analysis.catalog import Catalog, load_catalog
@@ -35,7 +36,7 @@ def analysis_pages(folder: Path) -> dict[str, str]:
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
 
 
-def subjects(specs: dict[str, Spec], root: str) -> dict[str, list[Spec]]:
+def subjects(specs: Mapping[str, Spec], root: str) -> dict[str, list[Spec]]:
     """Return SQL files by the folder below `queries/<root>/` that they lie in, "" for none."""
     found: dict[str, list[Spec]] = {}
     for spec in specs.values():

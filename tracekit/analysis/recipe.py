@@ -33,8 +33,10 @@ def queries_digest(rules: Path | None = None) -> str:
     """
     digest = hashlib.sha256()
     catalog = load_catalog()
-    for spec in (catalog.macros | catalog.tables | catalog.views).values():
-        digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
+    derived = {"macro": catalog.macros, "table": catalog.tables, "view": catalog.views}
+    for kind, specs in derived.items():
+        for name, sql in specs.texts():
+            digest.update(f"{kind} {name}\0{sql}\0".encode())
     for name in _RULES:
         digest.update(builtin_text(name).encode())
     digest.update(Path(context_walk.__file__).read_bytes())
