@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -46,6 +47,13 @@ def rows(values: Sequence[Sequence[object]]) -> str:
     return ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in values)
 
 
+_FEW_ROWS = 8
+"""So many rows are sooner read as literals."""
+
+_PLAIN_TYPES = frozenset(("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR"))
+"""What a literal is, if the first one of its column is cast."""
+
+
 def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
     """Return a SELECT of rows that are given as one text.
 
@@ -56,9 +64,24 @@ def select_rows(columns: Mapping[str, str], values: Sequence[Sequence[object]]) 
         columns: name to DuckDB type.
         values: rows of None, bool, int, float, text or lists of them, in the order of the columns.
     """
+    if 0 < len(values) <= _FEW_ROWS and _PLAIN_TYPES.issuperset(columns.values()):
+        with suppress(TypeError):
+            return _select_literals(columns, values)
     lists = zip(*values, strict=True) if values else ((),) * len(columns)
     parts = (
         f"unnest(from_json({quote(json.dumps(held))}, {quote(json.dumps([kind]))})) AS {name}"
         for (name, kind), held in zip(columns.items(), lists, strict=True)
     )
     return "SELECT " + ", ".join(parts)
+
+
+def _select_literals(columns: Mapping[str, str], values: Sequence[Sequence[object]]) -> str:
+    """Return a SELECT of rows that are given as literals.
+
+    Raises:
+        TypeError: a value has no literal.
+    """
+    first = zip(values[0], columns.values(), strict=True)
+    typed = ", ".join(f"{literal(value)}::{kind}" for value, kind in first)
+    parts = [f"({typed})", rows(values[1:])] if len(values) > 1 else [f"({typed})"]
+    return f"SELECT * FROM (VALUES {', '.join(parts)}) AS given ({', '.join(columns)})"

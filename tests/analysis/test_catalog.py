@@ -9,6 +9,7 @@ import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK
+from tracekit.analysis.header import parse_header
 from tracekit.analysis.session_tables import DEVICE_CEILING
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
@@ -46,6 +47,23 @@ def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
     assert catalog.view("steps").kind == "view"
     assert catalog.macro("interval_union").kind == "macro"
     assert load_catalog(tmp_path) is catalog
+
+
+def test_the_header_of_a_file_is_read_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = []
+
+    def parse(text: str, name: str, path: str, subject: str) -> Spec:
+        read.append(name)
+        return parse_header(text, name, path, subject)
+
+    monkeypatch.setattr("tracekit.analysis.catalog.parse_header", parse)
+    catalog = load_catalog.__wrapped__()
+    assert "kernels" in catalog.analyses
+    assert read == []
+    assert catalog.analysis("kernels") is catalog.analysis("kernels")
+    assert read == ["kernels"]
 
 
 def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:

@@ -294,7 +294,7 @@ def _lines_of(text: str) -> dict[str, int]:
     invariants, is_columns = 0, False
     for line in split_header(text)[0]:
         name, colon, _ = line.text.partition(":")
-        if colon and name.isalpha() and line.indent == 0:
+        if colon and name.isalpha():
             is_columns = name == "Columns"
             invariants += name == "Invariant"
             found.setdefault(

@@ -261,6 +261,7 @@ class _Reader:
         if scope is None or scope.text != "run":
             self._wrong(found.number, "Reduces is for an analysis of scope run")
         reduced = []
+        names: set[str] = set()
         for part in found.text.split(","):
             match = _REDUCED.fullmatch(part.strip())
             if match is None:
@@ -273,11 +274,12 @@ class _Reader:
             pairs = (given.partition("=") for given in match["params"].split())
             params = tuple((name, value) for name, _, value in pairs)
             reduced.append(Reduced(match["name"], params))
-        self._check_unique(found.number, "Reduces", [one.analysis for one in reduced])
+            self._check_unique(found.number, "Reduces", match["name"], names)
         return tuple(reduced)
 
     def _params(self, kind: Kind | None) -> tuple[Param, ...]:
-        params = []
+        params: list[Param] = []
+        names: set[str] = set()
         for number, entry in self._entries("Params"):
             match = _PARAM.fullmatch(entry)
             if match is None:
@@ -287,8 +289,9 @@ class _Reader:
                     "write `name  TYPE = default  meaning`",
                 )
             else:
-                params.append(self._param(number, match, kind))
-                self._check_unique(number, "Params", [param.name for param in params])
+                param = self._param(number, match, kind)
+                self._check_unique(number, "Params", param.name, names)
+                params.append(param)
         return tuple(params)
 
     def _needs(self, params: tuple[Param, ...]) -> tuple[str, ...]:
@@ -332,6 +335,7 @@ class _Reader:
 
     def _columns(self, kind: Kind | None) -> tuple[ColumnSpec, ...]:
         columns = []
+        names: set[str] = set()
         entries = self._entries("Columns")
         for number, entry in entries:
             match = _COLUMN.fullmatch(entry)
@@ -345,7 +349,7 @@ class _Reader:
                 columns.append(
                     ColumnSpec(match["name"], match["type"], match["meaning"].strip(), _key(match))
                 )
-                self._check_unique(number, "Columns", [column.name for column in columns])
+                self._check_unique(number, "Columns", match["name"], names)
         if not entries and kind not in (None, "macro"):
             found = self._one("Columns")
             number = 1 if found is None else found.number
@@ -371,14 +375,16 @@ class _Reader:
             self._wrong(found.number, f"{found.name}: begin its entries on the next line, indented")
         return found.entries
 
-    def _check_unique(self, number: int, field_name: str, names: list[str]) -> None:
-        """Look whether the last name has been there before."""
-        if names and names[-1] in names[:-1]:
-            self._wrong(number, f"{field_name}: {names[-1]} is declared twice")
+    def _check_unique(self, number: int, field_name: str, name: str, before: set[str]) -> None:
+        """Look whether a name has been there before, and remember it."""
+        if name in before:
+            self._wrong(number, f"{field_name}: {name} is declared twice")
+        before.add(name)
 
     def _check_used(self, params: tuple[Param, ...]) -> None:
         used: dict[str, int] = {}
-        for match in SQL_TOKEN.finditer(self._body):
+        # Most files have no parameter: the tokens of their SQL need not be looked at.
+        for match in SQL_TOKEN.finditer(self._body) if "$" in self._body else ():
             if match["param"]:
                 line = len(self._header) + 1 + self._body.count("\n", 0, match.start())
                 used.setdefault(match["param"], line)

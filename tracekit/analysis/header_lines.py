@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+_HEADER = re.compile(r"(?:--[^\n]*(?:\n|\Z))*")
 
 
 class Line(NamedTuple):
@@ -15,11 +18,6 @@ class Line(NamedTuple):
 
     number: int
     text: str
-
-    @property
-    def indent(self) -> int:
-        """How many blanks it begins with."""
-        return len(self.text) - len(self.text.lstrip())
 
 
 @dataclass
@@ -44,25 +42,30 @@ class HeaderField:
         A line that is indented deeper than the first continues the entry above.
         """
         entries: list[tuple[int, str]] = []
-        base = min((line.indent for line in self.lines), default=0)
-        for line in self.lines:
-            if line.indent > base and entries:
-                number, text = entries[-1]
-                entries[-1] = (number, f"{text} {line.text.strip()}")
+        stripped = [(line.number, line.text, line.text.lstrip()) for line in self.lines]
+        base = min((len(text) - len(rest) for _, text, rest in stripped), default=0)
+        for number, text, rest in stripped:
+            if len(text) - len(rest) > base and entries:
+                first, before = entries[-1]
+                entries[-1] = (first, f"{before} {rest.rstrip()}")
             else:
-                entries.append((line.number, line.text.strip()))
+                entries.append((number, rest.rstrip()))
         return entries
 
 
 def split_header(sql_text: str) -> tuple[list[Line], str]:
     """Split a file into its header lines, without the comment marks, and the SQL below."""
-    lines = sql_text.removeprefix("\ufeff").splitlines()
-    header = []
-    for number, line in enumerate(lines, start=1):
-        if not line.startswith("--"):
-            break
-        header.append(Line(number, line[2:].removeprefix(" ").rstrip()))
-    return header, "\n".join(lines[len(header) :])
+    text = sql_text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    match = _HEADER.match(text)
+    end = match.end() if match else 0
+    header = [
+        Line(number, line[2:].removeprefix(" ").rstrip())
+        for number, line in enumerate(text[:end].removesuffix("\n").split("\n"), start=1)
+        if end
+    ]
+    return header, text[end:]
 
 
 def until_blank(lines: Sequence[Line]) -> list[Line]:

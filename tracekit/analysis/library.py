@@ -175,13 +175,10 @@ def taken_names() -> dict[str, str]:
     """Return the names that no file of the user's may have, with what has them."""
     catalog = load_catalog()
     taken = {table.name: "a table" for table in (*TABLES, *SESSION_TABLES)}
-    for specs in (catalog.macros, catalog.tables, catalog.views, catalog.analyses):
-        taken |= {name: f"{_article(spec)} {spec.kind}" for name, spec in specs.items()}
-    return taken
-
-
-def _article(spec: Spec) -> str:
-    return "an" if spec.kind == "analysis" else "a"
+    taken |= dict.fromkeys(catalog.macros, "a macro")
+    taken |= dict.fromkeys(catalog.tables, "a table")
+    taken |= dict.fromkeys(catalog.views, "a view")
+    return taken | dict.fromkeys(catalog.analyses, "an analysis")
 
 
 def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:

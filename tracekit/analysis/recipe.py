@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from importlib.resources import files
 from pathlib import Path
 
-from tracekit.analysis import (
-    context_walk,
-    device_peaks,
-    device_rules,
-    kernel_rules,
-    range_rules,
-    role_rules,
-)
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.kernel_rules import load_rules
-from tracekit.analysis.range_rules import load_range_rules
-from tracekit.analysis.role_rules import load_role_rules
-from tracekit.analysis.rule_loader import builtin_text
 
-_RULES = (
-    *(kernel_rules.FORM.file_name, range_rules.FORM.file_name, role_rules.FORM.file_name),
-    *(device_rules.FILE_NAME, device_peaks.FILE_NAME),
+_STEPS = (
+    *("context_walk.py", "module_paths.py", "stretch_alignment.py"),
+    *("walk_markers.py", "walked_modules.py"),
 )
+"""The files of the steps that are no SQL. They are read, not imported: a store that is there needs
+none of them."""
 
 
 def queries_digest(rules: Path | None = None) -> str:
@@ -33,11 +24,16 @@ def queries_digest(rules: Path | None = None) -> str:
     """
     digest = hashlib.sha256()
     catalog = load_catalog()
-    for spec in (catalog.macros | catalog.tables | catalog.views).values():
-        digest.update(f"{spec.kind} {spec.name}\0{spec.sql}\0".encode())
-    for name in _RULES:
-        digest.update(builtin_text(name).encode())
-    digest.update(Path(context_walk.__file__).read_bytes())
+    derived = {"macro": catalog.macros, "table": catalog.tables, "view": catalog.views}
+    for kind, specs in derived.items():
+        for name, sql in specs.texts():
+            digest.update(f"{kind} {name}\0{sql}\0".encode())
+    rules_folder = files("tracekit.queries") / "rules"
+    builtin = (file for file in rules_folder.iterdir() if file.name.endswith(".toml"))
+    for file in sorted(builtin, key=lambda file: file.name):
+        digest.update(file.read_bytes())
+    for name in _STEPS:
+        digest.update(Path(__file__).with_name(name).read_bytes())
     if rules is not None and rules.is_file():
         digest.update(rules.read_bytes())
     return digest.hexdigest()
@@ -49,6 +45,10 @@ def check_rules(rules: Path) -> None:
     Raises:
         UsageError: it cannot be read, or a rule in it is not valid.
     """
+    from tracekit.analysis.kernel_rules import load_rules
+    from tracekit.analysis.range_rules import load_range_rules
+    from tracekit.analysis.role_rules import load_role_rules
+
     load_rules(rules)
     load_range_rules(rules)
     load_role_rules(rules)

@@ -8,8 +8,10 @@ that it sees: whoever computed them, and where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
@@ -21,8 +23,38 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Reduced, Spec
 
+_COMMENT = re.compile(r"--[^\n]*")
+_WORD = re.compile(r"\w+")
+
 Inputs = Mapping["Reduced", "Result"]
 """The results that are reduced, by how headers name them."""
+
+
+def columns_read(specs: Iterable[Spec], inputs: Inputs) -> dict[Reduced, Result]:
+    """Return results with those columns alone whose names stand in the SQL of reductions.
+
+    Args:
+        specs: the reductions; each names the columns that it reads.
+        inputs: the results.
+    """
+    words: dict[Reduced, set[str]] = {reduced: set() for reduced in inputs}
+    for spec in specs:
+        named = set(_WORD.findall(_COMMENT.sub("", spec.sql)))
+        for reduced in spec.reduces:
+            if reduced in words:
+                words[reduced] |= named
+    return {one: _only(result, words[one]) for one, result in inputs.items()}
+
+
+def _only(result: Result, names: set[str]) -> Result:
+    kept = [place for place, column in enumerate(result.columns) if column.name in names]
+    # A reduction may count rows and read none of their columns.
+    kept = kept or [0]
+    return replace(
+        result,
+        columns=tuple(result.columns[place] for place in kept),
+        rows=[tuple(row[place] for place in kept) for row in result.rows],
+    )
 
 
 @contextmanager

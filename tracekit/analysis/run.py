@@ -19,7 +19,13 @@ from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import sql_error, store_error
-from tracekit.analysis.reductions import Inputs, check_reduced, is_of_nothing, rows_laid
+from tracekit.analysis.reductions import (
+    Inputs,
+    check_reduced,
+    columns_read,
+    is_of_nothing,
+    rows_laid,
+)
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
@@ -92,8 +98,12 @@ def run_reductions(
         if not is_of_nothing(spec, inputs)
         for one in spec.reduces
     }
-    with rows_laid(connection, read):
-        return [_run(connection, spec, {}, inputs, is_laid=True) for spec in specs]
+
+    def reduce_all() -> list[Result]:
+        with rows_laid(connection, columns_read(specs, read)):
+            return [_run(connection, spec, {}, inputs, is_laid=True) for spec in specs]
+
+    return interruptible(connection, reduce_all)
 
 
 def _input(

@@ -8,7 +8,7 @@ catalogue says is compared with what it says in a store that is made here, with 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -111,7 +111,7 @@ def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _in_order(views: dict[str, Spec]) -> list[Spec]:
+def _in_order(views: Mapping[str, Spec]) -> list[Spec]:
     """Return views, each behind those that it requires."""
     found: dict[str, Spec] = {}
 

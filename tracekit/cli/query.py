@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.spec import Param, Spec
 from tracekit.cli._options import (
     ceilings_option,
     format_option,
@@ -27,8 +25,10 @@ from tracekit.render import formats
 from tracekit.render._text import printable
 
 if TYPE_CHECKING:
+    from tracekit.analysis.catalog import Specs
     from tracekit.analysis.library import Library, OwnFile
     from tracekit.analysis.result import Result
+    from tracekit.analysis.spec import Param, Spec
     from tracekit.trace import Trace
 
 _OWN = "tracekit.own_file"
@@ -48,10 +48,10 @@ class _Analyses(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(load_catalog().analyses)
+        return list(_catalogued())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        spec = load_catalog().analyses.get(cmd_name)
+        spec = _catalogued().get(cmd_name)
         if spec is not None:
             return _analysis_command(spec)
         own = ctx.meta.get(_OWN)
@@ -63,7 +63,7 @@ class _Analyses(click.Group):
         if ctx.params.get("check_file") is not None or ctx.params.get("list_them"):
             return "", _about_files, args
         name, *rest = args
-        if not ctx.resilient_parsing and name not in load_catalog().analyses:
+        if not ctx.resilient_parsing and name not in _catalogued():
             library = _library_of(ctx.params.get("queries", ()), rest)
             if name not in library.analyses and Path(name).exists():
                 raise UsageError(
@@ -71,6 +71,13 @@ class _Analyses(click.Group):
                 )
             ctx.meta[_OWN] = library.analysis(name)
         return super().resolve_command(ctx, args)
+
+
+def _catalogued() -> Specs:
+    """Return the analyses of tracekit's own; imported here, as the help of all needs none."""
+    from tracekit.analysis.catalog import load_catalog
+
+    return load_catalog().analyses
 
 
 def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
@@ -81,7 +88,6 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
         args: what stands behind it: options, and traces whose run folders may hold files.
     """
     from tracekit.analysis.library import given_folders, load_library
-    from tracekit.ingest.sources import find_sources
 
     named: list[str | Path] = [*queries]
     runs: dict[Path, None] = {}
@@ -92,6 +98,8 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
             named.append(arg)
         elif not arg.startswith("-"):
             # The value of an option is no path, mostly; what it is is found out by the parser.
+            from tracekit.ingest.sources import find_sources
+
             with suppress(TracekitError, OSError, ValueError):
                 runs |= dict.fromkeys(find_sources([arg]).runs)
     return load_library(given_folders(named), [*runs])
@@ -220,7 +228,7 @@ def _about_files(
 def _list_result(library: Library) -> Result:
     from tracekit.analysis.result import Column, Result
 
-    ours = load_catalog().analyses.values()
+    ours = _catalogued().values()
     rows = [(spec.name, spec.subject, spec.scope, spec.question, "tracekit") for spec in ours]
     for name, own in library.analyses.items():
         spec = own.spec
