@@ -27,8 +27,8 @@ def serving_lines(throughput: Result, latency: Result) -> list[str]:
             out.append(f"throughput: {rate} over {format_duration(row['interval_ns'])}")
     rows = {row["metric"]: row for row in latency.to_dicts()}
     for metric, name in _LATENCIES.items():
-        row = rows.get(metric)
-        if row and row["value_count"]:
-            shown = ", ".join(f"{of} {format_duration(row[f'{of}_ns'])}" for of in _SHOWN)
+        times = rows.get(metric, {})
+        if times.get("value_count"):
+            shown = ", ".join(f"{of} {format_duration(times[f'{of}_ns'])}" for of in _SHOWN)
             out.append(f"{name}: {shown}")
     return out
