@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from tracekit.errors import UsageError
 
@@ -19,6 +20,7 @@ def run(
     command: Sequence[str],
     echo: Callable[[str], None],
     program: Sequence[str] = (),
+    serving_figures: Callable[[Path], list[str]] | None = None,
 ) -> Ended:
     """Run a workload under the profiler.
 
@@ -27,6 +29,8 @@ def run(
         command: the command line, for the manifest.
         echo: takes lines for people: what is being done, and the summary.
         program: a user's own training script with its arguments, to run in place of a stage.
+        serving_figures: returns the lines of the summary that analyses make of the run folder of a
+            load; without it they are left out.
 
     Returns:
         The run folder, and the exit code: that of the program, 0 for a stage.
@@ -50,7 +54,7 @@ def run(
     if settled["stage"] == "serve":
         from .serving.run import run as run_load
 
-        return Ended(run_load(settled, list(command), echo), 0)
+        return Ended(run_load(settled, list(command), echo, figures=serving_figures), 0)
     from .training.run import run as run_training
 
     return Ended(run_training(settled, list(command), echo), 0)

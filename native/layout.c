@@ -3,7 +3,7 @@
 #include <string.h>
 
 static const char *const KNOWN[FIRST_ARGUMENT] = {
-    [EVENT_ID] = "event_id", [KIND] = "kind",         [PHASE] = "phase",
+    [EVENT_ID] = "event_id", [KIND] = "view_name",    [PHASE] = "ph",
     [PID] = "pid",           [TID] = "tid",           [PID_TEXT] = "pid_text",
     [TID_TEXT] = "tid_text", [CATEGORY] = "category", [NAME] = "name",
     [TS_NS] = "ts_ns",       [DUR_NS] = "dur_ns",     [ID] = "id",

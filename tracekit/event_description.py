@@ -62,10 +62,10 @@ KINDS = (
     Kind("metadata", "M"),
     Kind("span_end", "Ee"),
 )
-"""The kinds of record, in the order of the type of its column kind."""
+"""The kinds of record, in the order of the type of its column view_name."""
 
-KIND_TYPE = f"ENUM({', '.join(repr(kind.name) for kind in KINDS)})"
-"""DuckDB's type of the column kind."""
+VIEW_NAME_TYPE = f"ENUM({', '.join(repr(kind.name) for kind in KINDS)})"
+"""DuckDB's type of the column view_name."""
 
 COMPLETE_PHASE = "X"
 """The phase of a span that says how long it took."""
@@ -234,12 +234,19 @@ EVENT_COLUMNS = (
         "event_id", "BIGINT", "position among the readable events of the file, from 0", "reader"
     ),
     EventColumn(
-        "kind",
-        KIND_TYPE,
-        "event, flow, instant, counter, memory, metadata or span_end",
+        "view_name",
+        VIEW_NAME_TYPE,
+        "the view that shows it: event, flow, instant, counter, memory, metadata or span_end",
         "reader",
     ),
-    EventColumn("phase", "VARCHAR", "phase (ph), as in the file", "member", ("ph",), since=_FORMAT),
+    EventColumn(
+        "ph",
+        "VARCHAR",
+        "its letter in the format (ph), as in the file",
+        "member",
+        ("ph",),
+        since=_FORMAT,
+    ),
     PID,
     TID,
     EventColumn(

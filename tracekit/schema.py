@@ -40,19 +40,19 @@ class Column:
 class Table:
     """One ingested table: what a row is, and its columns in order.
 
-    Where `kind` is given, it is a view: the rows of table `record` of that kind, each column by the
-    expression in `sources` that has its name, else by the column of its name.
+    Where `view_name` is given, it is a view: the rows of table `record` of that `view_name`, each
+    column by the expression in `sources` that has its name, else by the column of its name.
     """
 
     name: str
     row: str
     columns: tuple[Column, ...]
-    kind: str | None = None
+    view_name: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def create_sql(self) -> str:
         """Return the statement that creates the table or view."""
-        if self.kind is not None:
+        if self.view_name is not None:
             picked = ", ".join(
                 f'{self.sources[column.name]} AS "{column.name}"'
                 if column.name in self.sources
@@ -60,7 +60,8 @@ class Table:
                 for column in self.columns
             )
             return (
-                f"CREATE VIEW {self.name} AS SELECT {picked} FROM record WHERE kind = '{self.kind}'"
+                f"CREATE VIEW {self.name} AS SELECT {picked} FROM record "
+                f"WHERE view_name = '{self.view_name}'"
             )
         # zstd halves the store and is written faster than what DuckDB would choose for JSON.
         columns = ", ".join(
@@ -76,9 +77,9 @@ def _table(name: str, row: str, *columns: tuple[str, str, str]) -> Table:
 
 
 def _view(
-    kind: str, row: str, *columns: tuple[str, str, str], sources: Mapping[str, str] | None = None
+    name: str, row: str, *columns: tuple[str, str, str], sources: Mapping[str, str] | None = None
 ) -> Table:
-    return Table(kind, row, tuple(Column(*column) for column in columns), kind, sources or {})
+    return Table(name, row, tuple(Column(*column) for column in columns), name, sources or {})
 
 
 def _described(*columns: EventColumn) -> tuple[tuple[str, str, str], ...]:
@@ -378,10 +379,10 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "event",
-        "one span: a complete event (phase X), or a begin (B, b) that lasts until its end",
+        "one span: a complete event (ph X), or a begin (B, b) that lasts until its end",
         _TRACE_ID,
         _EVENT_ID,
-        ("phase", "VARCHAR", "X complete; B begin on a thread; b begin of asynchronous work"),
+        ("ph", "VARCHAR", "X complete; B begin on a thread; b begin of asynchronous work"),
         *_THREAD,
         ("category", "VARCHAR", "category, as in the file"),
         ("name", "VARCHAR", "name"),
@@ -393,11 +394,11 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "flow",
-        "one end of an arrow (phases s, t, f)",
+        "one end of an arrow (ph s, t, f)",
         _TRACE_ID,
         _EVENT_ID,
         *_THREAD,
-        ("phase", "VARCHAR", "s start, t step, f end"),
+        ("ph", "VARCHAR", "s start, t step, f end"),
         ("flow_id", "BIGINT", "id that the ends of an arrow share within a category"),
         ("category", "VARCHAR", "category"),
         ("name", "VARCHAR", "name"),
@@ -409,7 +410,7 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "instant",
-        "one mark (phases i, I, R, n) that is no allocator event",
+        "one mark (ph i, I, R, n) that is no allocator event",
         _TRACE_ID,
         _EVENT_ID,
         *_THREAD,
@@ -422,7 +423,7 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "counter",
-        "one sample of counters (phase C)",
+        "one sample of counters (ph C)",
         _TRACE_ID,
         _EVENT_ID,
         *_THREAD,
@@ -451,7 +452,7 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "metadata",
-        "one metadata event (phase M)",
+        "one metadata event (ph M)",
         _TRACE_ID,
         _EVENT_ID,
         *_THREAD,
@@ -462,10 +463,10 @@ TABLES: tuple[Table, ...] = (
     ),
     _view(
         "span_end",
-        "one end of a span (phases E, e); the span, from its begin on, is in table event",
+        "one end of a span (ph E, e); the span, from its begin on, is in table event",
         _TRACE_ID,
         _EVENT_ID,
-        ("phase", "VARCHAR", "E on a thread; e of asynchronous work"),
+        ("ph", "VARCHAR", "E on a thread; e of asynchronous work"),
         *_THREAD,
         ("category", "VARCHAR", "category"),
         ("name", "VARCHAR", "name, which an end need not have"),

@@ -45,6 +45,7 @@ from .manifest import WantedLoad, clean_facts, clean_result, serving_manifest
 from .redactor import redactor_of
 
 Echo = Callable[[str], None]
+Figures = Callable[[Path], list[str]]
 
 DEFAULT_ENGINE = "transformers"
 _SMALL = {"requests": 32, "prompt_len": 64, "max_new_tokens": 32, "warmup_requests": 2}
@@ -57,6 +58,7 @@ def run(
     command: list[str],
     echo: Echo,
     progress: Progress | None = None,
+    figures: Figures | None = None,
 ) -> Path:
     """Put an engine under load and return the run folder.
 
@@ -65,6 +67,7 @@ def run(
         command: the command line, for the manifest.
         echo: takes lines for people.
         progress: takes the state of the load; a line on the terminal if None.
+        figures: returns lines of what analyses say of a run folder; none are shown if None.
 
     Raises:
         UsageError: an argument is wrong.
@@ -77,7 +80,7 @@ def run(
         echo(redactor.clean(line))
 
     try:
-        return _run(values, command, tell, progress, redactor)
+        return _run(values, command, tell, progress, redactor, figures)
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
         # Without what it came from, which would be shown in full where nobody catches it.
@@ -90,6 +93,7 @@ def _run(
     echo: Echo,
     progress: Progress | None,
     redactor: Redactor,
+    figures: Figures | None,
 ) -> Path:
     name = str(values.get("engine") or DEFAULT_ENGINE)
     wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and _is_without_gpu())
@@ -119,7 +123,8 @@ def _run(
             raise KeyboardInterrupt
         requests_file.write(result.records, folder.path)
         folder.commit(run_manifest)
-    for text in summary.lines(run_manifest, result.records, target):
+    told = [] if figures is None else figures(target)
+    for text in summary.lines(run_manifest, result.records, target, told):
         echo(text)
     if result.interrupted:
         raise KeyboardInterrupt

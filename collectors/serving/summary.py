@@ -1,14 +1,16 @@
-"""What a serving run came to, in a few lines: shown at its end, also when half of it failed."""
+"""What a serving run came to, in a few lines: shown at its end, also when half of it failed.
+
+Here is what the manifest needs. How long requests took is asked of analyses, by whoever runs this.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tracekit.manifest import Manifest
-from tracekit.units import NS_PER_S, format_duration
+from tracekit.units import NS_PER_S
 
 from .load.requests_file import RequestRecord
 
@@ -50,13 +52,16 @@ def failures(records: Sequence[RequestRecord]) -> str:
     return f"{text} (mostly: {reason})" if count < len(bad) else f"{text} ({often}: {reason})"
 
 
-def lines(run: Manifest, records: Sequence[RequestRecord], target: Path) -> list[str]:
+def lines(
+    run: Manifest, records: Sequence[RequestRecord], target: Path, figures: Sequence[str] = ()
+) -> list[str]:
     """Return the summary of a run.
 
     Args:
         run: its manifest.
         records: its requests.
         target: its folder.
+        figures: lines of what analyses say of it.
     """
     load = run.load
     if load is None:
@@ -65,25 +70,10 @@ def lines(run: Manifest, records: Sequence[RequestRecord], target: Path) -> list
     good = [record for record in measured if record.outcome == "ok"]
     model = f" {run.model.name}" if run.model else ""
     what = f"serve{model} ({run.engine}), {load.arrival}"
-    answered = f"{len(good)} of {len(measured)} requests answered"
-    span_ns = interval_ns(measured)
-    if span_ns is not None:
-        answered += f" in {format_duration(span_ns)}"
-    if run.tokens_per_s_mean is not None:
-        answered += f", {run.tokens_per_s_mean:,.0f} new tokens/s"
-    out = [f"{what}: {answered}"]
+    out = [f"{what}: {len(good)} of {len(measured)} requests answered"]
     if len(good) < len(measured):
         out.append(f"failed: {failures(measured)}")
-    for name, values_ns in (
-        ("latency", _since_sent((record, record.end_ns) for record in good)),
-        ("time to first token", _since_sent((record, _first_ns(record)) for record in good)),
-    ):
-        if values_ns:
-            out.append(
-                f"{name}: p50 {format_duration(_percentile(values_ns, 50))}, "
-                f"p99 {format_duration(_percentile(values_ns, 99))}, "
-                f"max {format_duration(max(values_ns))}"
-            )
+    out += figures
     out += [f"note: {note}" for note in run.notes]
     if load.profile_note:
         out.append(f"note: {load.profile_note}")
@@ -96,24 +86,3 @@ def lines(run: Manifest, records: Sequence[RequestRecord], target: Path) -> list
 def _reason(record: RequestRecord) -> str:
     status = f"{record.http_status} " if record.outcome == "http_error" else ""
     return f"{status}{record.reason or record.outcome}"
-
-
-def _since_sent(instants: Iterable[tuple[RequestRecord, int | None]]) -> list[int]:
-    """Return how long after they were sent; a request of which either is not known is left out."""
-    return [
-        at_ns - record.sent_ns
-        for record, at_ns in instants
-        if at_ns is not None and record.sent_ns is not None
-    ]
-
-
-def _first_ns(record: RequestRecord) -> int | None:
-    if record.first_token_ns is None and record.token_ns:
-        return record.token_ns[0]
-    return record.first_token_ns
-
-
-def _percentile(values_ns: list[int], pct: int) -> int:
-    """Return the smallest value that is not below so many percent of the values."""
-    ordered = sorted(values_ns)
-    return ordered[max(0, math.ceil(len(ordered) * pct / 100) - 1)]

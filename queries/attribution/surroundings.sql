@@ -26,7 +26,7 @@
 --   row_marker_id      INTEGER -> range_marker.marker_id  the name that tells a row of modules, likewise
 --   marked_row         VARCHAR                            that row
 --   is_weak_row        BOOLEAN                            the row counts only outside of all modules
---   part               VARCHAR                            part of the module: rope, bmm0, softmax, bmm1
+--   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, bmm1
 -- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
 -- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)
 -- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)
@@ -181,7 +181,7 @@ SELECT
     s.row_marker_id::INTEGER AS row_marker_id,
     row_marker.row_name AS marked_row,
     row_marker.is_weak AS is_weak_row,
-    part_marker.label AS part
+    part_marker.label AS module_part
 FROM surrounded AS s
 LEFT JOIN node_forward AS f ON s.trace_id = f.trace_id AND s.node_id = f.node_id
 LEFT JOIN range_marker AS phase_marker ON s.phase_marker_id = phase_marker.marker_id

@@ -29,7 +29,7 @@
 --   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns, bytes/s
 --   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
 --   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
---   part                   VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
+--   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
@@ -56,7 +56,7 @@ SELECT
     c.bus_factor * (1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0))
         AS bus_bytes_per_s,
     if(c.is_transfer, c.reason, 'the call alone: its transfer has a row of its own') AS reason,
-    if(c.is_transfer, 'transfer', 'call') AS part
+    if(c.is_transfer, 'transfer', 'call') AS span_of
 FROM collective_events AS c
 INNER JOIN trace AS t ON c.trace_id = t.trace_id
 WHERE $class IS NULL OR c.class = $class

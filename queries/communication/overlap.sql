@@ -81,7 +81,7 @@ ranked AS (
     FROM hidden
 ),
 
-part AS (
+shown AS (
     SELECT
         trace_id,
         device,
@@ -112,7 +112,7 @@ SELECT
     p.compute_name,
     p.overlap_ns,
     100.0 * p.overlap_ns / nullif(c.comm_ns, 0) AS comm_pct
-FROM part AS p
+FROM shown AS p
 INNER JOIN comm_time AS c
     ON p.trace_id = c.trace_id AND p.device = c.device AND p.class = c.class
 INNER JOIN device_windows AS w ON p.trace_id = w.trace_id AND p.device = w.device

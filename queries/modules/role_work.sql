@@ -51,7 +51,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             gap_before_ns(
                 (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
             ) AS gap_ns,
-            x.part,
+            x.module_part,
             coalesce(m.is_in_attention, FALSE) AS is_in_attention,
             m.rule_id AS module_rule_id,
             m.role AS module_role,
@@ -78,7 +78,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
 
     named_text AS (
         SELECT DISTINCT
-            part,
+            module_part,
             role_op,
             class,
             is_in_attention
@@ -87,12 +87,12 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
 
     named_role AS MATERIALIZED (
         SELECT
-            part,
+            module_part,
             role_op,
             class,
             is_in_attention,
             least(
-                role_rule_of('part', part, is_in_attention),
+                role_rule_of('part', module_part, is_in_attention),
                 role_rule_of('op', role_op, is_in_attention),
                 role_rule_of('class', class, is_in_attention)
             ) AS rule_id
@@ -111,7 +111,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
         FROM named AS n
         LEFT JOIN named_role AS k
             ON
-                n.part IS NOT DISTINCT FROM k.part
+                n.module_part IS NOT DISTINCT FROM k.module_part
                 AND n.role_op IS NOT DISTINCT FROM k.role_op
                 AND n.class = k.class
                 AND n.is_in_attention = k.is_in_attention

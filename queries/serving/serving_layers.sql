@@ -12,8 +12,8 @@
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
 --   phase              VARCHAR  prefill, mixed, decode, forward or other, as in serving_modules
---   part               VARCHAR  computation, communication or rest, as in serving_modules; timeline for sections
---   task               VARCHAR  as in serving_modules, (all) for the part; a section, transformer: attention and ffn
+--   task_group         VARCHAR  computation, communication or rest, as in serving_modules; timeline for sections
+--   task               VARCHAR  as in serving_modules, (all) for the group; a section, transformer: attention and ffn
 --   layer_count        BIGINT   layers in the trace of the device
 --   total_ns           BIGINT   time of such work, ns
 --   layer_ns           BIGINT   of it in modules of layers, ns
@@ -44,7 +44,7 @@ work AS (
         trace_id,
         device,
         phase,
-        part,
+        task_group,
         task,
         module_id,
         row_name,
@@ -55,7 +55,7 @@ work AS (
         trace_id,
         device,
         phase,
-        'rest' AS part,
+        'rest' AS task_group,
         'idle' AS task,
         module_id,
         row_name,
@@ -67,7 +67,7 @@ work AS (
         trace_id,
         device,
         phase,
-        'timeline' AS part,
+        'timeline' AS task_group,
         section AS task,
         module_id,
         row_name,
@@ -80,7 +80,7 @@ summed AS (
         w.trace_id,
         w.device,
         w.phase,
-        w.part,
+        w.task_group,
         w.task,
         m.layer,
         layer_place(
@@ -99,20 +99,20 @@ kept AS (
     UNION ALL
     SELECT * REPLACE ('(all)' AS task)
     FROM summed
-    WHERE part <> 'timeline'
+    WHERE task_group <> 'timeline'
     UNION ALL
     SELECT * REPLACE ('transformer' AS task)
     FROM summed
-    WHERE part = 'timeline' AND task IN ('attention', 'ffn')
+    WHERE task_group = 'timeline' AND task IN ('attention', 'ffn')
     UNION ALL
-    SELECT * REPLACE (if(part = 'timeline', part, 'work') AS part, NULL AS task)
+    SELECT * REPLACE (if(task_group = 'timeline', task_group, 'work') AS task_group, NULL AS task)
     FROM summed
 ),
 
 named AS (
     SELECT
-        * EXCLUDE (part, task),
-        {part: part, task: task} AS work
+        * EXCLUDE (task_group, task),
+        {task_group: task_group, task: task} AS work
     FROM kept
 ),
 
@@ -122,7 +122,7 @@ compared AS (
         max(low_ns) FILTER (work.task IS NULL) OVER phases - low_ns AS others_low_ns,
         max(high_ns) FILTER (work.task IS NULL) OVER phases - high_ns AS others_high_ns
     FROM whole_model_work('named', $layers)
-    WINDOW phases AS (PARTITION BY trace_id, device, phase, work.part = 'timeline')
+    WINDOW phases AS (PARTITION BY trace_id, device, phase, work.task_group = 'timeline')
 ),
 
 stepped AS (
@@ -140,7 +140,7 @@ SELECT
     w.rank,
     w.device,
     c.phase,
-    c.work.part,
+    c.work.task_group,
     c.work.task,
     c.layer_count,
     c.total_ns,
@@ -163,7 +163,7 @@ ORDER BY
     w.trace_id,
     w.device,
     phase_order(c.phase),
-    list_position(['computation', 'communication', 'rest', 'timeline'], c.work.part),
+    list_position(['computation', 'communication', 'rest', 'timeline'], c.work.task_group),
     list_position(
         [
             '(all)', 'element-wise', 'RoPE', 'Triton', 'GEMM', 'RMSNorm', 'attention',

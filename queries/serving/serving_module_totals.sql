@@ -6,7 +6,7 @@
 -- Reduces:  serving_modules
 -- Columns:
 --   phase          VARCHAR  as in serving_modules
---   part           VARCHAR  computation, communication or rest
+--   task_group     VARCHAR  computation, communication or rest
 --   task           VARCHAR  as in serving_modules
 --   kernel_count   BIGINT   device events
 --   kernel_ns      BIGINT   sum of their durations, ns
@@ -19,14 +19,14 @@
 WITH summed AS (
     SELECT
         phase,
-        part,
+        task_group,
         task,
         min(rowid) AS place,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
     FROM serving_modules_rows
-    GROUP BY phase, part, task
+    GROUP BY phase, task_group, task
 ),
 
 placed AS (
@@ -39,7 +39,7 @@ placed AS (
 
 SELECT
     phase,
-    part,
+    task_group,
     task,
     kernel_count,
     kernel_ns,
@@ -48,4 +48,4 @@ SELECT
     100.0 * wall_ns / phase_wall_ns AS phase_pct
 FROM placed
 WHERE phase_wall_ns > 0
-ORDER BY phase_place, wall_ns DESC, part, task
+ORDER BY phase_place, wall_ns DESC, task_group, task

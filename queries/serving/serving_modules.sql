@@ -10,7 +10,7 @@
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
 --   phase         VARCHAR  prefill, mixed, decode, forward or other, as in phases
---   part          VARCHAR  computation, communication or rest
+--   task_group    VARCHAR  computation, communication or rest
 --   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other;
 --                          memory copy, idle
 --   kernel_count  BIGINT   device events
@@ -31,19 +31,19 @@ spent AS (
         trace_id,
         device,
         phase,
-        part,
+        task_group,
         task,
         count(*) FILTER (piece = 0) AS kernel_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
     FROM work
-    GROUP BY trace_id, device, phase, part, task
+    GROUP BY trace_id, device, phase, task_group, task
     UNION ALL
     SELECT
         trace_id,
         device,
         phase,
-        'rest' AS part,
+        'rest' AS task_group,
         'idle' AS task,
         0 AS kernel_count,
         0 AS kernel_ns,
@@ -68,7 +68,7 @@ SELECT
     w.rank,
     w.device,
     s.phase,
-    s.part,
+    s.task_group,
     s.task,
     s.kernel_count,
     s.kernel_ns,
@@ -87,7 +87,7 @@ ORDER BY
     w.trace_id,
     w.device,
     phase_order(s.phase),
-    list_position(['computation', 'communication', 'rest'], s.part),
+    list_position(['computation', 'communication', 'rest'], s.task_group),
     list_position(
         [
             'element-wise', 'RoPE', 'Triton', 'GEMM', 'RMSNorm', 'attention', 'all-reduce',

@@ -7,17 +7,17 @@
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
---   trace_id   INTEGER  the trace
---   device     VARCHAR  number of the device, or cpu
---   piece      BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   module_id  INTEGER  module, as in table module; NULL where none
---   row_name   VARCHAR  row of modules where there is no module
---   dur_ns     BIGINT   duration, ns
---   wall_ns    BIGINT   busy time that is its own, ns
---   phase      VARCHAR  prefill, mixed, decode, forward or other, as in phases
---   gap_ns     BIGINT   idle time before it, ns; negative or NULL for none
---   part       VARCHAR  computation, communication or rest
---   task       VARCHAR  as in serving_modules, but for idle
+--   trace_id    INTEGER  the trace
+--   device      VARCHAR  number of the device, or cpu
+--   piece       BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   module_id   INTEGER  module, as in table module; NULL where none
+--   row_name    VARCHAR  row of modules where there is no module
+--   dur_ns      BIGINT   duration, ns
+--   wall_ns     BIGINT   busy time that is its own, ns
+--   phase       VARCHAR  prefill, mixed, decode, forward or other, as in phases
+--   gap_ns      BIGINT   idle time before it, ns; negative or NULL for none
+--   task_group  VARCHAR  computation, communication or rest
+--   task        VARCHAR  as in serving_modules, but for idle
 
 CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
     SELECT
@@ -39,13 +39,13 @@ CREATE OR REPLACE MACRO serving_task_work(modules) AS TABLE (
         ) AS gap_ns,
         CASE d.kind
             WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
-        END AS part,
+        END AS task_group,
         CASE
             WHEN d.kind = 'memcpy' THEN 'memory copy'
             WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
             WHEN d.class = 'comm_allgather' THEN 'all-gather'
             WHEN d.kind = 'comm' THEN 'other'
-            WHEN d.class = 'rope' OR x.part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
+            WHEN d.class = 'rope' OR x.module_part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
             WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
             WHEN d.class = 'gemm' THEN 'GEMM'
             WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'

@@ -50,7 +50,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
             *,
             count(*) FILTER (NOT is_within) OVER (
                 PARTITION BY trace_id ORDER BY ts_ns, step
-            ) AS part
+            ) AS stretch
         FROM flagged
     ),
 
@@ -62,7 +62,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
             any_value(max_running_count) AS max_running_count
         FROM numbered
         WHERE is_within
-        GROUP BY trace_id, part
+        GROUP BY trace_id, stretch
     )
 
     SELECT DISTINCT ON (trace_id)

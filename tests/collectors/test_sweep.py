@@ -376,7 +376,9 @@ def test_the_trace_shows_the_bytes_that_compression_saves(real: tuple[Path, Any]
         sent[folder.name] = sum(
             row["message_bytes"]
             for row in collectives
-            if row["rank"] == 0 and row["class"] == "comm_allreduce" and row["part"] == "transfer"
+            if row["rank"] == 0
+            and row["class"] == "comm_allreduce"
+            and row["span_of"] == "transfer"
         )
     report = manifest.read(runs / "pretrain_tiny-1layers_GC-acpsgd_bs1_n2").extra["compression"]
     assert sent == {

@@ -84,7 +84,7 @@ def load_by(build: Build, tmp_path: Path) -> Callable[[bool], Load]:
             path = tmp_path / name
             path.write_bytes(content.encode() if isinstance(content, str) else content)
             for table in TABLES:
-                if table not in RUN_TABLES and table.kind is None:
+                if table not in RUN_TABLES and table.view_name is None:
                     build.connection.execute(f"DELETE FROM {table.name}")
             with Reading(path, is_compiled=is_compiled, block_bytes=block_bytes) as reading:
                 load_trace(build.connection, reading, 0)

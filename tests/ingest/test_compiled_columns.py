@@ -47,14 +47,21 @@ def row_of(**values: Any) -> tuple[Any, ...]:
 def test_the_row_of_an_odd_event_stands_in_its_place() -> None:
     columns = compiled_columns()
     assert columns is not None
-    row = row_of(event_id=1, kind="event", name="é", ts_ns=-5, stream=7, args='{"a":1}')
+    row = row_of(event_id=1, view_name="event", name="é", ts_ns=-5, stream=7, args='{"a":1}')
     text = b'[{"ph":"M"},{"ph":"P"},{"ph":"M"}]'
     assert columns.read(text, 0, lambda *_: row) == (3, len(text), "ended")
     assert columns.row_count == 3
     assert rows_in(columns) == [
-        {"event_id": 0, "kind": "metadata", "phase": "M"},
-        {"event_id": 1, "kind": "event", "name": "é", "ts_ns": -5, "stream": 7, "args": '{"a":1}'},
-        {"event_id": 2, "kind": "metadata", "phase": "M"},
+        {"event_id": 0, "view_name": "metadata", "ph": "M"},
+        {
+            "event_id": 1,
+            "view_name": "event",
+            "name": "é",
+            "ts_ns": -5,
+            "stream": 7,
+            "args": '{"a":1}',
+        },
+        {"event_id": 2, "view_name": "metadata", "ph": "M"},
     ]
     assert columns.take() is None
 
@@ -75,11 +82,11 @@ def test_what_is_found_to_be_no_event_stops_it() -> None:
         [],
         None,
         row_of(),  # It has no kind.
-        row_of(event_id="1", kind="event"),
-        row_of(event_id=1 << 64, kind="event"),
+        row_of(event_id="1", view_name="event"),
+        row_of(event_id=1 << 64, view_name="event"),
         row_of(event_id=1, kind="strange"),
-        row_of(event_id=1, kind="event", name=5),
-        row_of(event_id=1, kind="event", name="\ud800"),
+        row_of(event_id=1, view_name="event", name=5),
+        row_of(event_id=1, view_name="event", name="\ud800"),
     ],
 )
 def test_what_is_no_row_is_an_error(row: Any) -> None:
@@ -87,8 +94,8 @@ def test_what_is_no_row_is_an_error(row: Any) -> None:
     assert columns is not None
     with pytest.raises((TypeError, ValueError, OverflowError)):
         columns.append(row)
-    columns.append(row_of(event_id=3, kind="event", name="a"))
-    assert rows_in(columns) == [{"event_id": 3, "kind": "event", "name": "a"}]
+    columns.append(row_of(event_id=3, view_name="event", name="a"))
+    assert rows_in(columns) == [{"event_id": 3, "view_name": "event", "name": "a"}]
 
 
 def described(**changes: Any) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ def read(text: str | bytes, first_event_id: int = 0) -> list[dict[str, Any]] | N
 
 
 X = '"ph":"X","ts":1,"dur":2'
-READ_X = {"event_id": 0, "kind": "event", "phase": "X", "ts_ns": 1000, "dur_ns": 2000}
+READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns": 2000}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_event(members: str, columns: dict[str, Any]) -> None:
 )
 def test_kinds(event: str, kind: str | None) -> None:
     found = read(f"[{event}]")
-    assert (found and found[0]["kind"]) == kind
+    assert (found and found[0]["view_name"]) == kind
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def right(load: Callable[..., Any]) -> dict[str, list[tuple[Any, ...]]]:
 
 def test_what_the_trace_says(load: Callable[..., Any]) -> None:
     loaded = load(kineto())
-    assert loaded.sql("SELECT * EXCLUDE (phase, args, extra) FROM event ORDER BY event_id") == [
+    assert loaded.sql("SELECT * EXCLUDE (ph, args, extra) FROM event ORDER BY event_id") == [
         (0, 2, 7, 8, "cpu_op", 'aten::"mm" \\ {a, [b}', 10250, 5001, None, 3, *([None] * 7)),
         (0, 3, 7, 8, "cuda_runtime", "cudaLaunchKernel", 11000, 2000, 9, 3, *([None] * 7)),
         (0, 5, 0, 7, "kernel", "void k<int, 3>(float*)", 14000, 100000, 9, 3, 7, 0, *([None] * 5)),

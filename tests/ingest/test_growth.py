@@ -133,7 +133,9 @@ def test_growth_of_reading(load: Callable[..., Any], name: str) -> None:
                 loaded = load(text)
             except TraceError:
                 return
-            found.append(loaded.sql("SELECT count(*) FROM record WHERE kind IS NOT NULL")[0][0])
+            found.append(
+                loaded.sql("SELECT count(*) FROM record WHERE view_name IS NOT NULL")[0][0]
+            )
 
         taken_s.append(seconds(read))
         if events_of is not None:

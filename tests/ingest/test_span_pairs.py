@@ -25,7 +25,7 @@ def spans(loaded: Any) -> list[tuple[Any, ...]]:
     """Name, start and end in µs of what was put together, in the order of the starts."""
     return list(
         loaded.sql(
-            "SELECT name, ts_ns // 1000, (ts_ns + dur_ns) // 1000 FROM event WHERE phase <> 'X' "
+            "SELECT name, ts_ns // 1000, (ts_ns + dur_ns) // 1000 FROM event WHERE ph <> 'X' "
             "ORDER BY ts_ns, dur_ns DESC, event_id"
         )
     )
@@ -61,7 +61,7 @@ def test_nested_on_a_thread(load: Load) -> None:
         "SELECT event_count, complete_count, span_end_count, unpaired_count, "
         "first_ts_ns, last_end_ns FROM trace"
     ) == [(8, 4, 4, 0, 10_000, 60_000)]
-    assert loaded.sql("SELECT event_id, phase, tid FROM span_end ORDER BY event_id") == [
+    assert loaded.sql("SELECT event_id, ph, tid FROM span_end ORDER BY event_id") == [
         (2, "E", 2),
         (4, "E", 2),
         (5, "E", 2),

@@ -139,7 +139,7 @@ SAYINGS: dict[str, list[Said]] = {
         Said("serving_modules", "phase", "wall_ns"),
         Said(
             *("serving_layers", "phase", "total_ns"),
-            lambda row: row["part"] != "timeline" and row["task"] != "(all)",
+            lambda row: row["task_group"] != "timeline" and row["task"] != "(all)",
         ),
     ],
     "loading of data, by phase": [

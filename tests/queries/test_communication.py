@@ -186,7 +186,7 @@ def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., P
     assert row["algorithm_bytes_per_s"] == pytest.approx(4000 / 10e-6)
     assert row["kernel_count"] == kernels["kernel_count"] == 2
     assert row["kernel_ns"] == kernels["kernel_ns"] == transfer["dur_ns"] + call["dur_ns"]
-    told = ("part", "name", "dur_ns", "message_bytes", "algorithm_bytes_per_s")
+    told = ("span_of", "name", "dur_ns", "message_bytes", "algorithm_bytes_per_s")
     assert [transfer[column] for column in told] == [
         *("transfer", "gloo:all_reduce", 10_000, 4000),
         pytest.approx(4000 / 10e-6),

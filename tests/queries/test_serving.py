@@ -228,7 +228,7 @@ def test_kinds_of_work_of_a_step(tiny_trace: Tiny) -> None:
     rows = opened_now(tiny_trace, engine).query("serving_modules").to_dicts()
     assert {row["phase"] for row in rows} == {"decode"}
     assert {row["step_count"] for row in rows} == {2}
-    assert [(row["part"], row["task"], row["wall_ns"]) for row in rows] == [
+    assert [(row["task_group"], row["task"], row["wall_ns"]) for row in rows] == [
         ("computation", "element-wise", 2_000),
         ("computation", "RoPE", 4_000),
         ("computation", "Triton", 6_000),

@@ -171,8 +171,8 @@ def test_the_steady_state_in_a_line() -> None:
 
 def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
     rows = [
-        {"phase": phase, "part": part, "task": task, "wall_ns": ms * MS}
-        for phase, part, task, ms in [
+        {"phase": phase, "task_group": group, "task": task, "wall_ns": ms * MS}
+        for phase, group, task, ms in [
             ("prefill", "computation", "GEMM", 6),
             ("prefill", "rest", "idle", 2),
             ("decode", "computation", "other", 1),

@@ -45,7 +45,7 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
 
     program = ctx.meta["program"]
     try:
-        ended = run(values, ["tracekit", *sys.argv[1:]], _echo, program)
+        ended = run(values, ["tracekit", *sys.argv[1:]], _echo, program, _serving_figures)
     except KeyboardInterrupt:
         # Serving says itself what it keeps.
         if values.get("stage") != "serve":
@@ -63,6 +63,19 @@ def _echo(line: str) -> None:
     from tracekit.render._text import printable
 
     click.echo(printable(line), err=True)
+
+
+def _serving_figures(folder: Path) -> list[str]:
+    """Return what analyses say of a load, for its summary; the run is there if they cannot."""
+    import tracekit
+    from tracekit.errors import TracekitError
+    from tracekit.render._serving_lines import serving_lines
+
+    try:
+        with tracekit.open(folder, traces=False, cache=False) as trace:
+            return serving_lines(trace.query("throughput"), trace.query("latency"))
+    except TracekitError as error:
+        return [f"its figures cannot be shown: {error.message}"]
 
 
 def _show_breakdown(folder: Path) -> None:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tracekit.database import SCRATCH, cursor_of
-from tracekit.event_description import EVENT_COLUMNS, KIND_TYPE
+from tracekit.event_description import EVENT_COLUMNS, VIEW_NAME_TYPE
 from tracekit.ingest.event_collector import EventRows
 from tracekit.ingest.event_reader import ROW_COLUMNS
 from tracekit.ingest.hand_over import HandOver
@@ -29,7 +29,7 @@ _BLOCKS_PER_STATEMENT = 24
 _ARRIVED = "arrived"
 """What the statement calls the rows."""
 
-_TYPES = {column.name: column.type for column in EVENT_COLUMNS} | {"kind": "VARCHAR"}
+_TYPES = {column.name: column.type for column in EVENT_COLUMNS} | {"view_name": "VARCHAR"}
 
 
 class EventLoader:
@@ -120,7 +120,8 @@ def _insert_sql(trace_id: int, source: str) -> str:
     )
     return f"""INSERT INTO record BY NAME
         SELECT {trace_id} AS trace_id,
-            * EXCLUDE (pid_text, tid_text) REPLACE ({threads}, kind::{KIND_TYPE} AS kind)
+            * EXCLUDE (pid_text, tid_text)
+            REPLACE ({threads}, view_name::{VIEW_NAME_TYPE} AS view_name)
         FROM {source}"""
 
 

@@ -34,7 +34,7 @@ from tracekit.units import NS_PER_US
 Row = tuple[int | str | None, ...]
 
 ROW_COLUMNS = (
-    *("event_id", "kind", "phase", "pid", "tid", "pid_text", "tid_text", "category", "name"),
+    *("event_id", "view_name", "ph", "pid", "tid", "pid_text", "tid_text", "category", "name"),
     *("ts_ns", "dur_ns"),
     *(link.name for link in LINKS),
     *("id", "scope", "binding", "args", "extra"),

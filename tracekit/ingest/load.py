@@ -65,12 +65,12 @@ def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id
     path, stream, text, faults = reading.path, reading.stream, reading.text, reading.faults
     metadata = text.metadata()
     counted = connection.execute(
-        "SELECT kind, count(*), count(dur_ns) FROM record "
-        f"WHERE trace_id = {trace_id} GROUP BY kind"
+        "SELECT view_name, count(*), count(dur_ns) FROM record "
+        f"WHERE trace_id = {trace_id} GROUP BY view_name"
     ).fetchall()
-    counts = {kind.name: 0 for kind in KINDS} | {kind: count for kind, count, _ in counted}
+    counts = {kind.name: 0 for kind in KINDS} | {name: count for name, count, _ in counted}
     if (
-        any(kind == "event" and count > timed for kind, count, timed in counted)
+        any(name == "event" and count > timed for name, count, timed in counted)
         or (counts["span_end"])
     ):
         pair_spans(connection, trace_id)

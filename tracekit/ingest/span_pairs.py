@@ -33,9 +33,9 @@ _EDGES = """
 CREATE OR REPLACE TABLE scratch.edge AS
 WITH sided AS (
     SELECT
-        event_id, ts_ns, kind = 'event' AS is_begin,
+        event_id, ts_ns, view_name = 'event' AS is_begin,
         CASE
-            WHEN phase IN ('B', 'E') THEN row(pid, tid, NULL, NULL)
+            WHEN ph IN ('B', 'E') THEN row(pid, tid, NULL, NULL)
             ELSE row(
                 -- An id that is local is one of its process.
                 CASE WHEN id IS NULL AND extra ->> '$.id2.local' IS NOT NULL THEN pid END,
@@ -44,11 +44,11 @@ WITH sided AS (
                 coalesce(id, extra ->> '$.id2.global', extra ->> '$.id2.local')
             )
         END AS lane,
-        phase IN ('B', 'E') AS is_on_thread,
+        ph IN ('B', 'E') AS is_on_thread,
         coalesce(name, '') AS name
     FROM record
     WHERE trace_id = {trace_id}
-        AND ((kind = 'event' AND phase IN ('B', 'b')) OR kind = 'span_end')
+        AND ((view_name = 'event' AND ph IN ('B', 'b')) OR view_name = 'span_end')
 ),
 told AS (
     SELECT
@@ -196,13 +196,13 @@ INNER JOIN scratch.pair AS pair ON record.event_id = pair.event_id AND pair.is_b
 LEFT JOIN (
     SELECT event_id, args, {", ".join(_LINKS)}
     FROM record
-    WHERE trace_id = {{trace_id}} AND kind = 'span_end' AND args <> '{{{{}}}}'
+    WHERE trace_id = {{trace_id}} AND view_name = 'span_end' AND args <> '{{{{}}}}'
 ) AS finish ON pair.end_id = finish.event_id
-WHERE record.trace_id = {{trace_id}} AND record.kind = 'event' AND record.dur_ns IS NULL
+WHERE record.trace_id = {{trace_id}} AND record.view_name = 'event' AND record.dur_ns IS NULL
 """
 
 _BARE_BEGINS = """
-DELETE FROM record WHERE trace_id = {trace_id} AND kind = 'event' AND dur_ns IS NULL
+DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_ns IS NULL
 """
 
 
@@ -217,8 +217,8 @@ def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         trace_id: the trace.
     """
     (end_ns,) = connection.execute(
-        "SELECT max(ts_ns + CASE WHEN phase = 'X' THEN dur_ns ELSE 0 END) FROM record "
-        f"WHERE trace_id = {trace_id} AND kind IN ('event', 'span_end')"
+        "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "
+        f"WHERE trace_id = {trace_id} AND view_name IN ('event', 'span_end')"
     ).fetchone() or (0,)
     for statement in (_EDGES, _PAIRS, _UNPAIRED, _SPANS, _BARE_BEGINS):
         connection.execute(statement.format(trace_id=trace_id, end_ns=end_ns or 0))

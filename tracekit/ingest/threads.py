@@ -23,14 +23,14 @@ def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
         WITH owner AS (
             SELECT DISTINCT trace_id, pid, tid
             FROM record
-            WHERE kind IN ('event', 'metadata') AND pid IS NOT NULL
+            WHERE view_name IN ('event', 'metadata') AND pid IS NOT NULL
         ),
         -- Only where one is a text are they among the members without a column.
         in_file AS (
             SELECT trace_id, pid, tid, any_value(extra ->> '$.pid') AS pid_text,
                 any_value(extra ->> '$.tid') AS tid_text
             FROM record
-            WHERE kind IN ('event', 'metadata') AND extra IS NOT NULL
+            WHERE view_name IN ('event', 'metadata') AND extra IS NOT NULL
             GROUP BY trace_id, pid, tid
         ),
         named AS (

@@ -187,8 +187,8 @@ def _serving_modules(run: OurRun) -> Figures:
     """The paper's last row is what is neither computation nor communication: copies and idle."""
     found: dict[Key, dict[_Device, list[float]]] = {}
     for row in _ask(run, "serving_modules"):
-        keys = {_TASKS.get(row["task"], (row["part"], row["task"]))}
-        keys.add((row["part"] if row["part"] != "rest" else "other", "(all)"))
+        keys = {_TASKS.get(row["task"], (row["task_group"], row["task"]))}
+        keys.add((row["task_group"] if row["task_group"] != "rest" else "other", "(all)"))
         for key in keys:
             devices = found.setdefault((*key, row["phase"]), {})
             total = devices.setdefault(_device(row), [0.0, 0.0])

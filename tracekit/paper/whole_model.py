@@ -95,14 +95,14 @@ def _of_step(work: str) -> Callable[[OurRun], Wholes]:
 
 def _serving_modules(run: OurRun) -> Wholes:
     """The paper's last row is what is neither computation nor communication: copies and idle."""
-    rows = [row for row in _ask(run, "serving_layers") if row["part"] != "timeline"]
+    rows = [row for row in _ask(run, "serving_layers") if row["task_group"] != "timeline"]
     for row in rows:
-        row["part"] = "other" if row["part"] == "rest" else row["part"]
-    return _serving(run, rows, ("part", "task", "phase"))
+        row["task_group"] = "other" if row["task_group"] == "rest" else row["task_group"]
+    return _serving(run, rows, ("task_group", "task", "phase"))
 
 
 def _serving_timeline(run: OurRun) -> Wholes:
-    rows = [row for row in _ask(run, "serving_layers") if row["part"] == "timeline"]
+    rows = [row for row in _ask(run, "serving_layers") if row["task_group"] == "timeline"]
     return _serving(run, rows, ("task", "phase"))
 
 

@@ -69,6 +69,11 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         server.stop()
 
 
+def told_of(folder: Path) -> list[str]:
+    """What stands for the figures that `tracekit collect` has of analyses."""
+    return [f"figures of {folder.name}"]
+
+
 @dataclass(frozen=True, slots=True)
 class ServeRun:
     """One run of `--stage serve`: what was said, and what was left behind."""
@@ -127,7 +132,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
         }
         if server is not None:
             given |= {"engine": server.engine, "url": server.url}
-        run(given | values, ["tracekit", "collect"], lines.append)
+        run(given | values, ["tracekit", "collect"], lines.append, serving_figures=told_of)
         return ServeRun(tmp_path / "run", lines)
 
     return start

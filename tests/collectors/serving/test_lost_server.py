@@ -161,7 +161,7 @@ def test_the_command_line_says_so_and_exits_with_6(tmp_path: Path) -> None:
     words, url = command_of(tmp_path, behavior=["ok"] * 3 + ["die"])
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "tracekit.collectors", "--stage", "serve"),
+            *(sys.executable, "-m", "tracekit", "collect", "--stage", "serve"),
             *("--engine", "lightllm", "--launch", shlex.join(words), "--url", url),
             *("--requests", "4", "--prompt-len", "8", "--max-new-tokens", "4"),
             *("--warmup-requests", "0", "--concurrency", "1", "--out", str(tmp_path / "run")),
@@ -174,6 +174,7 @@ def test_the_command_line_says_so_and_exits_with_6(tmp_path: Path) -> None:
     assert done.returncode == 6
     assert done.stdout == ""
     assert "3 of 4 requests answered" in done.stderr
+    assert "\nlatency: p50 " in done.stderr
     assert f"error: {tmp_path / 'run'}: incomplete: the server ended with signal" in done.stderr
     assert "Traceback" not in done.stderr
 

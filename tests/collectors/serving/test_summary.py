@@ -1,4 +1,4 @@
-"""What a serving run says at its end is what the analyses say of its folder, to the nanosecond.
+"""What is said of a serving run, and kept in its manifest, is what the analyses say of its folder.
 
 Times are below a microsecond: lines for people show every nanosecond of those.
 """
@@ -18,8 +18,8 @@ from tracekit.collectors.serving.load.requests_file import Outcome, RequestRecor
 
 import tracekit
 from tracekit import manifest
+from tracekit.cli.collect import _serving_figures as figures_of
 from tracekit.manifest import Load, Manifest
-from tracekit.units import format_duration
 
 Cli = Callable[..., Any]
 Row = dict[str, Any]
@@ -75,39 +75,23 @@ def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
     return run
 
 
-def lines_of(throughput: Row, latency: Sequence[Row]) -> list[str]:
-    """Return the lines with figures as they have to be by the analyses."""
-    text = f"{throughput['ok_count']} of {throughput['request_count']} requests answered"
-    if throughput["interval_ns"] is not None:
-        text += f" in {format_duration(throughput['interval_ns'])}"
-    if throughput["output_tokens_per_s"] is not None:
-        text += f", {throughput['output_tokens_per_s']:,.0f} new tokens/s"
-    lines = [f"serve (vllm), burst: {text}"]
-    rows = {row["metric"]: row for row in latency}
-    for metric, name in (("e2e", "latency"), ("ttft", "time to first token")):
-        shown = [
-            f"{column} {format_duration(rows[metric][f'{column}_ns'])}"
-            for column in ("p50", "p99", "max")
-            if rows[metric]["value_count"]
-        ]
-        lines += [f"{name}: {', '.join(shown)}"] if shown else []
-    return lines
-
-
 def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = write(folder, REQUESTS)
-    found = serving_summary.lines(run, REQUESTS, folder)
-    assert found == [
-        # From 2 to 831; 3 + 1 + 5 + 2 + 2 tokens.
-        "serve (vllm), burst: 5 of 8 requests answered in 829 ns, 15,681,544 new tokens/s",
+    shown = serving_summary.lines(run, REQUESTS, folder, figures_of(folder))
+    assert shown == [
+        "serve (vllm), burst: 5 of 8 requests answered",
         "failed: 1 timeout, 1 refused, 1 cancelled (mostly: timeout)",
+        # From 2 to 831; 3 + 1 + 5 + 2 + 2 tokens.
+        "throughput: 15,681,544 new tokens/s over 829 ns",
         # 297, 304, 387 and 811: of the fifth it is not known when it was sent.
         "latency: p50 304 ns, p99 811 ns, max 811 ns",
         # 100, 197 and 387.
         "time to first token: p50 197 ns, p99 387 ns, max 387 ns",
         f"see where the time went: tracekit query latency {folder}",
     ]
+    without = serving_summary.lines(run, REQUESTS, folder)
+    assert without == [*shown[:2], shown[-1]]
 
     def asked(name: str) -> list[Row]:
         rows: list[Row] = json.loads(cli("query", name, folder, "--format", "json").stdout)
@@ -115,7 +99,6 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
 
     (throughput,) = asked("throughput")
     latency = asked("latency")
-    assert [found[0], *found[2:4]] == lines_of(throughput, latency)
     measured = serving_summary.counted(REQUESTS)
     assert throughput["interval_ns"] == serving_summary.interval_ns(measured) == 829
     rate = serving_summary.output_tokens_per_s(measured)
@@ -159,13 +142,21 @@ def random_load(count: int) -> list[RequestRecord]:
 )
 def test_figures_are_those_of_the_analyses(records: list[RequestRecord], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run = write(folder, records)
+    write(folder, records)
     with tracekit.open(folder, traces=False, cache=False) as trace:
         (throughput,) = trace.query("throughput").to_dicts()
-        latency = trace.query("latency").to_dicts()
     measured = serving_summary.counted(records)
     assert serving_summary.interval_ns(measured) == throughput["interval_ns"]
     assert serving_summary.output_tokens_per_s(measured) == throughput["output_tokens_per_s"]
-    shown = serving_summary.lines(run, records, folder)
-    heads = ("serve ", "latency: ", "time to first token: ")
-    assert [line for line in shown if line.startswith(heads)] == lines_of(throughput, latency)
+
+
+def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path: Path) -> None:
+    assert figures_of(tmp_path / "gone") == [
+        f"its figures cannot be shown: {tmp_path / 'gone'}: no such file or folder"
+    ]
+
+
+def test_nothing_is_told_of_a_load_that_was_not_answered(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write(folder, REQUESTS[5:8])
+    assert figures_of(folder) == []

@@ -46,4 +46,4 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
 def _label(row: Mapping[str, Any]) -> str:
     """Return the name of a kind of work; what is `other` says other what."""
     task = printable(row["task"])
-    return f"other {row['part']}" if task == "other" else task
+    return f"other {row['task_group']}" if task == "other" else task
