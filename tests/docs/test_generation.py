@@ -1,0 +1,61 @@
+"""What makes the reference refuses what would make it untrue."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
+
+from generate.event_members import event_members
+from generate.sessions import FailsNowError, with_outputs
+from generate.subjects import UnknownSubjectError, by_subject
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.event_description import EVENT_COLUMNS, KINDS, MEMORY_COLUMNS
+
+WRONG = "tracekit query timelin sample_traces/finetune_QL"
+
+
+def test_an_error_is_not_written_where_an_output_stood(tmp_path: Path) -> None:
+    page = f"```console\n$ {WRONG}\nrank  device\n```\n"
+    with pytest.raises(FailsNowError, match="there is no analysis named 'timelin'"):
+        with_outputs(page, tmp_path)
+
+
+def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
+    page = f"```console\n$ {WRONG}\nerror: of yesterday\n```\n"
+    now = with_outputs(page, tmp_path)
+    assert "error: there is no analysis named 'timelin'\nhint: " in now
+    assert "of yesterday" not in now
+
+
+def test_a_folder_that_nobody_described_is_refused() -> None:
+    spec = load_catalog().analyses["timeline"]
+    with pytest.raises(UnknownSubjectError, match="the folder nowhere"):
+        by_subject([replace(spec, subject="nowhere")])
+
+
+def test_every_analysis_is_under_its_subject_once() -> None:
+    analyses = load_catalog().analyses
+    listed = {
+        spec.name: subject.name
+        for subject, inside in by_subject(analyses.values()).items()
+        for spec in inside
+    }
+    assert listed == {name: spec.subject for name, spec in analyses.items()}
+
+
+def test_every_member_argument_and_phase_of_an_event_is_shown() -> None:
+    section = event_members("docs/reference/tables.md")
+    for column in (*EVENT_COLUMNS, *MEMORY_COLUMNS):
+        for key in column.keys:
+            shown = f"args.{key}" if column.source == "argument" else key
+            assert f"`{shown}`" in section
+        assert f"`{column.name}`" in section
+    assert "| `args.correlation` | `correlation` | BIGINT | links a launch" in section
+    for kind in KINDS:
+        assert f"| [`{kind.name}`](#{kind.name}) | `{kind.phases[0]}`" in section
