@@ -238,3 +238,15 @@ def test_no_rows_in_any_format(rendered: Rendered) -> None:
         "markdown": "| a ms |\n| ---: |\n",
         "table": "a ms\n────\nno rows\n",
     }
+
+
+def test_wide_shows_the_columns_that_full_leaves_out(rendered: Rendered) -> None:
+    columns = {f"column_number_{number}": "VARCHAR" for number in range(9)}
+    rows = [tuple(f"{row} in {column}" for column in columns) for row in "ab"]
+    data = {"kernels": Result("kernels", tuple(Column(*one) for one in columns.items()), rows)}
+    text = rendered(data, "table", width=80, full=True)
+    assert "(--wide shows them, " in text
+    assert max(map(len, text.splitlines())) <= 80
+    wide = rendered(data, "table", width=80, full=True, wide=True)
+    assert "left out" not in wide
+    assert all(cell in wide for row in rows for cell in row)

@@ -18,6 +18,9 @@ from tracekit.cli._options import (
 @click.command(name="breakdown")
 @trace_argument
 @click.option("--full", is_flag=True, help="Show every row instead of the top ones.")
+@click.option(
+    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
+)
 @format_option
 @rules_option
 @ceilings_option
@@ -25,6 +28,7 @@ from tracekit.cli._options import (
 def command(
     traces: tuple[str, ...],
     full: bool,
+    wide: bool,
     format_name: str,
     rules: Path | None,
     ceilings: Path | None,
@@ -43,4 +47,4 @@ def command(
     ) as trace:
         results = trace.breakdown()
         with closed_meanwhile(trace):
-            emit(results, format_name, full=full)
+            emit(results, format_name, full=full, wide=wide)

@@ -6,7 +6,7 @@ its ranks. GB are 1e9 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -69,34 +69,24 @@ def _hardware(run: OurRun) -> Figures:
 
 
 def _phases(run: OurRun) -> Figures:
-    """Recomputation is part of the backward phase here, as in the paper."""
-    steps = _step_counts(run)
-    found: dict[str, list[float]] = {}
-    for row in _ask(run, "phases"):
-        phase = "backward" if row["phase"] == "recompute" else row["phase"]
-        count = steps[_device(row)]
-        total = found.setdefault(phase, [0.0, 0.0, 0.0])
-        total[0] += (row["wall_ns"] + row["idle_ns"]) / count / NS_PER_MS
-        total[1] += row["span_pct"] or 0
-        total[2] += row["compute_kernel_ns"] / count / NS_PER_MS
-    return _means({(phase,): total for phase, total in found.items()}, len(steps))
+    return [
+        (
+            (row["phase"],),
+            (
+                row["step_span_ns"] / NS_PER_MS,
+                row["span_pct"],
+                row["step_compute_kernel_ns"] / NS_PER_MS,
+            ),
+        )
+        for row in _ask_of_steps(run, "phase_steps")
+    ]
 
 
 def _roles(run: OurRun) -> Figures:
-    steps = _step_counts(run)
-    found: dict[Key, list[float]] = {}
-    for row in _ask(run, "roles"):
-        if row["phase"] in ("forward", "backward"):
-            total = found.setdefault((row["phase"], row["role"]), [0.0, 0.0])
-            total[0] += row["wall_ns"] / steps[_device(row)] / NS_PER_MS
-            total[1] += row["phase_pct"] or 0
-    return _means(found, len(steps))
-
-
-def _means(totals: Mapping[Key, Sequence[float]], device_count: int) -> Figures:
-    """Return the mean over the devices of a run; one without such work counts as 0."""
     return [
-        (key, tuple(figure / device_count for figure in total)) for key, total in totals.items()
+        ((row["phase"], row["role"]), (row["step_wall_ns"] / NS_PER_MS, row["phase_pct"]))
+        for row in _ask_of_steps(run, "role_steps")
+        if row["phase"] in ("forward", "backward")
     ]
 
 
@@ -137,16 +127,10 @@ def _first_gemm(run: OurRun) -> Figures:
 
 
 def _gemm_share(run: OurRun) -> Figures:
-    """Recomputation is part of the backward phase here, as in the paper's table of phases."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in _ask(run, "gemm_share"):
-        phase = "backward" if row["phase"] == "recompute" else row["phase"]
-        gemm_ns, kernel_ns = found.get(phase, (0, 0))
-        found[phase] = (gemm_ns + row["gemm_kernel_ns"], kernel_ns + row["kernel_ns"])
     return [
-        ((phase,), (100 * gemm_ns / kernel_ns,))
-        for phase, (gemm_ns, kernel_ns) in found.items()
-        if phase in ("forward", "backward") and kernel_ns
+        ((row["phase"],), (row["gemm_pct"],))
+        for row in _ask(run, "gemm_share_totals")
+        if row["phase"] in ("forward", "backward") and row["gemm_pct"] is not None
     ]
 
 
@@ -268,6 +252,18 @@ def _ask(run: OurRun, name: str, **params: object) -> _Rows:
     if not run.has_traces:
         raise TraceError("the run has no trace")
     return run.ask(name, **params).to_dicts()
+
+
+def _ask_of_steps(run: OurRun, name: str) -> _Rows:
+    """Return the rows of an analysis whose figures are per step.
+
+    Raises:
+        TraceError: the traces mark no steps, or the run has none.
+    """
+    rows = _ask(run, name)
+    if not rows:
+        raise TraceError("the trace marks no steps")
+    return rows
 
 
 def _device(row: dict[str, Any]) -> _Device:

@@ -13,17 +13,20 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
-def breakdown_lines(data: Mapping[str, Result], width: int, *, full: bool) -> Iterator[Text]:
+def breakdown_lines(
+    data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
+) -> Iterator[Text]:
     """Return the lines of the screen.
 
     Args:
         data: analysis name to result.
         width: the most cells that a line may take.
         full: show every row instead of the top ones.
+        wide: show every column of the tables that `full` shows, however wide.
     """
     is_first = True
     for section in sections():
-        lines = section.lines(data, width, full=full)
+        lines = section.lines(data, width, full=full, wide=wide)
         if lines and not is_first:
             yield Text()
         yield from lines

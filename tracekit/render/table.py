@@ -27,7 +27,7 @@ def render(
     """Write a result as a table or a breakdown as one screen."""
     console = make_console(stream)
     if isinstance(data, Mapping):
-        print_lines(console, breakdown_lines(data, console.width, full=full))
+        print_lines(console, breakdown_lines(data, console.width, full=full, wide=wide))
     elif shown := in_place(data, console.width):
         print_lines(console, shown)
     else:

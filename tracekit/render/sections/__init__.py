@@ -3,7 +3,7 @@
 A section is a module here without a leading underscore; it has
 
     ORDER: int      its place on the screen, small numbers first; leave gaps
-    def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]
+    def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool) -> list[Text]
 
 `data` is the whole breakdown, analysis name to result. A section returns no line when its analysis
 is not there or has no row: what the trace cannot support is said by `health`, not drawn as zero.
@@ -34,8 +34,13 @@ class Section(Protocol):
 
     ORDER: int
 
-    def lines(self, data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
-        """Return the lines, each at most `width` cells; `full` lifts the limits on rows."""
+    def lines(
+        self, data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
+    ) -> list[Text]:
+        """Return the lines, each at most `width` cells.
+
+        `full` lifts the limits on rows, `wide` those on the columns of the tables then.
+        """
         ...
 
 

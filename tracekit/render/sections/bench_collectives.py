@@ -21,8 +21,9 @@ _KIND = ("op", "backend", "group_size")
 _ANALYSIS = "bench_collectives"
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a line for each collective; in full every point, and curves."""
+    del wide
     if not data.get(_ANALYSIS):
         return []
     rows = data[_ANALYSIS].to_dicts()

@@ -20,8 +20,9 @@ ORDER = 81
 _Rows = list[dict[str, Any]]
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a line for the fastest point of each op and type; in full every point, and curves."""
+    del wide
     if not data.get("bench_gemm"):
         return []
     rows = data["bench_gemm"].to_dicts()

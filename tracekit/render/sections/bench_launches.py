@@ -19,9 +19,9 @@ ORDER = 84
 _CLOCKS = {"wall_clock": "(host)", "cuda_event": "(device)"}
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return the time of each kind of launch, which is as short in full."""
-    del full
+    del full, wide
     if not data.get("bench_launches"):
         return []
     rows = data["bench_launches"].to_dicts()

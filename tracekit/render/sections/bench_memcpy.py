@@ -23,8 +23,9 @@ TITLE = "Copies measured"
 ANALYSIS = "bench_memcpy"
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a line for each direction; in full every point, and curves."""
+    del wide
     if not data.get(ANALYSIS):
         return []
     rows = data[ANALYSIS].to_dicts()

@@ -24,7 +24,7 @@ _MAX_LABEL = 32
 _CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one line per class and group, the longest first; shares are of the window.
 
     Bandwidths are of the collectives whose message size is known; bus bandwidth is a dash unless
@@ -33,7 +33,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     if not data.get("communication_totals"):
         return []
     if full:
-        grid = grid_lines(data["communication"], width, units=True)
+        grid = grid_lines(data["communication"], None if wide else width, units=True)
         return [heading("Communication"), *grid, *_footnote(data["communication"], width)]
     rows = data["communication_totals"].to_dicts()
     shown = rows[:MAX_KINDS]

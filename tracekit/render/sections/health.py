@@ -21,12 +21,12 @@ _ORDER_OF = {"warn": 0, "note": 1, "ok": 2}
 _STYLES = {"warn": "yellow", "note": "", "ok": "green"}
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one line that counts warnings and notes and names them, the worst first."""
     if not data.get("health"):
         return []
     if full:
-        return [heading("Health"), *grid_lines(data["health"], width, units=True)]
+        return [heading("Health"), *grid_lines(data["health"], None if wide else width, units=True)]
     rows = data["health"].to_dicts()
     worst = min((row["severity"] for row in rows), key=_rank_of)
     line = heading("Health")

@@ -36,8 +36,9 @@ _STYLES = {
 }
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one bar per cause, the largest first, with its op and module; shares of the window."""
+    del wide
     if not data.get("idle_cause_totals"):
         return []
     rows = data["idle_cause_totals"].to_dicts()

@@ -26,8 +26,9 @@ _MAX_LABEL = 24
 _STYLES = {"compute": "green", "comm": "red", "memcpy": "yellow"}
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one bar per class, the largest first; shares are of the window."""
+    del wide
     if not data.get("kernel_class_totals"):
         return []
     rows = data["kernel_class_totals"].to_dicts()

@@ -21,7 +21,7 @@ ORDER = 50
 MAX_KERNELS = 5
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return the top kernels, each once, with the figures of the device on which it took longest.
 
     The analysis lists the top of every device. Sums over devices of what those lists hold would
@@ -30,7 +30,10 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
     if not data.get("kernels"):
         return []
     if full:
-        return [heading("Kernels"), *grid_lines(data["kernels"], width, units=True)]
+        return [
+            heading("Kernels"),
+            *grid_lines(data["kernels"], None if wide else width, units=True),
+        ]
     longest: dict[tuple[str, str], dict[str, Any]] = {}
     rows = data["kernels"].to_dicts()
     for row in sorted(rows, key=lambda row: -row["kernel_ns"]):

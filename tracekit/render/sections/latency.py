@@ -29,12 +29,15 @@ _SHOWN = ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")
 _FEWER = (("p50_ns", "p90_ns", "p99_ns"), ("p50_ns", "p99_ns"), ("p50_ns",))
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one line per metric; a metric without a value, or always zero, is not shown."""
     if not data.get("latency"):
         return []
     if full:
-        return [heading("Latency"), *grid_lines(data["latency"], width, units=True)]
+        return [
+            heading("Latency"),
+            *grid_lines(data["latency"], None if wide else width, units=True),
+        ]
     rows = [row for row in data["latency"].to_dicts() if row["max_ns"]]
     if not rows:
         return []

@@ -25,8 +25,9 @@ _TITLES = {
 _MAIN = "e2e"
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a drawing of the end-to-end latency, or of every metric, all runs in one."""
+    del wide
     if not data.get("latency_cdf"):
         return []
     curves: dict[str, dict[tuple[str, str], Curve]] = {}

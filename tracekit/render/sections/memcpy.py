@@ -21,12 +21,12 @@ ORDER = 70
 _MAX_LABEL = 20
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one line per direction; bytes and bandwidth are of copies whose bytes are known."""
     if not data.get("memcpy_totals"):
         return []
     if full:
-        return [heading("Copies"), *grid_lines(data["memcpy"], width, units=True)]
+        return [heading("Copies"), *grid_lines(data["memcpy"], None if wide else width, units=True)]
     rows = data["memcpy_totals"].to_dicts()
     rates = [row["bandwidth_bytes_per_s"] for row in rows]
     figures = aligned(

@@ -30,12 +30,15 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return the largest modules under their parents; modules of all layers are one line."""
     if not data.get("module_totals"):
         return []
     if full:
-        return [heading("Modules"), *grid_lines(data["modules"], width, units=True)]
+        return [
+            heading("Modules"),
+            *grid_lines(data["modules"], None if wide else width, units=True),
+        ]
     every = _flat(_tree(data["module_totals"].to_dicts()))
     largest = {
         id(row)

@@ -25,12 +25,12 @@ _MIN_BAR = 6
 _SHOWN = ("wall_ns", "idle_ns", "exposed_comm_ns")
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one bar per phase: busy, exposed communication, and idle time before its work."""
     if not data.get("phase_totals"):
         return []
     if full:
-        return [heading("Phases"), *grid_lines(data["phases"], width, units=True)]
+        return [heading("Phases"), *grid_lines(data["phases"], None if wide else width, units=True)]
     rows = data["phase_totals"].to_dicts()
     decimals = ms_decimals(row[column] for row in rows for column in _SHOWN)
     figures = aligned(

@@ -22,12 +22,12 @@ _MAX_NOTES = 3
 _MARK = "  ·  "
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return what the manifest says in two lines, how the run ended if not well, and its notes."""
     if not data.get("run"):
         return []
     if full:
-        return [heading("Run"), *grid_lines(data["run"], width, units=True)]
+        return [heading("Run"), *grid_lines(data["run"], None if wide else width, units=True)]
     out = []
     for row in data["run"].to_dicts():
         if row["outcome"] == "unreadable":

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 ORDER = 31
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return the kinds of work of each phase over all devices, the longest first."""
     if not data.get("serving_module_totals"):
         return []
     if full:
-        return [heading("Serving"), *grid_lines(data["serving_modules"], width, units=True)]
+        return [
+            heading("Serving"),
+            *grid_lines(data["serving_modules"], None if wide else width, units=True),
+        ]
     phases: dict[str, list[dict[str, Any]]] = {}
     for row in data["serving_module_totals"].to_dicts():
         phases.setdefault(row["phase"], []).append(row)

@@ -22,12 +22,15 @@ MAX_DEVICES = 4
 _KINDS = ("prefill", "mixed", "decode")
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return one line per device that has a steady state."""
     if not data.get("serving_window"):
         return []
     if full:
-        return [heading("Steady state"), *grid_lines(data["serving_window"], width, units=True)]
+        return [
+            heading("Steady state"),
+            *grid_lines(data["serving_window"], None if wide else width, units=True),
+        ]
     rows = [row for row in data["serving_window"].to_dicts() if row["reason"] is None]
     out = []
     for row in rows[:MAX_DEVICES]:

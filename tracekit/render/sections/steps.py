@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 ORDER = 60
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return count, mean, shortest and longest step, and the device work outside of steps."""
     if not data.get("step_totals"):
         return []
     if full:
-        return [heading("Steps"), *grid_lines(data["steps"], width, units=True)]
+        return [heading("Steps"), *grid_lines(data["steps"], None if wide else width, units=True)]
     (row,) = data["step_totals"].to_dicts()
     parts = []
     if row["step_count"]:

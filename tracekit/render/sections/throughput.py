@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 ORDER = 14
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return requests and tokens a second, and over which interval."""
     if not data.get("throughput"):
         return []
     if full:
-        return [heading("Throughput"), *grid_lines(data["throughput"], width, units=True)]
+        return [
+            heading("Throughput"),
+            *grid_lines(data["throughput"], None if wide else width, units=True),
+        ]
     out = []
     for row in data["throughput"].to_dicts():
         parts = [f"{row['ok_count']:,} of {row['request_count']:,} requests ok"]

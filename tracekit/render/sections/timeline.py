@@ -44,8 +44,9 @@ _SHARES = (
 )
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a legend and one bar per device; with few devices also a line of shares in ms."""
+    del wide
     if not data.get("timeline"):
         return []
     rows = data["timeline"].to_dicts()

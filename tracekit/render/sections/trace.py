@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 ORDER = 10
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return two lines: what the traces are, and how much is in them."""
-    del full
+    del full, wide
     if not data.get("trace_totals"):
         return []
     rows = data["trace"].to_dicts()

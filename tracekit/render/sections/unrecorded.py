@@ -23,7 +23,7 @@ ORDER = 12
 MAX_OPS = 8
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
+def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a heading, the reason of each rank, and what the host did, the longest first."""
     if not data.get("unrecorded"):
         return []
@@ -33,7 +33,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool) -> list[Text]:
         where = "" if len(_ranks(rows)) == 1 else f"{_rank_text(ranks)}: "
         out += [Text(f"  {line}") for line in textwrap.wrap(where + reason, max(width - 2, 20))]
     if full:
-        return [*out, *grid_lines(data["unrecorded"], width, units=True)]
+        return [*out, *grid_lines(data["unrecorded"], None if wide else width, units=True)]
     ops = data["unrecorded_totals"].to_dicts()
     shown = ops[:MAX_OPS]
     if not shown:

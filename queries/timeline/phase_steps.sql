@@ -1,0 +1,41 @@
+-- How long is each phase of a step: busy, and waiting for it? As the mean over the devices of the run.
+-- The times of phases over the steps of each device. Recomputation is part of the backward phase here, as in the
+-- paper's tables. Of devices that have steps, one without the phase counts as 0.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  phases, steps
+-- Columns:
+--   phase                   VARCHAR  as in phases, but for recompute
+--   step_span_ns            DOUBLE   wall_ns and idle_ns of phases per step, ns
+--   span_pct                DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
+--   step_compute_kernel_ns  DOUBLE   sum of the durations of its compute events per step, ns
+--   device_count            BIGINT   devices that the means are over
+-- Invariant: 0 <= step_span_ns AND 0 <= span_pct AND span_pct <= 100.0000001
+
+WITH counted AS (
+    SELECT
+        rank,
+        device,
+        count(*) AS step_count
+    FROM steps_rows
+    WHERE step IS NOT NULL
+    GROUP BY rank, device
+),
+
+devices AS (
+    SELECT count(*) AS device_count
+    FROM counted
+)
+
+SELECT
+    if(p.phase = 'recompute', 'backward', p.phase) AS phase,
+    sum((p.wall_ns + p.idle_ns) / c.step_count) / any_value(d.device_count) AS step_span_ns,
+    coalesce(sum(p.span_pct), 0) / any_value(d.device_count) AS span_pct,
+    sum(p.compute_kernel_ns / c.step_count) / any_value(d.device_count) AS step_compute_kernel_ns,
+    any_value(d.device_count) AS device_count
+FROM phases_rows AS p
+INNER JOIN counted AS c ON p.rank IS NOT DISTINCT FROM c.rank AND p.device = c.device
+CROSS JOIN devices AS d
+GROUP BY if(p.phase = 'recompute', 'backward', p.phase)
+ORDER BY min(p.rowid)
