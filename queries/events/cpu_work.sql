@@ -66,7 +66,8 @@ free_span AS (
 open_span AS (
     SELECT
         {trace_id: trace_id, pid: pid, tid: tid} AS part,
-        {event_id: event_id, is_work: is_work} AS id,
+        -- A number sorts faster than a struct, and both in the order of events.
+        event_id * 2 + is_work::BIGINT AS id,
         from_ns AS start_ns,
         end_ns
     FROM free_span
@@ -75,11 +76,11 @@ open_span AS (
 
 SELECT
     part.trace_id,
-    id.event_id,
-    row_number() OVER (PARTITION BY part.trace_id, id.event_id ORDER BY start_ns) - 1 AS piece,
+    id // 2 AS event_id,
+    row_number() OVER (PARTITION BY part.trace_id, id ORDER BY start_ns) - 1 AS piece,
     part.tid,
     start_ns AS ts_ns,
     end_ns - start_ns AS dur_ns
 FROM interval_self('open_span')
-WHERE id.is_work
-ORDER BY part.trace_id, ts_ns, id.event_id
+WHERE id % 2 = 1
+ORDER BY part.trace_id, ts_ns, event_id
