@@ -12,7 +12,7 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.run import with_values
+from tracekit.analysis.statement import with_values
 from tracekit.errors import QueryError
 from tracekit.trace import BENCH_BREAKDOWN
 

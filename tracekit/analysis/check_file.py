@@ -27,8 +27,9 @@ from tracekit.analysis.own_sql import (
     without_comments,
 )
 from tracekit.analysis.params import ParamValue, default_of
-from tracekit.analysis.run import columns_of, with_values
+from tracekit.analysis.run import columns_of
 from tracekit.analysis.spec import Spec
+from tracekit.analysis.statement import with_values
 from tracekit.analysis.store_catalogue import empty_store
 from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar, get_args
 
+from tracekit.analysis.header_columns import COLUMN, TYPE, key_of
 from tracekit.analysis.header_lines import HeaderField, Line, split_header, until_blank
 from tracekit.analysis.params import PARAM_TYPES, default_of
 from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Reduced, Scope, Spec
@@ -49,18 +50,11 @@ _REPEATABLE = ("Invariant", "Note")
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
-_TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
 _PARAM = re.compile(
-    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})"
+    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
     r"(?:\{(?P<choices>[^{}]+)\})?"
     r"(?:\s*=\s*(?P<default>'(?:[^']|'')*'|\S+))?"
     r"\s+(?P<meaning>[^=\s].*)"
-)
-_COLUMN = re.compile(
-    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{_TYPE})\s+"
-    r"(?:->\s*(?P<table>[a-z][a-z0-9_]*)"
-    r"(?:\.(?P<other>[a-z][a-z0-9_]*)|\((?P<several>[a-z0-9_, ]+)\))?\s+)?"
-    r"(?P<meaning>(?!->)\S.*)"
 )
 # Comments, texts and quoted names are skipped as wholes, so that a `$` inside them is no parameter.
 SQL_TOKEN = re.compile(
@@ -338,7 +332,7 @@ class _Reader:
         names: set[str] = set()
         entries = self._entries("Columns")
         for number, entry in entries:
-            match = _COLUMN.fullmatch(entry)
+            match = COLUMN.fullmatch(entry)
             if match is None:
                 self._wrong(
                     number,
@@ -347,7 +341,9 @@ class _Reader:
                 )
             else:
                 columns.append(
-                    ColumnSpec(match["name"], match["type"], match["meaning"].strip(), _key(match))
+                    ColumnSpec(
+                        match["name"], match["type"], match["meaning"].strip(), key_of(match)
+                    )
                 )
                 self._check_unique(number, "Columns", match["name"], names)
         if not entries and kind not in (None, "macro"):
@@ -401,12 +397,3 @@ class _Reader:
 
 def _one_of(choices: Sequence[str]) -> str:
     return "one of: " + ", ".join(choices)
-
-
-def _key(match: re.Match[str]) -> Key | None:
-    if match["table"] is None:
-        return None
-    if match["several"] is not None:
-        names = [name.strip() for name in match["several"].split(",")]
-        return Key(match["table"], tuple((name, name) for name in names))
-    return Key(match["table"], ((match["name"], match["other"] or match["name"]),))

@@ -23,9 +23,10 @@ from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error
 from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import columns_of, declared_otherwise, with_values
+from tracekit.analysis.run import columns_of
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Spec
+from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any, TypeVar
 
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.header import SQL_TOKEN
+from tracekit.analysis.deadline import Deadline
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
-from tracekit.analysis.params import ParamValue, bind
+from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.reductions import (
     Inputs,
@@ -29,14 +27,13 @@ from tracekit.analysis.reductions import (
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
+from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError
-from tracekit.sql_text import literal
 
 T = TypeVar("T")
 
 _ROWS_AT_ONCE = 1_000
-_POLL_S = 0.05
 
 _Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
 
@@ -232,7 +229,7 @@ def stream_sql(
     Raises:
         QueryError: DuckDB refuses the statement, or it takes too long; also while rows are taken.
     """
-    clock = _Deadline(connection, timeout_s)
+    clock = Deadline(connection, timeout_s)
 
     def ask(work: Callable[[], T]) -> T:
         try:
@@ -258,41 +255,6 @@ def stream_sql(
                 raise too_late()
 
     return RowStream("sql", columns, rows())
-
-
-class _Deadline:
-    """Stops what runs on a connection when its time is over.
-
-    Time between two statements, or while somebody reads the rows, counts too.
-    """
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:
-        self._connection = connection
-        self._end_s = None if timeout_s is None else monotonic() + timeout_s
-        self._done = threading.Event()
-
-    @property
-    def is_over(self) -> bool:
-        return self._end_s is not None and monotonic() >= self._end_s
-
-    def __enter__(self) -> None:
-        self._done = threading.Event()
-        if self._end_s is not None:
-            watch = threading.Thread(
-                target=self._watch, args=(self._done,), name="tracekit-timeout", daemon=True
-            )
-            watch.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-
-    def _watch(self, done: threading.Event) -> None:
-        assert self._end_s is not None
-        if done.wait(max(0.0, self._end_s - monotonic())):
-            return
-        # Again and again: an interrupt that comes between two statements is lost.
-        while not done.wait(_POLL_S):
-            self._connection.interrupt()
 
 
 def _open_text(
@@ -401,46 +363,10 @@ def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
-    """Return the SQL with every `$name` replaced by its value, cast to its declared type.
-
-    Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
-    """
-    types = {param.name: param.type for param in spec.params}
-
-    def replacement(match: re.Match[str]) -> str:
-        name = match["param"]
-        if name is None:
-            return match.group()
-        return f"CAST({literal(values[name])} AS {types[name]})"
-
-    return SQL_TOKEN.sub(replacement, spec.sql) if types else spec.sql
-
-
 def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:
     different = declared_otherwise(spec, columns)
     if different is not None:
         raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")
-
-
-def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
-    """Return how the columns of a result differ from those of the header, or None."""
-    declared = [(column.name, column.type) for column in spec.columns]
-    returned = [(column.name, column.type) for column in columns]
-    if declared == returned:
-        return None
-    missing = [
-        f"{name} {type_name}" for name, type_name in declared if (name, type_name) not in returned
-    ]
-    extra = [
-        f"{name} {type_name}" for name, type_name in returned if (name, type_name) not in declared
-    ]
-    if not missing and not extra:
-        return "the same columns in another order"
-    return (
-        f"declared but not returned: {', '.join(missing) or 'none'}; "
-        f"returned but not declared: {', '.join(extra) or 'none'}"
-    )
 
 
 @contextmanager
