@@ -36,6 +36,8 @@ def test_analyses_and_their_sql_find_their_macros(tiny_trace: Callable[..., Path
     with tracekit.open(tiny_trace([KERNEL]), cache=False) as trace:
         assert trace.query("collective_skew").rows == []
         assert trace.sql("SELECT count(*) FROM collective_matches()").rows == [(0,)]
+        # One of several macros of a file that is named otherwise; names have no case in SQL.
+        assert trace.sql("SELECT Bus_Factor ('comm_allreduce', 4)").rows == [(1.5,)]
 
 
 def test_every_macro_that_an_analysis_calls_is_required() -> None:

@@ -33,6 +33,8 @@ ONLY_IF = {
 """Tables whose statement is long to plan, and what must return a row for them to have one."""
 
 _CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
+_MADE = re.compile(rf"{_CREATE.pattern}\s+(?P<name>\w+)", re.MULTILINE)
+_CALL = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*\(")
 
 
 def macros_of(specs: Iterable[Spec]) -> list[Spec]:
@@ -74,10 +76,22 @@ def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 
 
 def provide_macros_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Create the macros that a statement calls by the name of their file, as an analysis does."""
-    macros = load_catalog().macros
-    called = [macros[name] for name in macros if f"{name}(" in text]
-    _provide(connection, [*macros_of(called), *called])
+    """Create the macros that a statement calls, with all of the files that they lie in."""
+    files = _files_by_macro()
+    names = dict.fromkeys(match["name"].lower() for match in _CALL.finditer(text))
+    called = list(dict.fromkeys(files[name] for name in names if name in files))
+    specs = [load_catalog().macros[file] for file in called]
+    _provide(connection, [*macros_of(specs), *specs])
+
+
+@cache
+def _files_by_macro() -> dict[str, str]:
+    """Return the file of every macro; a file may hold several, none of its own name."""
+    return {
+        match["name"]: spec.name
+        for spec in load_catalog().macros.values()
+        for match in _MADE.finditer(spec.sql)
+    }
 
 
 def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
