@@ -135,8 +135,12 @@ def _not_opened(path: Path, text: str) -> StoreError:
             f"{path}: the store is in use: another process has it open for writing",
             hint="wait for that process, or close it",
         )
+    # DuckDB's words for a file that ends before the place at which its data lie.
+    is_cut_off = "attempted to read" in reason or "read enough bytes" in reason
     return DamagedStoreError(
-        f"{path}: not a store that tracekit can open: {reason}",
+        f"{path}: the store is damaged or cut off"
+        if is_cut_off
+        else f"{path}: not a store that tracekit can open: {reason}",
         hint="make a new one: tracekit ingest TRACE -o STORE",
     )
 
