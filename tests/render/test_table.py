@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.render._text import cell_width
@@ -49,6 +52,23 @@ def test_base_units_are_shown_as_they_are(make_result: Any, rendered: Rendered) 
         "9223372036854775807  0.1  [1, 2]",
         "                  –  inf  –",
     ]
+
+
+def test_files_below_this_folder_are_named_from_here(
+    make_result: Any, rendered: Rendered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = make_result(
+        "x", {"file": "VARCHAR", "name": "VARCHAR"}, (f"{tmp_path}/run/a.json", f"{tmp_path}/b"),
+        ("/elsewhere/a.json", ""), (None, None),
+    )  # fmt: skip
+    shown = rendered(result, "table").splitlines()[2:]
+    assert [line.split() for line in shown] == [
+        ["run/a.json", f"{tmp_path}/b"],
+        ["/elsewhere/a.json"],
+        ["–", "–"],
+    ]
+    assert f"{tmp_path}/run/a.json" in rendered(result, "csv")
 
 
 def test_hostile_names_are_shown_as_text(make_result: Any, rendered: Rendered) -> None:

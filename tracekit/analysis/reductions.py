@@ -65,16 +65,18 @@ def rows_laid(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> Iterator
         connection: it runs the reductions.
         inputs: the results.
     """
-    for reduced, result in inputs.items():
-        types = {column.name: column.type for column in result.columns}
-        if result.rows:
-            content = f"AS {select_rows(types, result.rows)}"
-        else:
-            content = "(" + ", ".join(f"{name} {kind}" for name, kind in types.items()) + ")"
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
-    yield
-    for reduced in inputs:
-        connection.execute(f"DROP TABLE IF EXISTS temp.{reduced.table}")
+    try:
+        for reduced, result in inputs.items():
+            types = {column.name: column.type for column in result.columns}
+            if result.rows:
+                content = f"AS {select_rows(types, result.rows)}"
+            else:
+                content = "(" + ", ".join(f"{name} {kind}" for name, kind in types.items()) + ")"
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
+        yield
+    finally:
+        for reduced in inputs:
+            connection.execute(f"DROP TABLE IF EXISTS temp.{reduced.table}")
 
 
 def is_of_nothing(spec: Spec, inputs: Inputs) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render._json_text import json_text
@@ -84,11 +86,22 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
     numbers = [value for value in values if _is_number(value)]
     is_number = _is_numeric(column.type)
     if not (units and is_number):
+        if units and column.name == "file":
+            values = _from_here(values)
         cells = [plain_text(value) for value in values]
         return TextColumn(column.name, printable(column.name), cells, is_number)
     name, unit, number_text = _number_format(column.name, numbers)
     cells = [number_text(value) if _is_number(value) else NOTHING for value in values]
     return TextColumn(column.name, printable(name), cells, True, unit)
+
+
+def _from_here(files: Sequence[Any]) -> list[Any]:
+    """Return files as one names them here: those below the current folder without its path."""
+    try:
+        here = f"{Path.cwd()}{os.sep}"
+    except OSError:
+        return list(files)
+    return [file.removeprefix(here) if isinstance(file, str) else file for file in files]
 
 
 def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, str, Callable[[Any], str]]:
