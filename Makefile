@@ -118,7 +118,7 @@ $(DEV)/.collects: pyproject.toml constraints.txt $(NATIVE) Makefile
 $(DEV)/.installed: $(DEV)/.collects
 	@echo "== installing the developers' tools into $(DEV)"
 	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
-		--editable '.[dev,collect,loops,docs]'
+		--editable '.[dev,collect,loops,docs,remote,ray,view,plot,tui]'
 	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
 	@touch $@
 
