@@ -28,6 +28,9 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 # Compiled on every core, the ten thousand files of torch and its kin take a half of the time.
 COMPILE := -m compileall --workers 0 -qq
 
+# What is imported once is compiled once, wherever somebody has switched that off.
+export PYTHONDONTWRITEBYTECODE :=
+
 .NOTPARALLEL:
 .PHONY: help demo collect test tools check lint lengths format types imports sql docs docs-update pytest fuzz clean
 
@@ -86,7 +89,7 @@ docs-update: $(DEV)/.installed
 pytest: $(DEV)/.installed
 	@echo "== pytest"
 	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
-		--no-loadscope-reorder $(ARGS)
+		--no-loadscope-reorder --durations 10 --durations-min 5 --files-shown 15 $(ARGS)
 
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEV)/.installed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import gc
 import gzip
 import hashlib
@@ -18,14 +16,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alone import alone
+from cost_of_files import CostOfFiles
 
 import tracekit
 
 REPO = Path(__file__).resolve().parent.parent
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take how many files are listed at the end."""
+    parser.addoption(
+        "--files-shown", type=int, default=0, help="list so many files that cost most CPU time"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let interrupts through: a shell starts what it puts into the background without them."""
+    config.pluginmanager.register(CostOfFiles(config.getoption("files_shown")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -102,14 +110,6 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = folder / "shared"
     folder.mkdir(exist_ok=True)
     return folder
-
-
-@contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Wait until no other worker does what a file stands for."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alone import alone
 
 from tracekit import manifest
 
@@ -69,13 +70,27 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def training_runs(tmp_path_factory: pytest.TempPathFactory, small_model: Path) -> Path:
-    """Return the folder of the run folders of `CASES`, each of two ranks on one fixed batch."""
+def training_runs(shared_folder: Path, small_model: Path) -> Path:
+    """Return the folder of the run folders of `CASES`, each of two ranks on one fixed batch.
+
+    They are made once for all workers.
+    """
     for package in _TRAINING_PACKAGES:
         pytest.importorskip(package)
+    folder = shared_folder / "training"
+    done = folder / "done"
+    with alone(shared_folder / "training.lock"):
+        if not done.exists():
+            _train(folder, small_model)
+            done.touch()
+    return folder
+
+
+def _train(folder: Path, small_model: Path) -> None:
     from tracekit.collectors.process.launch import run_ranks
 
-    folder = tmp_path_factory.mktemp("training")
+    if folder.exists():
+        pytest.fail("the training runs have failed; another test says how")
     cases = {}
     for name, values in CASES.items():
         cases[name] = {**_COMMON, "model": str(small_model), **values}
@@ -87,7 +102,6 @@ def training_runs(tmp_path_factory: pytest.TempPathFactory, small_model: Path) -
     failure = run_ranks([str(script), str(folder)], 2, folder, environment={"OMP_NUM_THREADS": "1"})
     if failure is not None:
         pytest.fail(f"rank {failure.rank}: {failure.how}\n{failure.log.read_text()[-4000:]}")
-    return folder
 
 
 @pytest.fixture(scope="session", params=CASES)
