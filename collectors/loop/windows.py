@@ -1,13 +1,15 @@
 """When a loop is profiled again after its first window: every so many steps, or when asked.
 
-It is asked by a file. All ranks are to profile the same steps, though each looks by itself: the
-first rank to see the file proposes a step a little ahead in the store of the process group, and
-the others take that.
+It is asked by a file, empty or with the number of steps. It may be seen between its creation and
+what is written into it: so an empty one counts once it has stayed so for a moment. All ranks are to
+profile the same steps, though each looks by itself: the first rank to see the file proposes a step
+a little ahead in the store of the process group, and the others take that.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from ..process.distributed import Place
@@ -18,6 +20,9 @@ _AHEAD = 3
 """Steps from seeing a request to profiling: more than ranks can be apart."""
 
 _MAX_STEPS = 1000
+
+_WRITTEN_S = 0.25
+"""How long a file may be empty before its number of steps is written into it."""
 
 
 class Windows:
@@ -37,6 +42,7 @@ class Windows:
         self._due: int | None = None
         self._requested_count: int | None = None
         self._handled: tuple[int, int] | None = None
+        self._empty: tuple[tuple[int, int], float] | None = None
         self._steps_left = 0
         self.is_waiting = False
 
@@ -87,11 +93,20 @@ class Windows:
         mark = (found.st_mtime_ns, found.st_ino)
         if mark == self._handled:
             return
+        if not found.st_size and not self._stays_empty(mark):
+            return
         self._handled = mark
         self._requested_count = _count_in(Path(self._plan.request)) or self._plan.profiled_count
         first = step_number + (_AHEAD if self._place.world_size > 1 else 0)
         agreed = agree(f"window/{found.st_mtime_ns}", str(first))
         self._due = int(agreed) if agreed is not None and agreed.isdigit() else first
+
+    def _stays_empty(self, mark: tuple[int, int]) -> bool:
+        """Tell whether an empty request has been there long enough for one without a number."""
+        now_s = time.monotonic()
+        if self._empty is None or self._empty[0] != mark:
+            self._empty = mark, now_s
+        return now_s - self._empty[1] >= _WRITTEN_S
 
 
 def _count_in(request: Path) -> int | None:
