@@ -17,7 +17,8 @@ DEMO := .venv
 DEV := .venv-dev
 ARGS ?=
 MINUTES ?= 10
-# Many tests wait for servers and processes: two for each core keep it busy.
+# Many tests wait for servers and processes: two for each core keep it busy. Tests of one file run
+# on one of them, and those of one group: see tests/conftest.py.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
@@ -25,14 +26,13 @@ CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno
 
 # pip warns about things that are nobody's problem here; its errors are shown.
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
-# Compiled on every core, the ten thousand files of torch and its kin take a half of the time.
-COMPILE := -m compileall --workers 0 -qq
 
-# What is imported once is compiled once, wherever somebody has switched that off.
+# Of the ten thousand files of torch and its kin a quarter is ever imported: they are compiled when
+# they are, and kept, wherever somebody has switched that off.
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help demo collect test tools check lint lengths format types imports sql docs docs-update pytest fuzz clean
+.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update pytest collected fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -46,8 +46,9 @@ collect: $(DEV)/.collects
 
 test: check
 
-# What the checks run in, without running any.
+# What the checks run in, without running any; and what collects runs in.
 tools: $(DEV)/.installed
+collects: $(DEV)/.collects
 
 check: lint lengths types imports sql docs pytest
 
@@ -88,8 +89,13 @@ docs-update: $(DEV)/.installed
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
-	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
+	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
 		--no-loadscope-reorder --durations 10 --durations-min 5 --files-shown 15 $(ARGS)
+
+# The asserts of tests are rewritten once for all workers, who find them in the cache then.
+collected: $(DEV)/.installed
+	@$(DEV)/bin/python -m pytest --collect-only --quiet > $(DEV)/collected.log 2>&1 || \
+		{ cat $(DEV)/collected.log >&2; exit 1; }
 
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEV)/.installed
@@ -115,14 +121,13 @@ $(DEV)/.collects: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@echo "== installing tracekit and its collectors into $(DEV)"
 	@$(call new_environment,$(DEV))
 	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt --editable '.[collect]'
-	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
 	@touch $@
 
 $(DEV)/.installed: $(DEV)/.collects
 	@echo "== installing the developers' tools into $(DEV)"
-	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
-		--editable '.[dev,collect,loops,docs,remote,ray,view,plot,tui]'
-	@$(DEV)/bin/python $(COMPILE) $(DEV)/lib || true
+	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray view plot tui | \
+		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
+		--requirement /dev/stdin
 	@touch $@
 
 define new_environment
