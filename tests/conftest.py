@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from alone import alone
 from cost_of_files import CostOfFiles
+from warm_python import warm_python
 
 import tracekit
 
@@ -79,6 +81,24 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let the tests of a file run on one worker, and those of an `xdist_group` whatever their file.
+
+    Such a group is what starts a server that is to be there once.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class _FileOrGroup(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    return _FileOrGroup(config, log)
+
+
 @pytest.fixture(scope="session")
 def public_traces() -> Path:
     """Return the folder of public traces, or skip: they are too large for the repository."""
@@ -132,6 +152,17 @@ def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
         trace.close()
 
 
+@pytest.fixture(scope="session")
+def python(shared_folder: Path) -> Callable[[str], str]:
+    """Return a function that gives a command that stands for `python`, by its kind.
+
+    `cold` is a Python of its own, which imports all that it needs; the others have torch and more
+    imported already, which is most of the time that small programs take: see `warm_python`. Each
+    kind of program and launcher is run cold by some test as well.
+    """
+    return lambda kind: sys.executable if kind == "cold" else str(warm_python(shared_folder, kind))
+
+
 @dataclass(frozen=True, slots=True)
 class CliResult:
     """What one run of the command left behind."""
@@ -146,8 +177,10 @@ class CliResult:
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., CliResult]:
+def cli(tmp_path: Path, shared_folder: Path) -> Callable[..., CliResult]:
     """Return a function that runs the installed `tracekit` command, with a cache of the test's own.
+
+    It runs in a process that has imported what tracekit needs; `is_cold` starts one as people do.
 
     Its arguments are those of the command; `stdin`, `env` (added to the environment), `cwd` and
     `timeout_s` go by keyword.
@@ -156,18 +189,21 @@ def cli(tmp_path: Path) -> Callable[..., CliResult]:
     if not command.exists():
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
 
+    before = {True: [], False: [str(warm_python(shared_folder, "tracekit"))]}
+
     def run(
         *args: str | Path,
         stdin: str | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         timeout_s: float = 120,
+        is_cold: bool = False,
     ) -> CliResult:
         # Who runs the tests side by side sets a width.
         own = ("TRACEKIT_", "COLUMNS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         done = subprocess.run(
-            [str(command), *map(str, args)],
+            [*before[is_cold], str(command), *map(str, args)],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -207,6 +243,28 @@ def tiny_trace(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a cache of the test's own; its temporary files are its own, too."""
+    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def kernels(tiny_trace: Callable[..., Path]) -> Path:
+    """Return a trace of ten kernels."""
+    return tiny_trace(
+        [
+            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
+            for at in range(0, 20, 2)
+        ]
+    )
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
+from store_folders import left_in
 
 import tracekit
 from tracekit import database
@@ -25,32 +24,7 @@ from tracekit.errors import StoreError
 from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
 
-FULL = "the disk is full; nothing was written"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and a folder for temporary files of the test's own."""
-    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
-
-
-@pytest.fixture
-def kernels(tiny_trace: Callable[..., Path]) -> Path:
-    return tiny_trace(
-        [
-            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
-            for at in range(0, 20, 2)
-        ]
-    )
-
-
-def left_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:

@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from store_folders import left_in, stores
 
 import tracekit
 from tracekit.errors import QueryError
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and a folder for temporary files of the test's own."""
-    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
-
-
-@pytest.fixture
-def kernels(tiny_trace: Callable[..., Path]) -> Path:
-    return tiny_trace(
-        [
-            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
-            for at in range(0, 20, 2)
-        ]
-    )
-
-
-def left_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def stores(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 OUTSIDE = [

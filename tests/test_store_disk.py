@@ -7,42 +7,18 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from store_folders import FULL, left_in
 
 import tracekit
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 
-FULL = "the disk is full; nothing was written"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and a folder for temporary files of the test's own."""
-    folder, temporary = tmp_path / "cache", tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return folder
-
-
-@pytest.fixture
-def kernels(tiny_trace: Callable[..., Path]) -> Path:
-    return tiny_trace(
-        [
-            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
-            for at in range(0, 20, 2)
-        ]
-    )
-
-
-def left_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

@@ -9,6 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured_points import (
+    ALL_REDUCE,
+    CPU,
+    EPYC,
+    FAST,
+    GPU,
+    MM,
+    NAME,
+    SLOW,
+    MakeBench,
+    cpu,
+    found,
+    gpu,
+)
 
 import tracekit
 from tracekit.analysis.bench_points import read_points
@@ -17,45 +31,7 @@ from tracekit.analysis.ceilings import Sources, remember
 from tracekit.analysis.remembered_ceilings import forget_all
 from tracekit.errors import UsageError
 
-MakeBench = Callable[..., Path]
-
-EPYC = "AMD EPYC"
-NAME = "NVIDIA H100 80GB HBM3"
-CPU = {"device": "cpu", "device_name": EPYC, "thread_count": 2}
-GPU = {"device": "cuda:0", "device_name": NAME}
-MM = {"family": "gemm", "op": "mm", "dtype": "bf16", "m": 10, "n": 10, "k": 10}
-FAST = MM | {"median_ns": 1000.0}
-SLOW = MM | {"median_ns": 4000.0}
-ALL_REDUCE = {
-    "family": "collective",
-    "op": "all_reduce",
-    "backend": "gloo",
-    "group_size": 2,
-    "message_bytes": 1000,
-    "median_ns": 1000.0,
-}
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the cache folder of this test."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(folder))
-    return folder
-
-
-def found(place: Place, sources: Sources) -> list[tuple[Any, ...]]:
-    """Return of each row: kind, thread_count, rate, origin, reason."""
-    rows = find(place, sources)
-    return [(row[4], row[3], row[10] or row[11] or row[12], row[13], row[16]) for row in rows]
-
-
-def cpu(name: str | None = EPYC, threads: int | None = 2, nodes: int | None = 1) -> Place:
-    return Place(0, "cpu", name, None, threads, nodes)
-
-
-def gpu(name: str | None = NAME, units: int | None = 132) -> Place:
-    return Place(0, "*", name, units, 8, 1)
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.mark.parametrize(

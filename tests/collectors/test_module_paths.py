@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -10,44 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from recorded_modules import lora, tiny_llama  # noqa: E402
 from torch import nn  # noqa: E402
 from tracekit.collectors.calls.module_paths import module_paths  # noqa: E402
-
-
-def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=256,
-        attn_implementation=attention,
-        use_cache=False,
-    )
-    model = transformers.LlamaForCausalLM(config).train()
-    if mode != "plain":
-        enable_checkpointing(model, is_reentrant=mode == "reentrant")
-        if mode == "reentrant":
-            model.enable_input_require_grads()
-    return model
-
-
-def enable_checkpointing(model: Any, *, is_reentrant: bool) -> None:
-    options = {"use_reentrant": is_reentrant}
-    if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
-        model.activation_checkpointing_enable(options)
-    else:
-        model.gradient_checkpointing_enable(options)
-
-
-def lora() -> Any:
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks for a name transformers renamed
-        return peft.get_peft_model(tiny_llama(), config)
 
 
 class Block(nn.Module):

@@ -17,6 +17,16 @@ import tracekit
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from recorded_modules import (  # noqa: E402
+    assert_nested,
+    enable_checkpointing,
+    hook_count,
+    lora,
+    names,
+    recorded,
+    tiny_llama,
+    train_step,
+)
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from tracekit.collectors import ranges  # noqa: E402
@@ -27,99 +37,6 @@ from tracekit.collectors.ranges import attention_parts  # noqa: E402
 MODES = ("plain", "non-reentrant", "reentrant")
 # Of the ops, counted: checkpoints detach and accumulate outside of all modules.
 NEEDED_PCT = 95.0
-TOKENS = torch.arange(2 * 128).reshape(2, 128) % 256
-
-
-def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=256,
-        attn_implementation=attention,
-        use_cache=False,
-    )
-    model = transformers.LlamaForCausalLM(config).train()
-    if mode != "plain":
-        enable_checkpointing(model, is_reentrant=mode == "reentrant")
-        if mode == "reentrant":
-            model.enable_input_require_grads()
-    return model
-
-
-def enable_checkpointing(model: Any, *, is_reentrant: bool) -> None:
-    options = {"use_reentrant": is_reentrant}
-    if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
-        model.activation_checkpointing_enable(options)
-    else:
-        model.gradient_checkpointing_enable(options)
-
-
-def lora() -> Any:
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks for a name transformers renamed
-        return peft.get_peft_model(tiny_llama(), config)
-
-
-def train_step(model: Any) -> Any:
-    with ranges.phase("forward"):
-        loss = model(input_ids=TOKENS, labels=TOKENS).loss
-    with ranges.phase("backward"):
-        loss.backward()
-    return loss.detach()
-
-
-def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
-    """Return the ranges that a profiler sees while something runs, in the order of their starts."""
-    profile = Profile(path / "trace.json.gz", {})
-    profile.start()
-    try:
-        run()
-    finally:
-        profile.stop()
-    trace = json.loads(gzip.decompress(profile.export().read_bytes()))
-    spans = [
-        event
-        for event in trace["traceEvents"]
-        if event.get("cat") == "user_annotation" and event["name"].startswith("tk/")
-    ]
-    assert_nested(spans)
-    return sorted(spans, key=lambda span: (span["ts"], -span["dur"]))
-
-
-def assert_nested(spans: list[dict[str, Any]]) -> None:
-    for tid in {span["tid"] for span in spans}:
-        open_ends: list[float] = []
-        mine = [span for span in spans if span["tid"] == tid]
-        for span in sorted(mine, key=lambda span: (span["ts"], -span["dur"])):
-            end = span["ts"] + span["dur"]
-            while open_ends and open_ends[-1] <= span["ts"]:
-                open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 0.001, span["name"]
-            open_ends.append(end)
-
-
-def hook_count(model: Any) -> int:
-    return sum(
-        len(hooks)
-        for module in model.modules()
-        for hooks in (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._forward_hooks_always_called,
-            module._forward_pre_hooks_with_kwargs,
-            module._backward_hooks,
-        )
-    )
-
-
-def names(spans: list[dict[str, Any]]) -> list[str]:
-    return [span["name"] for span in spans]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,108 @@
+"""Pythons that have imported what is slow to import: see `warm_server`.
+
+    python warm_python.py COMMAND KIND OWNER SOCKET
+
+starts the server of a command, unless there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from alone import alone
+
+_HERE = Path(__file__).parent
+_START_S = 120.0
+
+_TORCH = ("numpy", "sympy", "networkx", "torch", "torch.profiler", "torch.distributed.run")
+# Dynamo keeps what torch's classes were when it was imported, so it comes after what changes them.
+# Optimizers import it, too, which is a half of all that a small loop imports.
+_EAGER = (*_TORCH, "torch._dynamo")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "tracekit": ("duckdb", "msgspec", "click", "rich.console", "rich.table", "asyncio"),
+    "compiling": _TORCH,
+    "eager": _EAGER,
+    "libraries": (
+        *(*_EAGER, "transformers.models.llama.modeling_llama", "transformers.trainer"),
+        *("peft", "accelerate"),
+    ),
+}
+
+
+# What a command of tracekit starts by itself are ranks.
+_STARTS = {"tracekit": "libraries"}
+
+
+def warm_python(folder: Path, kind: str, owner: int | None = None) -> Path:
+    """Return a command that stands for `python` with some modules imported.
+
+    Who runs it first starts its server, which serves all workers of a session and ends with it.
+
+    Args:
+        folder: one that all workers share.
+        kind: one of `KINDS`, whose modules are imported; what is not installed is left out.
+        owner: the process with which the server ends; that of the session unless given.
+    """
+    if not hasattr(os, "pidfd_open"):  # only Linux has it
+        return Path(sys.executable)
+    command = folder / f"python-{kind}"
+    with alone(folder / "python.lock"):
+        if not command.exists():
+            if owner is None:
+                owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+            # The name of a socket must be short.
+            socket = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
+            start = [sys.executable, __file__, str(command), kind, str(owner), str(socket)]
+            command.write_text(
+                f"#!{sys.executable} -IS\n"
+                f"import sys\nsys.path.insert(0, {str(_HERE)!r})\nimport warm_client\n"
+                f"warm_client.main({str(socket)!r}, {start!r}, sys.argv[1:])\n"
+            )
+            command.chmod(0o755)
+    return command
+
+
+def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
+    """Start a server, and wait until it listens."""
+    executable = command.with_name(f"python-{_STARTS.get(kind, kind)}")
+    if not executable.exists():
+        warm_python(command.parent, _STARTS[kind], int(owner))
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        # Of pyarrow's allocator: a thread that a fork would not have.
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+        "HF_HUB_OFFLINE": "1",
+        "KINETO_LOG_LEVEL": "6",
+    }
+    words = [sys.executable, str(_HERE / "warm_server.py"), str(socket), str(executable), owner]
+    log = command.with_name(f"{command.name}.log")
+    with log.open("wb") as output:
+        subprocess.Popen(
+            [*words, *KINDS[kind]],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509
+        )
+    deadline = time.monotonic() + _START_S
+    while not socket.exists():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    _command, _kind, _owner, _socket = sys.argv[1:]
+    with alone(Path(f"{_command}.lock")):
+        if not Path(_socket).exists():
+            _start(Path(_command), _kind, _owner, Path(_socket))
