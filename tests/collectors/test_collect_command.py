@@ -28,11 +28,28 @@ def _needs_torch() -> None:
     pytest.importorskip("transformers")
 
 
+# The command itself, in a process of its own, which starts its ranks by another Python.
+_WITH_RANKS_OF = (
+    "import runpy, sys; sys.executable = sys.argv.pop(1);"
+    "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+)
+
+
 @pytest.fixture
-def running(tmp_path: Path, small_model: Path) -> Iterator[subprocess.Popen[str]]:
-    """Return a collect command whose two ranks are at work, and would be for hours."""
+def running(
+    tmp_path: Path,
+    small_model: Path,
+    python: Callable[[str], str],
+    request: pytest.FixtureRequest,
+) -> Iterator[subprocess.Popen[str]]:
+    """Return a collect command whose two ranks are at work, and would be for hours.
+
+    They are cold if the test says so by its parameter.
+    """
+    kind = getattr(request, "param", "libraries")
     process = subprocess.Popen(
         [
+            *(sys.executable, "-c", _WITH_RANKS_OF, python(kind)),
             *(str(Path(sys.executable).with_name("tracekit")), "collect"),
             *("--nproc", "2", "--model", str(small_model), "--out", str(tmp_path / "run")),
             *_ENDLESS,
@@ -272,7 +289,11 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
 
 
 @needs_proc
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "running"),
+    [(signal.SIGINT, "libraries"), (signal.SIGTERM, "cold")],
+    indirect=["running"],
+)
 def test_an_interrupt_leaves_neither_files_nor_processes(
     number: signal.Signals, running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -286,6 +307,7 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
 
 
 @needs_proc
+@pytest.mark.parametrize("running", ["cold"], indirect=True)
 def test_ranks_do_not_outlive_a_launcher_that_is_killed(
     running: subprocess.Popen[str],
 ) -> None:
@@ -337,11 +359,13 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path: Path, small_model
     assert left_in(tmp_path) == []
 
 
-def test_under_torchrun_it_takes_its_place(tmp_path: Path, small_model: Path) -> None:
+def test_under_torchrun_it_takes_its_place(
+    tmp_path: Path, small_model: Path, python: Callable[[str], str]
+) -> None:
     out = tmp_path / "run"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *(python("libraries"), "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", "2", "-m", "tracekit.collectors"),
             *("--opt", "R", "--model", str(small_model), "--out", str(out), *_SMALL),
         ],

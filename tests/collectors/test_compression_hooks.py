@@ -6,7 +6,7 @@ import json
 import math
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ DENSE_COUNT = sum(rows * columns for rows, columns in MATRICES.values()) + VECTO
 
 
 @pytest.fixture(scope="session")
-def by_rank(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def by_rank(
+    tmp_path_factory: pytest.TempPathFactory, python: Callable[[str], str]
+) -> list[dict[str, Any]]:
     """Run everything that needs two ranks once, and return what each rank saw."""
     folder = tmp_path_factory.mktemp("compression")
     logs = [(folder / f"rank{rank}.log").open("w+") for rank in range(RANK_COUNT)]
-    command = [sys.executable, str(WORKER)]
+    command = [python("eager"), str(WORKER)]
     processes = [
         subprocess.Popen(
             [*command, str(rank), str(RANK_COUNT), str(folder)],

@@ -284,8 +284,10 @@ os._exit(0)
 """
 
 
-def torchrun(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+def torchrun(
+    script: Path, *arguments: str, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    command = [python, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     return subprocess.run(
         [*command, "--master-port", "29531", str(script), *arguments],
         capture_output=True,
@@ -315,12 +317,14 @@ def test_ranks_write_one_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_fails_is_the_reason(rank: int, tmp_path: Path) -> None:
+def test_a_rank_that_fails_is_the_reason(
+    rank: int, tmp_path: Path, python: Callable[[str], str]
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     runs = tmp_path / "runs"
     runs.mkdir()
-    result = torchrun(script, str(runs / "run"), str(rank))
+    result = torchrun(script, str(runs / "run"), str(rank), python=python("eager"))
     assert result.returncode == 1
     assert "KeyError: 'on purpose'" in result.stderr
     assert [path.name for path in runs.iterdir()] == ["run"]

@@ -325,7 +325,9 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[], Any]]:
+def real(
+    tmp_path_factory: pytest.TempPathFactory, python: Callable[[str], str]
+) -> tuple[Path, Callable[[], Any]]:
     """Sweep two cells of two ranks once; return their folder, and the command to run it again."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -333,7 +335,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Callable[[], A
     # An even number of steps in all, and of profiled ones: ACP-SGD sends P and Q in turn.
     few = ["--layers", "1", "--seq-len", "16", "--steps", "1", "--repeats", "2"]
     words = [*few, "--profile-steps", "2", "--nproc", "2", "--opt", "Naive,GC:acpsgd"]
-    command = [sys.executable, "-m", "tracekit", "sweep", *words, "--out", str(runs)]
+    command = [python("libraries"), "-m", "tracekit", "sweep", *words, "--out", str(runs)]
 
     def run() -> Any:
         return subprocess.run(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,23 @@ def span_names(folder: Path, rank: int = 0) -> Counter[str]:
     return Counter(event.get("name", "") for event in trace["traceEvents"])
 
 
-@pytest.mark.parametrize("mode", [[], ["accumulate", "two"]], ids=["plain", "unusual"])
-def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_path: Path) -> None:
-    plain = run(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
-    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", *mode)
+@pytest.fixture
+def warm(python: Callable[[str], str]) -> str:
+    """Return a Python that has imported torch, for programs whose start is not what is tried."""
+    return python("eager")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [([], "cold"), (["accumulate", "two"], "eager")],
+    ids=["plain", "unusual"],
+)
+def test_a_program_is_recorded_and_computes_what_it_did(
+    mode: list[str], kind: str, tmp_path: Path, python: Callable[[str], str]
+) -> None:
+    own = python(kind)
+    plain = run(tmp_path, own, "train.py", f"{NEEDED + 4}", *mode)
+    result = wrapped(tmp_path, own, "train.py", f"{NEEDED + 4}", *mode)
     assert result.returncode == 0, result.stderr
     assert result.stdout == plain.stdout
     assert left_in(tmp_path) == ["run"]
@@ -99,7 +113,7 @@ def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_pat
     assert made.stage == "custom"
     assert made.command[-4 - len(mode) :] == [
         "--",
-        sys.executable,
+        own,
         "train.py",
         f"{NEEDED + 4}",
         *mode,
@@ -122,14 +136,14 @@ def test_a_program_is_recorded_and_computes_what_it_did(mode: list[str], tmp_pat
     assert names["tk/step/6"] == names["tk/step/7"] == 1
 
 
-def test_a_program_that_ends_with_the_last_step(tmp_path: Path) -> None:
-    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED}")
+def test_a_program_that_ends_with_the_last_step(tmp_path: Path, warm: str) -> None:
+    result = wrapped(tmp_path, warm, "train.py", f"{NEEDED}")
     assert result.returncode == 0, result.stderr
     assert manifest.read(tmp_path / "run").steps.profiled_count == 2
 
 
-def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path) -> None:
-    result = wrapped(tmp_path, sys.executable, "train.py", "3", "fail")
+def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path, warm: str) -> None:
+    result = wrapped(tmp_path, warm, "train.py", "3", "fail")
     assert result.returncode == 3
     reason = f"rank 0: the loop ended after 3 steps, but {NEEDED} are needed: {PARTS}"
     assert f"tracekit: {reason}; the program ended with exit code 3\n" in result.stderr
@@ -140,13 +154,13 @@ def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path) -> None:
     assert made.overhead is not None
     assert made.overhead.plain_step_ns
     # It has no trace, so the next run may have its name.
-    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 1}")
+    result = wrapped(tmp_path, warm, "train.py", f"{NEEDED + 1}")
     assert result.returncode == 0
     assert manifest.read(tmp_path / "run").outcome == "ok"
 
 
-def test_a_program_that_fails_after_it_was_recorded(tmp_path: Path) -> None:
-    result = wrapped(tmp_path, sys.executable, "train.py", f"{NEEDED + 4}", "fail")
+def test_a_program_that_fails_after_it_was_recorded(tmp_path: Path, warm: str) -> None:
+    result = wrapped(tmp_path, warm, "train.py", f"{NEEDED + 4}", "fail")
     assert result.returncode == 3
     reason = "the program ended with exit code 3 after it was recorded"
     assert f"tracekit: {reason}; run is whole\n" in result.stderr
@@ -154,13 +168,13 @@ def test_a_program_that_fails_after_it_was_recorded(tmp_path: Path) -> None:
     assert (made.outcome, made.reason, made.exit_code) == ("failed", reason, 3)
     assert made.traces == ["rank0.json.gz"]
     # It has a trace, so nothing takes its name.
-    result = wrapped(tmp_path, sys.executable, "train.py", "1")
+    result = wrapped(tmp_path, warm, "train.py", "1")
     assert result.returncode == 2
     assert "error: run already holds a run\n" in result.stderr
 
 
-def test_a_program_with_too_few_steps(tmp_path: Path) -> None:
-    result = wrapped(tmp_path, sys.executable, "train.py", "4")
+def test_a_program_with_too_few_steps(tmp_path: Path, warm: str) -> None:
+    result = wrapped(tmp_path, warm, "train.py", "4")
     assert result.returncode == 0
     reason = f"rank 0: the loop ended after 4 steps, but {NEEDED} are needed: {PARTS}"
     assert f"tracekit: {reason}\n" in result.stderr
@@ -190,14 +204,14 @@ def test_programs_that_train_nothing(tmp_path: Path) -> None:
     assert made.reason == "the program ended with exit code 5 before a training step was seen"
 
 
-def test_a_name_that_is_taken(tmp_path: Path) -> None:
+def test_a_name_that_is_taken(tmp_path: Path, warm: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     result = wrapped(tmp_path, sys.executable, "-c", "print('never')")
     assert (result.returncode, result.stdout) == (2, "")
     assert "error: run exists and is no run folder, so it is not replaced\n" in result.stderr
     # Under a launcher the other ranks would wait for one that has given up.
-    words = [sys.executable, "train.py", f"{NEEDED}"]
+    words = [warm, "train.py", f"{NEEDED}"]
     result = wrapped(tmp_path, *words, SLURM_PROCID="0", SLURM_NTASKS="1", SLURM_LOCALID="0")
     assert result.returncode == 0, result.stderr
     assert left_in(tmp_path) == ["run", "run-2"]
@@ -205,10 +219,10 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "mine.txt").read_text() == "keep"
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, warm: str) -> None:
     (tmp_path / "file").write_text("")
-    plain = run(tmp_path, sys.executable, "train.py", f"{NEEDED}")
-    words = [*COLLECT, "--out", "file/run", "--", sys.executable, "train.py", f"{NEEDED}"]
+    plain = run(tmp_path, warm, "train.py", f"{NEEDED}")
+    words = [*COLLECT, "--out", "file/run", "--", warm, "train.py", f"{NEEDED}"]
     result = run(tmp_path, *words)
     assert (result.returncode, result.stdout) == (0, plain.stdout)
     assert "; the program runs without being recorded\n" in result.stderr
@@ -252,10 +266,10 @@ def test_sigint_ends_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_inside", [False, True], ids=["starts torchrun", "under torchrun"])
-def test_two_ranks(is_inside: bool, tmp_path: Path) -> None:
+def test_two_ranks(is_inside: bool, tmp_path: Path, warm: str) -> None:
     if is_inside:
-        words = [*TORCHRUN, "-m", *COLLECT[2:], "--out", "run", "--"]
-        result = run(tmp_path, *words, sys.executable, "train.py", f"{NEEDED + 4}")
+        words = [warm, *TORCHRUN[1:], "-m", *COLLECT[2:], "--out", "run", "--"]
+        result = run(tmp_path, *words, warm, "train.py", f"{NEEDED + 4}")
     else:
         result = wrapped(tmp_path, *TORCHRUN, "train.py", f"{NEEDED + 4}")
     assert result.returncode == 0, result.stderr

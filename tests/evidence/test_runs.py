@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,11 @@ def _needs_torch() -> None:
     pytest.importorskip("transformers")
 
 
-def test_a_part_from_a_checkout(tmp_path: Path) -> None:
+def test_a_part_from_a_checkout(tmp_path: Path, python: Callable[[str], str]) -> None:
     out = tmp_path / "out"
     only = "pretrain R batch 32,trace of pretrain R batch 32,tables of training"
     said = run(
-        *(sys.executable, EVIDENCE / "run.py", "--part", "2", "--dry-run", "--out", out),
+        *(python("libraries"), EVIDENCE / "run.py", "--part", "2", "--dry-run", "--out", out),
         *("--only", only),
         OMP_NUM_THREADS="1",
     )
@@ -83,14 +84,14 @@ def test_a_part_from_a_checkout(tmp_path: Path) -> None:
     assert "runs/pretrain_R_batch_32/rank0.json.gz" in names
     # What needs a GPU says so, and what did well is not done again.
     run(
-        *(sys.executable, EVIDENCE / "run.py", "--part", "3", "--dry-run", "--out", out),
+        *(python("libraries"), EVIDENCE / "run.py", "--part", "3", "--dry-run", "--out", out),
         *("--only", "LightLLM,tables of the machine"),
     )
     light = results(out, 3)["rows"][0]
     assert light["outcome"] == "skipped"
     assert "needs a CUDA device" in light["reason"]
     again = run(
-        *(sys.executable, EVIDENCE / "run.py", "--part", "2", "--dry-run", "--out", out),
+        *(python("libraries"), EVIDENCE / "run.py", "--part", "2", "--dry-run", "--out", out),
         *("--only", only, "--done", out / "part2-results.json"),
     )
     assert "start   pretrain R" not in again

@@ -28,15 +28,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "120"}
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tracekit", "bench", *arguments]
+def command(*arguments: str, python: str = sys.executable) -> list[str]:
+    return [python, "-m", "tracekit", "bench", *arguments]
 
 
 def run(
-    environment: dict[str, str], folder: Path, *arguments: str
+    environment: dict[str, str], folder: Path, *arguments: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments, *SMALL),
+        command(*arguments, *SMALL, python=python),
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -188,9 +188,9 @@ def test_a_process_that_dies_costs_the_point_that_it_was_at(
 
 
 def test_under_torchrun_the_ranks_are_torchruns(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], tmp_path: Path, python: Callable[[str], str]
 ) -> None:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher = [python("eager"), "-m", "torch.distributed.run", "--standalone"]
     asked = ("all", "--ops", "all_gather,op_call", "--sizes", "1KiB", "--out", "run", *SMALL)
     done = subprocess.run(
         [*launcher, "--nproc-per-node", "3", "-m", "tracekit", "bench", *asked],
@@ -212,12 +212,14 @@ def test_under_torchrun_the_ranks_are_torchruns(
     assert manifest.read(tmp_path / "run").parallel.world_size == 3
 
 
-def test_only_whole_scales_become_ceilings(environment: dict[str, str], tmp_path: Path) -> None:
+def test_only_whole_scales_become_ceilings(
+    environment: dict[str, str], tmp_path: Path, python: Callable[[str], str]
+) -> None:
     """Small products of one's own would make the ceiling of the device far too low."""
     asked = ("gemm", "--ops", "grouped_mm", "--dtype", "bf16", "--device", "cpu", "--out")
     said = {}
     for name, more in (("own", ("--sizes", "8x8x8", "--ops", "mm")), ("whole", ())):
-        words = command(*asked, name, *more, "--seconds-per-point", "0.01")
+        words = command(*asked, name, *more, "--seconds-per-point", "0.01", python=python("eager"))
         done = subprocess.run(
             words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         )

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from _left_behind import end_all, files_of, left_of
+from warm_python import warm_python
 
 PROGRAMS = Path(__file__).with_name("programs")
 TRACEKIT = Path(sys.executable).with_name("tracekit")
@@ -29,6 +30,8 @@ OPTIONS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
 TIMEOUT_S = 180
 _TOKEN = "LOOP_TOKEN"
 _LEAVING_S = 10.0
+# Programs that import more than torch; recorded they do so after us, as in a Python of their own.
+_OF_LIBRARIES = {"transformers_trainer", "trl_sft", "accelerate_loop"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ class RunFolder:
     def steps(self, rank: int = 0) -> dict[int, set[int]]:
         """Return for each recorded step the numbers that the loop itself gave to what ran in it.
 
-        The middle of the loop's own mark decides: what it marks is not always all of a step.
+        The end of the loop's own mark decides: it may begin before what we see of a step does, by
+        however long it takes us to begin that.
         """
         events = self.events(rank)
         steps = {
@@ -97,9 +101,9 @@ class RunFolder:
         found: dict[int, set[int]] = {number: set() for number in steps}
         for event in events:
             if event["name"].startswith("own/"):
-                middle = event["ts"] + event["dur"] / 2
+                close = event["ts"] + event["dur"]
                 for number, (start, end) in steps.items():
-                    if start <= middle < end:
+                    if start <= close < end:
                         found[number].add(int(event["name"].removeprefix("own/")))
         return found
 
@@ -171,8 +175,9 @@ class Process:
 class Loops:
     """Runs programs, two at a time, and the same one only once in a session."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shared_folder: Path) -> None:
         self._folder = folder
+        self._shared_folder = shared_folder
         self._pool = ThreadPoolExecutor(2)
         self._jobs: dict[Any, Future[Outcome]] = {}
         self._tokens: list[str] = []
@@ -213,7 +218,6 @@ class Loops:
             "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
             "DS_ACCELERATOR": "cpu",  # else DeepSpeed prints the time at which it found none
             _TOKEN: token,
             **(env or {}),
@@ -246,17 +250,25 @@ class Loops:
             ranks: how many there are; torchrun starts them.
             is_wrapped: whether under `tracekit collect`.
             how: `options` of `tracekit collect`; `stdin`, which the program is given to read;
-                `is_in_shell`, if a shell script is to start two ranks, which takes less time.
+                `is_in_shell`, if a shell script is to start two ranks, which takes less time;
+                `python`, a kind of it (see `python`).
         """
+        python = how.get("python", "eager")
+        if not is_wrapped and script in _OF_LIBRARIES and python != "cold":
+            python = "libraries"
         options = how.get("options", OPTIONS) if is_wrapped else ()
         stdin = how.get("stdin")
-        place = {"ranks": ranks, "is_in_shell": how.get("is_in_shell", False)}
+        place = {
+            "ranks": ranks,
+            "is_in_shell": how.get("is_in_shell", False),
+            "python": self.python(python),
+        }
 
         def work() -> Outcome:
             before = self.collect(*options) if is_wrapped else []
             return self.start([*before, *self.program(script, *words, **place)]).end(stdin)
 
-        return self.job((script, words, ranks, is_wrapped, options, stdin), work)
+        return self.job((script, words, ranks, is_wrapped, options, stdin, python), work)
 
     def begin_both(self, script: str, *words: str, **how: Any) -> None:
         """Begin to run a program bare and wrapped; see `begin`."""
@@ -271,20 +283,35 @@ class Loops:
         )
         return Both(bare.result(), wrapped.result())
 
+    def python(self, kind: str) -> str:
+        """Return a command that stands for `python`: `cold` is a process that imports all it needs.
+
+        The others are of `warm_python`, where torch has been imported: most of the time that small
+        programs take. Each kind of program and launcher is run cold by some test as well.
+        """
+        return sys.executable if kind == "cold" else str(warm_python(self._shared_folder, kind))
+
     @staticmethod
-    def program(script: str, *words: str, ranks: int = 1, is_in_shell: bool = False) -> list[str]:
+    def program(
+        script: str,
+        *words: str,
+        ranks: int = 1,
+        is_in_shell: bool = False,
+        python: str = sys.executable,
+    ) -> list[str]:
         """Return the command that runs a file of `programs`; see `begin`."""
-        command = [sys.executable, str(PROGRAMS / f"{script}.py"), *words]
+        command = [python, str(PROGRAMS / f"{script}.py"), *words]
         if ranks == 1:
             return command
         if is_in_shell:
             return ["/bin/sh", str(PROGRAMS / "ranks.sh"), str(Loops.free_port()), *command]
-        return [*Loops.torchrun("--standalone", "--nproc-per-node", str(ranks)), *command[1:]]
+        words = ("--standalone", "--nproc-per-node", str(ranks))
+        return [*Loops.torchrun(*words, python=python), *command[1:]]
 
     @staticmethod
-    def torchrun(*words: str) -> list[str]:
+    def torchrun(*words: str, python: str = sys.executable) -> list[str]:
         """Return the command of torchrun with some of its options."""
-        return [sys.executable, "-m", "torch.distributed.run", *words]
+        return [python, "-m", "torch.distributed.run", *words]
 
     @staticmethod
     def collect(*options: str, out: str = "run") -> list[str]:
@@ -308,12 +335,12 @@ class Loops:
 
 
 @pytest.fixture(scope="session")
-def loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loops]:
+def loops(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Iterator[Loops]:
     """Return what runs the loops."""
     pytest.importorskip("torch")
     if not Path("/proc").is_dir():
         pytest.skip("which processes a program leaves behind is seen in /proc")
-    made = Loops(tmp_path_factory.mktemp("loops"))
+    made = Loops(tmp_path_factory.mktemp("loops"), shared_folder)
     yield made
     made.close()
 

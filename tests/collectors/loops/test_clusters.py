@@ -72,6 +72,15 @@ def bench(loops: Any) -> Any:
         (folder / part).mkdir(parents=True)
     (folder / "bin" / "srun").write_text(SRUN)
     (folder / "bin" / "srun").chmod(0o755)
+    # What the page calls by these names begins with torch imported, and its ranks with it.
+    python = loops.python("eager")
+    (folder / "bin" / "python").symlink_to(python)
+    for launcher in ("torchrun", "accelerate", "deepspeed"):
+        script = folder / "bin" / launcher
+        script.write_text(
+            f'#!/bin/sh\nexec {python} {Path(sys.executable).with_name(launcher)} "$@"'
+        )
+        script.chmod(0o755)
     programs = str(Path(__file__).with_name("programs"))
     (folder / "work" / "train.py").write_text(TRAIN.format(programs=programs))
     (folder / "work" / "hostfile").write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")

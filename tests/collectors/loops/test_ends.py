@@ -20,9 +20,11 @@ class End:
     outcome: str
     reason: str
 
-    def begin(self, loops: Any) -> None:
+    def begin(self, loops: Any) -> Any:
         loops.begin("plain")
-        loops.begin("ends", str(self.step), self.how, is_wrapped=True)
+        # Cold, as these ends need the process itself.
+        python = "cold" if self.how in ("SIGKILL", "exit", "no-memory") else "eager"
+        return loops.begin("ends", str(self.step), self.how, is_wrapped=True, python=python)
 
 
 ENDS = {
@@ -40,7 +42,7 @@ ENDS = {
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
 def test_a_program_that_ends_badly(case: End, loops: Any) -> None:
-    result = loops.begin("ends", str(case.step), case.how, is_wrapped=True).result()
+    result = case.begin(loops).result()
     assert result.exit_code == case.exit_code, result.stderr
     # It is the plain loop up to the step that does not end.
     whole = loops.begin("plain").result().stdout.splitlines()

@@ -27,6 +27,7 @@ class Loop:
         accumulation: micro-batches of a step.
         data_size: ranks that are given batches of their own.
         precision: the type in which it computes.
+        python: the kind of Python in which it runs; see `Loops.python`.
         is_known: whether anything but the data tells which ranks are given batches of their own.
     """
 
@@ -40,6 +41,7 @@ class Loop:
     accumulation: int = 1
     data_size: int = 1
     precision: str = "fp32"
+    python: str = "eager"
     is_known: bool = True
 
     def begin(self, loops: Any) -> None:
@@ -48,11 +50,11 @@ class Loop:
 
     @property
     def place(self) -> dict[str, Any]:
-        return {"ranks": self.ranks, "is_in_shell": self.script != "ddp"}
+        return {"ranks": self.ranks, "is_in_shell": self.script != "ddp", "python": self.python}
 
 
 LOOPS = {
-    "plain": Loop("plain"),
+    "plain": Loop("plain", python="cold"),
     "evaluation": Loop("evaluation", phases=PHASES | {"evaluation"}),
     "autocast": Loop("autocast", tokens=2 * TOKENS, accumulation=2, precision="bf16"),
     "distillation": Loop("distillation"),
@@ -178,7 +180,7 @@ def test_evaluation_is_a_phase_of_its_own(loops: Any) -> None:
 
 
 def test_surroundings_of_the_program(loops: Any) -> None:
-    both = loops.both("surroundings", "one", "two words", stdin="a line\n")
+    both = loops.both("surroundings", "one", "two words", stdin="a line\n", python="cold")
     assert both.bare.exit_code == both.wrapped.exit_code == 0, both.wrapped.stderr
     assert "stdin a line\n" in both.bare.stdout
 

@@ -44,11 +44,13 @@ def assert_recorded(results: list[Any], outs: list[str], cli: Any) -> None:
 @pytest.mark.parametrize("outs", [["run", "run"], ["run-a", "run-b"]], ids=["shared", "separate"])
 def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any, cli: Any) -> None:
     port = loops.free_port()
+    python = loops.python("cold" if outs == ["run", "run"] else "eager")
+    one = ("--nproc-per-node", "1")
     processes = [
         loops.start(
             [
                 *loops.collect(out=outs[node]),
-                *loops.torchrun("--nnodes", "2", "--node-rank", f"{node}", "--nproc-per-node", "1"),
+                *loops.torchrun("--nnodes", "2", "--node-rank", f"{node}", *one, python=python),
                 *("--master-addr", "127.0.0.1", "--master-port", str(port)),
                 loops.program("ddp")[1],
             ],
@@ -75,9 +77,10 @@ def test_a_launcher_that_starts_tracekit_for_each_rank(
     names: tuple[str, str, str], outs: list[str], loops: Any, cli: Any
 ) -> None:
     port = str(loops.free_port())
+    python = loops.python("eager")
     processes = [
         loops.start(
-            [*loops.collect(out=outs[rank]), *loops.program("of_nodes", port)],
+            [*loops.collect(out=outs[rank]), *loops.program("of_nodes", port, python=python)],
             env=dict(zip(names, (f"{rank}", "2", f"{rank}"), strict=True)),
             name=f"{names[0]}-{'-'.join(outs)}",
         )

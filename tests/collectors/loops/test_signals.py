@@ -17,8 +17,11 @@ import pytest
 EARLY, LATE = "step 3 ", "step 20 "
 
 
-def ended(loops: Any, before: list[str], name: str, what: str, line: str) -> Any:
-    process = loops.start([*before, *loops.program("signalled", name, what)])
+def ended(
+    loops: Any, before: list[str], name: str, what: str, line: str, kind: str = "eager"
+) -> Any:
+    program = loops.program("signalled", name, what, python=loops.python(kind))
+    process = loops.start([*before, *program])
     process.wait_for(line)
     process.popen.send_signal(getattr(signal, name))
     return process.end()
@@ -38,7 +41,8 @@ class Sent:
     exit_code: int
 
     def begin(self, loops: Any) -> Any:
-        given = (self.name, self.what, self.line)
+        kind = "cold" if self.what in ("0", "default") else "eager"
+        given = (self.name, self.what, self.line, kind)
         return loops.job(given, lambda: ended(loops, loops.collect(), *given))
 
 

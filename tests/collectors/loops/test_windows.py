@@ -29,7 +29,10 @@ def windows_of(run: Path) -> list[str]:
 
 
 def test_windows_every_so_many_steps(loops: Any, cli: Any) -> None:
-    command = [*loops.collect(*STEPS, "--every", "4", "--windows", "3"), *loops.program("plain")]
+    command = [
+        *loops.collect(*STEPS, "--every", "4", "--windows", "3"),
+        *loops.program("plain", python=loops.python("eager")),
+    ]
     result = loops.start(command, env={"LOOP_STEPS": "30"}).end()
     assert result.exit_code == 0, result.stderr
     run = result.run.path
@@ -66,7 +69,7 @@ def ask_and_end(process: Any, ask: Any) -> Any:
 
 
 def test_a_file_asks_for_a_window_of_so_many_steps(loops: Any, cli: Any) -> None:
-    program = loops.program("signalled", "SIGTERM", "0")
+    program = loops.program("signalled", "SIGTERM", "0", python=loops.python("eager"))
     process = loops.start([*loops.collect(*STEPS, "--on-demand", "ask"), *program])
     result = ask_and_end(process, lambda: (process.folder / "ask").write_text("3"))
     assert result.exit_code == 0, result.stderr
@@ -78,7 +81,7 @@ def test_a_file_asks_for_a_window_of_so_many_steps(loops: Any, cli: Any) -> None
 
 def test_a_signal_asks_for_a_window(loops: Any, cli: Any) -> None:
     """The program would end by it: it has no handler for it."""
-    program = loops.program("signalled", "SIGTERM", "0")
+    program = loops.program("signalled", "SIGTERM", "0", python=loops.python("eager"))
     process = loops.start([*loops.collect(*STEPS, "--on-signal", "USR1"), *program])
     result = ask_and_end(process, lambda: os.kill(process.popen.pid, signal.SIGUSR1))
     assert result.exit_code == 0, result.stderr
@@ -89,7 +92,10 @@ def test_a_signal_asks_for_a_window(loops: Any, cli: Any) -> None:
 
 
 def test_only_the_chosen_ranks_leave_a_trace(loops: Any, cli: Any) -> None:
-    command = [*loops.collect(*STEPS, "--ranks", "1"), *loops.program("ddp", ranks=2)]
+    command = [
+        *loops.collect(*STEPS, "--ranks", "1"),
+        *loops.program("ddp", ranks=2, python=loops.python("eager")),
+    ]
     result = loops.start(command).end()
     assert result.exit_code == 0, result.stderr
     made = result.run.manifest
