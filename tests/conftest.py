@@ -42,24 +42,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files of tests that take longest begin first, so that no core is left waiting for one at the end.
 _LONGEST = (
-    "tests/collectors/test_engines.py",
-    "tests/collectors/loops/test_matrix.py",
-    "tests/collectors/loops/test_compiled.py",
     "tests/evidence/test_runs.py",
-    "tests/collectors/loops/test_nodes.py",
-    "tests/collectors/loops/test_clusters.py",
-    "tests/collectors/test_collect_command.py",
-    "tests/test_readme.py",
-    "tests/packaging/test_wheel.py",
+    "tests/collectors/test_engines.py",
+    "tests/queries/test_agreement.py",
     "tests/collectors/loops/",
-    "tests/collectors/serving/",
-    "tests/collectors/",
+    "tests/collectors/test_collect_command.py",
+    "tests/docs/test_reference.py",
+    "tests/test_readme.py",
     "tests/ingest/test_growth.py",
+    "tests/packaging/test_wheel.py",
+    "tests/collectors/",
+    "tests/ingest/test_two_readers.py",
+    "tests/queries/",
 )
 
+# What is to be there once at most, whichever files ask for it: those tests run on one worker.
+_FOR_ONE_WORKER = {"s3", "ray", "browser"}
 
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take longest first; the order within a file stays."""
+    for item in items:
+        for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(name))
 
     def place(item: pytest.Item) -> int:
         file = item.path.relative_to(REPO).as_posix()

@@ -11,6 +11,7 @@ import doctest
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from generate import __main__ as update
+from generate import sessions as page_sessions
 from generate.places import README, REPO, hand_written
 from generate.sessions import MAKE_DEMO, MEASURES, environment, run, sessions, without_figures
 
@@ -37,6 +39,17 @@ WITH_PYCON = [page for page in PAGES if _PYCON.search((REPO / page).read_text("u
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return where the commands of all pages keep what they write: a sample is ingested once."""
     return tmp_path_factory.mktemp("manual")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm_command(shared_folder: Path) -> Iterator[None]:
+    """Let commands that start processes find a tracekit whose ranks have torch already."""
+    from warm_python import warm_python
+
+    warm = warm_python(shared_folder, "tracekit").parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_sessions, "SEARCHED_FIRST", [str(warm)])
+        yield
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)

@@ -40,40 +40,53 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 _STARTS = {"tracekit": "libraries"}
 
 
-def warm_python(folder: Path, kind: str, owner: int | None = None) -> Path:
+def warm_python(folder: Path, kind: str) -> Path:
     """Return a command that stands for `python` with some modules imported.
 
     Who runs it first starts its server, which serves all workers of a session and ends with it.
+    Beside it is a `tracekit`, which a Python has beside it where tracekit is installed.
 
     Args:
         folder: one that all workers share.
         kind: one of `KINDS`, whose modules are imported; what is not installed is left out.
-        owner: the process with which the server ends; that of the session unless given.
     """
     if not hasattr(os, "pidfd_open"):  # only Linux has it
         return Path(sys.executable)
-    command = folder / f"python-{kind}"
-    with alone(folder / "python.lock"):
+    command = folder / "warm" / f"python-{kind}"
+    with alone(folder / "warm.lock"):
         if not command.exists():
-            if owner is None:
-                owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-            # The name of a socket must be short.
-            socket = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
-            start = [sys.executable, __file__, str(command), kind, str(owner), str(socket)]
-            command.write_text(
-                f"#!{sys.executable} -IS\n"
-                f"import sys\nsys.path.insert(0, {str(_HERE)!r})\nimport warm_client\n"
-                f"warm_client.main({str(socket)!r}, {start!r}, sys.argv[1:])\n"
-            )
-            command.chmod(0o755)
+            command.parent.mkdir(exist_ok=True)
+            owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+            for one in KINDS:
+                _write(command.with_name(f"python-{one}"), one, owner)
     return command
+
+
+def _write(command: Path, kind: str, owner: int) -> None:
+    # The name of a socket must be short.
+    socket = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
+    start = [sys.executable, __file__, str(command), kind, str(owner), str(socket)]
+    _write_script(
+        command,
+        f"#!{sys.executable} -IS\n"
+        f"import sys\nsys.path.insert(0, {str(_HERE)!r})\nimport warm_client\n"
+        f"warm_client.main({str(socket)!r}, {start!r}, sys.argv[1:])\n",
+    )
+    if kind == "tracekit":
+        installed = Path(sys.executable).with_name("tracekit")
+        _write_script(
+            command.with_name("tracekit"), f'#!/bin/sh\nexec {command} {installed} "$@"\n'
+        )
+
+
+def _write_script(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
+    path.chmod(0o755)
 
 
 def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
     """Start a server, and wait until it listens."""
     executable = command.with_name(f"python-{_STARTS.get(kind, kind)}")
-    if not executable.exists():
-        warm_python(command.parent, _STARTS[kind], int(owner))
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
         "OMP_NUM_THREADS": "1",
