@@ -70,7 +70,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def training_runs(shared_folder: Path, small_model: Path) -> Path:
+def training_runs(shared_folder: Path, small_model: Path, python: Callable[[str], str]) -> Path:
     """Return the folder of the run folders of `CASES`, each of two ranks on one fixed batch.
 
     They are made once for all workers.
@@ -81,13 +81,13 @@ def training_runs(shared_folder: Path, small_model: Path) -> Path:
     done = folder / "done"
     with alone(shared_folder / "training.lock"):
         if not done.exists():
-            _train(folder, small_model)
+            _train(folder, small_model, python("libraries"))
             done.touch()
     return folder
 
 
-def _train(folder: Path, small_model: Path) -> None:
-    from tracekit.collectors.process.launch import run_ranks
+def _train(folder: Path, small_model: Path, python: str) -> None:
+    from tracekit.collectors.process import launch
 
     if folder.exists():
         pytest.fail("the training runs have failed; another test says how")
@@ -99,7 +99,10 @@ def _train(folder: Path, small_model: Path) -> None:
         (folder / name / "logs").mkdir(parents=True)
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
     script = Path(__file__).with_name("_training_ranks.py")
-    failure = run_ranks([str(script), str(folder)], 2, folder, environment={"OMP_NUM_THREADS": "1"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "OWN_PYTHON", (python, "-P"))
+        one = {"OMP_NUM_THREADS": "1"}
+        failure = launch.run_ranks([str(script), str(folder)], 2, folder, environment=one)
     if failure is not None:
         pytest.fail(f"rank {failure.rank}: {failure.how}\n{failure.log.read_text()[-4000:]}")
 

@@ -1,7 +1,8 @@
 """Says at the end of a session which files of tests kept the processor busy longest.
 
 Counted are the CPU seconds, of the tests and of the processes that they started and waited for: on
-a busy machine they say more than the clock. `--files-shown` says how many files are listed.
+a busy machine they say more than the clock. `--files-shown` says how many files are listed. What
+the servers of `warm_python` forked is told apart: nobody else can wait for that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 _COST = "cpu_s"
+_USED = ["user", "system"]
+"""What stands between the numbers in a server's line about a process."""
 
 
 def _cpu_s() -> float:
@@ -47,7 +50,9 @@ class CostOfFiles:
         """Add a report to its file."""
         self._cost_s[report.nodeid.partition("::")[0]] += getattr(report, _COST, 0.0)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
         """List the files that cost most."""
         if not self._shown_count:
             return
@@ -55,3 +60,10 @@ class CostOfFiles:
         terminalreporter.section(f"{total_s:,.0f} CPU seconds, most of them in")
         for file, cost_s in self._cost_s.most_common(self._shown_count):
             terminalreporter.write_line(f"{cost_s:8.1f} s  {file}")
+        folder = config._tmp_path_factory.getbasetemp() / "shared" / "warm"  # type: ignore[attr-defined]
+        for log in sorted(folder.glob("*.log")):
+            lines = [line.split() for line in log.read_text("utf-8", "replace").splitlines()]
+            used_s = [float(line[0]) + float(line[2]) for line in lines if line[1::2] == _USED]
+            terminalreporter.write_line(
+                f"{sum(used_s):8.1f} s  {len(used_s)} processes of {log.stem}"
+            )
