@@ -11,8 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def warm_python(folder: Path, kind: str) -> Path:
 
 def _write(command: Path, kind: str, owner: int) -> None:
     # The name of a socket must be short.
-    socket = Path(tempfile.mkdtemp(prefix="warm-", dir="/tmp")) / "socket"
+    socket = Path("/tmp") / f"warm-{uuid.uuid4().hex[:12]}" / "socket"
     start = [sys.executable, __file__, str(command), kind, str(owner), str(socket)]
     _write_script(
         command,
@@ -97,6 +97,7 @@ def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
         "KINETO_LOG_LEVEL": "6",
     }
     words = [sys.executable, str(_HERE / "warm_server.py"), str(socket), str(executable), owner]
+    socket.parent.mkdir(mode=0o700, exist_ok=True)
     log = command.with_name(f"{command.name}.log")
     with log.open("wb") as output:
         subprocess.Popen(

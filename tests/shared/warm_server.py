@@ -157,6 +157,8 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
             else:
                 _attend(selector, key)
         if not _is_alive(owner):
+            Path(path).unlink(missing_ok=True)
+            Path(path).parent.rmdir()
             sys.exit()
 
 
