@@ -133,8 +133,8 @@ class Location(ABC):
     def identity(self) -> str | None:
         """Return what changes whenever the content of the file does; None if nothing is known.
 
-        Of an object it is the store's own tag (etag), size and time of change, of a local file its
-        size, inode and times. What came with a listing is not asked for again.
+        Of an object it is its size and the store's own tag (etag), of a local file its size, inode
+        and times. What came with a listing is not asked for again.
 
         Raises:
             OSError: there is no such file, or it cannot be looked at.

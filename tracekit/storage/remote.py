@@ -26,9 +26,8 @@ PART_BYTES = 8 << 20
 
 _MOST_PARTS = 9_000
 _BUFFER_BYTES = 1 << 20
-# What the file systems call them.
-_TAGS = ("ETag", "etag", "md5Hash", "generation")
-_TIMES = ("LastModified", "last_modified", "updated")
+# What the file systems call it. A listing and a look at one object may give its time differently.
+_TAGS = ("ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified", "updated")
 
 
 class _Info(NamedTuple):
@@ -40,12 +39,12 @@ class _Info(NamedTuple):
 
 
 def _info(said: Mapping[str, Any]) -> _Info:
-    tags = [str(said[name]) for name in (*_TAGS, *_TIMES) if said.get(name)]
+    tag = next((str(said[name]).strip('"') for name in _TAGS if said.get(name)), None)
     size = said.get("size")
     return _Info(
         said["type"] == "directory",
         None if size is None else int(size),
-        " ".join([f"{size}", *tags]) if tags else None,
+        None if tag is None else f"{size} {tag}",
     )
 
 
