@@ -22,6 +22,7 @@ from tracekit.database.connections import (
     cursor_of,
     lock,
 )
+from tracekit.database.fetching import fetch_store
 from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 
@@ -41,6 +42,7 @@ __all__ = [
     "create_run_tables",
     "create_tables",
     "cursor_of",
+    "fetch_store",
     "forget",
     "forget_older",
     "is_private",

@@ -60,6 +60,11 @@ class Location(ABC):
 
     @property
     @abstractmethod
+    def has_query(self) -> bool:
+        """Whether it is a URL with a query, such as a signature, which holds for it alone."""
+
+    @property
+    @abstractmethod
     def local_path(self) -> Path | None:
         """The path of this machine; None of a URL."""
 
@@ -138,6 +143,17 @@ class Location(ABC):
 
         Raises:
             OSError: there is no such file, or it cannot be looked at.
+        """
+
+    @abstractmethod
+    def holds(self, name: str) -> bool:
+        """Tell whether a file of this name lies directly in this folder.
+
+        Behind a URL it is asked once for as long as this object lives: a store for the whole
+        folder, a web server for each name, where a page of HTML is no such file.
+
+        Raises:
+            OSError: that cannot be found out.
         """
 
     @abstractmethod
