@@ -25,6 +25,7 @@ from tracekit.database.connections import (
 from tracekit.database.fetching import fetch_store
 from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
 from tracekit.database.opening import Check, DamagedStoreError, open_store
+from tracekit.database.passing_folders import temporary_folder
 
 __all__ = [
     "SCRATCH",
@@ -49,6 +50,7 @@ __all__ = [
     "list_cached",
     "lock",
     "open_store",
+    "temporary_folder",
     "touch",
     "with_room",
 ]
