@@ -22,7 +22,8 @@ from tracekit.database.connections import (
     cursor_of,
     lock,
 )
-from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
+from tracekit.database.disk_errors import explained
+from tracekit.database.limits import SMALL_SOURCE_BYTES, set_limits, with_room
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 from tracekit.database.passing_folders import temporary_folder
 
@@ -42,12 +43,14 @@ __all__ = [
     "create_run_tables",
     "create_tables",
     "cursor_of",
+    "explained",
     "forget",
     "forget_older",
     "is_private",
     "list_cached",
     "lock",
     "open_store",
+    "set_limits",
     "temporary_folder",
     "touch",
     "with_room",
