@@ -14,6 +14,7 @@ from tracekit.filling import begin_reading, fill
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import Sources, has_benchmarks, has_requests
 from tracekit.ingest.sources import find_sources, named_paths
+from tracekit.storage import Place, place_of
 from tracekit.trace import BREAKDOWN, Contents, Trace
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _log = logging.getLogger("tracekit")
 
 
 def open(
-    *paths: str | Path,
+    *paths: str | Place,
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
@@ -43,7 +44,8 @@ def open(
 
     Args:
         *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
-            of them, or one ``.duckdb`` store.
+            of them, or one ``.duckdb`` store; each may be a URL (``s3://``, ``gs://``, ``az://``,
+            ``https://``). Traces are streamed; a store behind a URL is fetched to the cache.
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
@@ -76,18 +78,19 @@ def open(
         # What is wrong with it is said before a long reading, not after it.
         given = CeilingSources(Path(ceilings))
     with named_paths():
-        store = _given_store(paths)
-    if store is not None:
+        given_store = _given_store(paths)
+    if given_store is not None:
         from tracekit.database import open_store
 
         if rules is not None:
             raise StoreError(
-                f"{store}: a store has its classes already",
+                f"{given_store}: a store has its classes already",
                 hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
             )
         from tracekit.analysis.store_catalogue import check_catalogue
 
         with contextlib.ExitStack() as on_error:
+            store = _local_store(given_store, on_error, progress, is_kept=cache)
             connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
             return Trace(
                 connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
@@ -228,12 +231,15 @@ def _cached_path(sources: Sources, digest: str) -> Path:
 
 
 def _are_files(sources: Sources) -> bool:
-    """Whether every source can be read twice: a pipe cannot."""
-    return all(file.is_file() for file in sources.files)
+    """Whether every source can be read twice: a pipe cannot; and is known again when it changed."""
+    return all(
+        file.is_file() if isinstance(file, Path) else file.identity() is not None
+        for file in sources.files
+    )
 
 
 def ingest(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Place],
     output: Path,
     *,
     force: bool = False,
@@ -243,7 +249,7 @@ def ingest(
     """Make a store from traces.
 
     Args:
-        paths: trace files, folders or globs of them: the ranks of one run.
+        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
         output: the store to write.
         force: replace a file that lies there.
         rules: a rules file for the classifier, before the built-in rules.
@@ -275,7 +281,27 @@ def ingest(
     return output
 
 
-def _given_store(paths: Sequence[str | Path]) -> Path | None:
-    if len(paths) == 1 and Path(paths[0]).suffix == ".duckdb" and not Path(paths[0]).is_dir():
-        return Path(paths[0])
-    return None
+def _given_store(paths: Sequence[str | Place]) -> Place | None:
+    if len(paths) != 1:
+        return None
+    path = place_of(paths[0])
+    return path if path.suffix == ".duckdb" and not path.is_dir() else None
+
+
+def _local_store(
+    store: Place,
+    resources: contextlib.ExitStack,
+    progress: Callable[[Progress], None] | None,
+    *,
+    is_kept: bool,
+) -> Path:
+    """Return a store as a local file; one behind a URL is fetched."""
+    if isinstance(store, Path):
+        return store
+    from tracekit.database import fetch_store
+
+    def on_bytes(done_bytes: int, all_bytes: int) -> None:
+        if progress is not None:
+            progress(Progress(str(store), done_bytes, all_bytes, 0))
+
+    return fetch_store(store, resources, is_kept=is_kept, on_bytes=on_bytes)

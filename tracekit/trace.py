@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tracekit.errors import QueryError, StoreError, UsageError
+from tracekit.storage import place_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -105,7 +106,7 @@ class Trace:
     ) -> None:
         self._renew = renew
         self._ceilings = ceilings
-        self._ceiling_folders = [Path(run) for run in contents.runs] if contents else []
+        self._ceiling_folders = [*map(place_of, contents.runs)] if contents else []
         self._has_ceilings = False
         self._query_folders = query_folders
         self._library: Library | None = None
@@ -151,9 +152,11 @@ class Trace:
         if self._library is None:
             from tracekit.analysis.library import load_library
 
-            # A store may be anybody's, and names any folder as that of its run.
-            runs = map(Path, self._contents.runs) if self._is_of_files else ()
-            self._library = load_library(self._query_folders, [*runs])
+            # A store may be anybody's, and names any folder as that of its run; and SQL of others
+            # is taken from this machine alone.
+            runs = map(place_of, self._contents.runs) if self._is_of_files else ()
+            local = [run for run in runs if isinstance(run, Path)]
+            self._library = load_library(self._query_folders, local)
         return self._library
 
     def query(self, name: str, **params: object) -> Result:

@@ -23,6 +23,7 @@ from tracekit.database.connections import (
     lock,
 )
 from tracekit.database.disk_errors import explained
+from tracekit.database.fetching import fetch_store
 from tracekit.database.limits import SMALL_SOURCE_BYTES, set_limits, with_room
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 from tracekit.database.passing_folders import temporary_folder
@@ -44,6 +45,7 @@ __all__ = [
     "create_tables",
     "cursor_of",
     "explained",
+    "fetch_store",
     "forget",
     "forget_older",
     "is_private",

@@ -13,6 +13,7 @@ from tracekit.database.opening import open_store
 from tracekit.database.passing_folders import sweep
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage import Place
 from tracekit.units import GB
 
 CACHE_LIMIT_BYTES = 20 * GB
@@ -51,12 +52,13 @@ def ceilings_dir() -> Path:
     return cache_dir() / "ceilings"
 
 
-def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
+def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return where the cached store of these files lies, or would lie.
 
     The name begins with a digest of the paths, so that a store of an older state of the same files
     can be found and removed, and goes on with a digest of path, size, inode, times and samples of
-    the text of each, schema version and ``digest``.
+    the text of each, schema version and ``digest``. A file behind a URL is known by that, without
+    what is secret in it, and by the tag that its store or server gives it.
 
     Args:
         sources: the trace files, in order.
@@ -68,17 +70,19 @@ def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
     names = hashlib.sha256()
     state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
     for source in sources:
-        resolved = os.fsencode(source.resolve())
-        names.update(resolved + b"\0")
-        state.update(resolved + b"\0" + _state_of(source))
+        name = os.fsencode(source.resolve()) if isinstance(source, Path) else str(source).encode()
+        names.update(name + b"\0")
+        state.update(name + b"\0" + _state_of(source))
     return cache_dir() / f"{names.hexdigest()[:16]}-{state.hexdigest()[:24]}{STORE_SUFFIX}"
 
 
-def _state_of(source: Path) -> bytes:
+def _state_of(source: Place) -> bytes:
     """Return what changes when a file does: what the disk says of it, and samples of its text.
 
     A copy with its times kept may have the size and the times of what it replaces.
     """
+    if not isinstance(source, Path):
+        return hashlib.sha256(str(source.identity()).encode()).digest()
     with source.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size
@@ -98,13 +102,18 @@ def forget_older(store: Path) -> None:
     for other in store.parent.glob(f"{prefix}-*{STORE_SUFFIX}"):
         if other != store:
             forget(other)
-    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
-    limit_bytes = int(given) if given.isdigit() else CACHE_LIMIT_BYTES
+    most_bytes = limit_bytes()
     total_bytes = 0
     for file in sorted(_cache_files(store.parent), key=_modified_s, reverse=True):
         total_bytes += _size_bytes(file)
-        if total_bytes > limit_bytes and file != store:
+        if total_bytes > most_bytes and file != store:
             forget(file)
+
+
+def limit_bytes() -> int:
+    """Return how much the cache may hold, bytes."""
+    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    return int(given) if given.isdigit() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:

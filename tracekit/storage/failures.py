@@ -48,13 +48,16 @@ _DENIED_KINDS = frozenset(
 _UNREACHABLE_KINDS = frozenset(
     {
         "ClientConnectorError",
-        "ClientConnectorDNSError",
         "ConnectionRefusedError",
-        "EndpointConnectionError",
         "ConnectTimeoutError",
+        "EndpointConnectionError",
         "ServiceRequestError",
         "gaierror",
     }
+)
+# No name is known a moment later that was not; and the clients of stores have tried again.
+_LASTING_KINDS = frozenset(
+    {"ClientConnectorDNSError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"}
 )
 _PASSING_KINDS = frozenset(
     {
@@ -100,9 +103,12 @@ def passes(error: BaseException) -> bool:
         return status in _PASSING
     if isinstance(error, FileNotFoundError | PermissionError | FileExistsError | UsageError):
         return False
-    if isinstance(error, TimeoutError | ConnectionError):
+    kinds = _kinds(error)
+    if kinds & _LASTING_KINDS:
+        return False
+    if kinds & (_PASSING_KINDS | _UNREACHABLE_KINDS):
         return True
-    if _kinds(error) & (_PASSING_KINDS | _UNREACHABLE_KINDS):
+    if isinstance(error, TimeoutError | ConnectionError):
         return True
     return isinstance(error, OSError) and error.errno in _PASSING_ERRNO
 

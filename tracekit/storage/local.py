@@ -43,6 +43,10 @@ class LocalLocation(Location):
         return False
 
     @property
+    def has_query(self) -> bool:
+        return False
+
+    @property
     def local_path(self) -> Path:
         return self._path
 
@@ -65,6 +69,9 @@ class LocalLocation(Location):
 
     def is_dir(self) -> bool:
         return self._path.is_dir()
+
+    def holds(self, name: str) -> bool:
+        return (self._path / name).is_file()
 
     def size_bytes(self) -> int:
         return self._path.stat().st_size

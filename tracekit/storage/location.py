@@ -60,6 +60,11 @@ class Location(ABC):
 
     @property
     @abstractmethod
+    def has_query(self) -> bool:
+        """Whether it is a URL with a query, such as a signature, which holds for it alone."""
+
+    @property
+    @abstractmethod
     def local_path(self) -> Path | None:
         """The path of this machine; None of a URL."""
 
@@ -133,11 +138,22 @@ class Location(ABC):
     def identity(self) -> str | None:
         """Return what changes whenever the content of the file does; None if nothing is known.
 
-        Of an object it is the store's own tag (etag), size and time of change, of a local file its
-        size, inode and times. What came with a listing is not asked for again.
+        Of an object it is its size and the store's own tag (etag), of a local file its size, inode
+        and times. What came with a listing is not asked for again.
 
         Raises:
             OSError: there is no such file, or it cannot be looked at.
+        """
+
+    @abstractmethod
+    def holds(self, name: str) -> bool:
+        """Tell whether a file of this name lies directly in this folder.
+
+        Behind a URL it is asked once for as long as this object lives: a store for the whole
+        folder, a web server for each name, where a page of HTML is no such file.
+
+        Raises:
+            OSError: that cannot be found out.
         """
 
     @abstractmethod

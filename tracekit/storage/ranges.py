@@ -35,7 +35,7 @@ class RangeStream(io.RawIOBase):
         super().__init__()
         self._read_range = read_range
         self._check = check
-        self._next = min(start, size_bytes)
+        self._at = self._next = min(start, size_bytes)
         self._size_bytes = size_bytes
         self._is_split = size_bytes - self._next > RANGE_BYTES
         self._waiting: deque[Future[bytes]] = deque()
@@ -45,6 +45,10 @@ class RangeStream(io.RawIOBase):
     def readable(self) -> bool:
         """Tell that it can be read."""
         return True
+
+    def tell(self) -> int:
+        """Return the offset in the object of the next byte."""
+        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with what there is of the range that was read last; 0 at the end.
@@ -58,6 +62,7 @@ class RangeStream(io.RawIOBase):
         count = min(len(view), len(self._piece))
         view[:count] = self._piece[:count]
         self._piece = self._piece[count:]
+        self._at += count
         return count
 
     def _take(self) -> bytes:

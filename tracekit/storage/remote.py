@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import math
 from collections.abc import Callable, Mapping
@@ -26,9 +27,8 @@ PART_BYTES = 8 << 20
 
 _MOST_PARTS = 9_000
 _BUFFER_BYTES = 1 << 20
-# What the file systems call them.
-_TAGS = ("ETag", "etag", "md5Hash", "generation")
-_TIMES = ("LastModified", "last_modified", "updated")
+# What the file systems call it. A listing and a look at one object may give its time differently.
+_TAGS = ("ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified", "updated")
 
 
 class _Info(NamedTuple):
@@ -37,15 +37,17 @@ class _Info(NamedTuple):
     is_folder: bool
     size_bytes: int | None
     identity: str | None
+    is_page: bool = False
 
 
 def _info(said: Mapping[str, Any]) -> _Info:
-    tags = [str(said[name]) for name in (*_TAGS, *_TIMES) if said.get(name)]
+    tag = next((str(said[name]).strip('"') for name in _TAGS if said.get(name)), None)
     size = said.get("size")
     return _Info(
         said["type"] == "directory",
         None if size is None else int(size),
-        " ".join([f"{size}", *tags]) if tags else None,
+        None if tag is None else f"{size} {tag}",
+        str(said.get("mimetype")).startswith("text/html"),
     )
 
 
@@ -55,12 +57,13 @@ _FOLDER = _Info(True, None, None)
 class RemoteLocation(Location):
     """A file or folder behind a URL."""
 
-    __slots__ = ("_info", "_is_listed", "_url")
+    __slots__ = ("_held", "_info", "_is_listed", "_url")
 
     def __init__(self, url: Url, info: _Info | None = None) -> None:
         self._url = url
         self._info = info
         self._is_listed = info is not None
+        self._held: dict[str, bool] | None = None
 
     @classmethod
     def parse(cls, text: str) -> RemoteLocation:
@@ -89,6 +92,10 @@ class RemoteLocation(Location):
     @property
     def is_remote(self) -> bool:
         return True
+
+    @property
+    def has_query(self) -> bool:
+        return bool(self._url.query)
 
     @property
     def local_path(self) -> None:
@@ -173,11 +180,29 @@ class RemoteLocation(Location):
         info = self._now()
         return info is not None and info.is_folder
 
+    def holds(self, name: str) -> bool:
+        if self._is_web:
+            held = self._held = self._held or {}
+            if name not in held:
+                held[name] = bool(self.name or self.is_dir()) and self._is_there(name)
+            return held[name]
+        if self._held is None:
+            self._held = {place.name: place.is_file() for place in self.entries()}
+        return self._held.get(name, False)
+
+    def _is_there(self, name: str) -> bool:
+        info = self.join(name)._ask()
+        return info is not None and not info.is_page
+
     def size_bytes(self) -> int | None:
         return self._known().size_bytes
 
     def identity(self) -> str | None:
-        return self._known().identity
+        identity, meaning = self._known().identity, urls.meaning_of(self._url.query)
+        if identity is None or not meaning:
+            return identity
+        # The query may choose among files, whose tags need not differ.
+        return f"{identity} {hashlib.sha256(meaning.encode()).hexdigest()}"
 
     def entries(self) -> list[Location]:
         def ask(fs: Any) -> list[Mapping[str, Any]]:
@@ -281,7 +306,7 @@ class RemoteLocation(Location):
         if self._is_web:
             raw = WebStream(attempt(lambda: self._fs, self._url), self._url, start)
         else:
-            size_bytes, identity = self.size_bytes() or 0, self.identity()
+            size_bytes, identity = self.size_bytes() or 0, self._known().identity
 
             def check() -> None:
                 info = self._ask()

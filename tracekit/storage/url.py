@@ -14,6 +14,11 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
 WEB = frozenset({"https", "http"})
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+# Of S3, Google's storage, Azure's (SAS), CloudFront.
+_SIGNING = re.compile(
+    r"x-amz-|x-goog-|(?:awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
+    r"|se|sig|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
+)
 _AZURE = frozenset({"az", "abfs", "abfss"})
 _SHOWN_SCHEMES = "s3://, gs://, az://, abfs:// and https://"
 
@@ -52,6 +57,13 @@ class Url(NamedTuple):
             # No key of an object ends in one; a URL that was signed and changed by hand does.
             key = key.partition("?")[0]
         return f"{self.scheme}://{host}/{key}"
+
+
+def meaning_of(query: str) -> str:
+    """Return what of a query tells one file from another: all but signatures and their like."""
+    return "&".join(
+        pair for pair in query.split("&") if not _SIGNING.match(pair.partition("=")[0].lower())
+    )
 
 
 def is_url(text: str) -> bool:

@@ -44,6 +44,7 @@ def look_at(fs: Any, url: Url) -> dict[str, Any]:
             "size": size,
             "ETag": headers.get("ETag"),
             "LastModified": headers.get("Last-Modified"),
+            "mimetype": headers.get("Content-Type"),
         }
     finally:
         _drop(fs, response)
@@ -77,6 +78,10 @@ class WebStream(io.RawIOBase):
     def readable(self) -> bool:
         """Tell that it can be read."""
         return True
+
+    def tell(self) -> int:
+        """Return the offset in the file of the next byte."""
+        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as bytes come at once; 0 at the end.
