@@ -5,8 +5,8 @@ A dataset is a folder ``NAME.tracekit``:
 - ``manifest.json``: what is in it. It is written last; without it there is no dataset.
 - ``tables/<table>/<part>.parquet``: a large table; each file holds the rows of some ranks, those of
   one part, sorted by trace and time.
-- ``tables/<table>.parquet``: a small table, of all ranks.
-- ``analyses/<analysis>.parquet``: the rows of an analysis of scope ``trace`` with its default
+- ``tables/<table>/all-….parquet``: a small table, of all ranks.
+- ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
   parameters, of all ranks, in the order of its result; column ``trace_id`` comes first.
 - ``parts/<part>.zip``: the small tables and the rows of the analyses of one part, as long as the
   dataset is not whole.
@@ -66,3 +66,6 @@ WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("categor
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """How a table is sorted; the others are sorted by trace, device and time as they are derived."""
+
+WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
+"""How DuckDB writes a file of a dataset."""

@@ -39,14 +39,13 @@ class PartTrace:
 class Description:
     """What a part says of itself.
 
-    `recipe` is a digest of what decides what is derived; `files` are those of the large tables by
-    table, `row_counts` those of every table.
+    `recipe` is a digest of what decides what is derived; `files` are those of the large tables, by
+    table.
     """
 
     recipe: str
     traces: tuple[PartTrace, ...]
     files: dict[str, File]
-    row_counts: dict[str, int]
 
 
 def key_of(recipe: str, traces: Sequence[PartTrace]) -> str:

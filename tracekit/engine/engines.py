@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
 from tracekit.engine.work import Batch, Order, Outcome
 from tracekit.errors import UsageError
-
-Progress = Callable[[Outcome], None]
 
 
 class Engine(Protocol):
@@ -25,13 +23,13 @@ class Engine(Protocol):
         """How many units it does at a time, at most."""
         ...
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Iterator[Outcome]:
+    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
         """Do a unit for each batch; yield what each leaves, as soon as it is there, in any order.
 
         Every trace of every batch comes back exactly once, in a part or as a failure: also where a
         worker died. Then its batch is done once more, each trace for itself, and what dies again is
         a failure. Only a few batches more than there are workers are under way at a time. Closing
-        the iterator (an error, Ctrl-C) ends all workers before it returns, and nothing
+        the generator (an error, Ctrl-C) ends all workers before it returns, and nothing
         half-written stays.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from tracekit.engine.unit import Worker
@@ -15,7 +15,7 @@ class SerialEngine:
 
     worker_count: int = 1
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Iterator[Outcome]:
+    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
         """Do a unit for each batch, in their order; see :class:`tracekit.engine.engines.Engine`."""
         with Worker(order) as worker:
             for batch in batches:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from tracekit.analysis import ceilings
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import derive, prepare
 from tracekit.analysis.macros import provide_macros
@@ -27,7 +26,7 @@ from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.statement import with_values
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
-from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES
+from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
 from tracekit.dataset.parts import Description, PartTrace, key_of, write_part
 from tracekit.engine.work import Batch, Failure, Order, Outcome, Part, Rank
 from tracekit.errors import TraceError, TracekitError
@@ -46,8 +45,6 @@ _OF_THE_PROCESS_BYTES = 144 << 20
 
 _LEAST_BUFFER_BYTES = 112 << 20
 
-_WRITE = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
-
 _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 """What a batch may end with that says nothing of the others."""
 
@@ -57,20 +54,23 @@ class Worker:
 
     Args:
         order: what is wanted of every batch.
+        folder: where what spills and what is being written may lie, which somebody else removes;
+            None for a temporary one.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, folder: Path | None = None) -> None:
         self._order = order
+        self._given_folder = folder
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> Worker:
-        self._folder = temporary_folder()
-        self._resources.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = self._given_folder or temporary_folder()
+        if self._given_folder is None:
+            self._resources.callback(shutil.rmtree, self._folder, ignore_errors=True)
         self._rules: Path | None = None
         if self._order.rules_text is not None:
             self._rules = self._folder / "rules.toml"
             self._rules.write_text(self._order.rules_text, encoding="utf-8")
-        self._ceilings = ceilings.Sources(self._order.ceilings, self._order.runs)
         return self
 
     def __exit__(
@@ -169,14 +169,13 @@ class Worker:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
         derive(connection, also={THREAD: fill_threads}, room=_do_it)
-        ceilings.lay(connection, self._ceilings)
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         for name in self._order.analyses:
             spec = load_catalog().analysis(name)
             small[f"analyses/{name}"] = self._answer(connection, spec)
         counts = {
-            name: (connection.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,))[0]
-            for name in (*SMALL_TABLES, *LARGE_TABLES)
+            name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
+            for name in LARGE_TABLES
         }
         dataset = self._order.dataset
         if dataset is None:
@@ -189,7 +188,7 @@ class Worker:
                 self._write(connection, name)
                 folder = f"tables/{name}"
                 files[name] = put_file(dataset, folder, key, self._file, counts[name])
-        description = Description(self._order.recipe, traces, files, counts)
+        description = Description(self._order.recipe, traces, files)
         write_part(dataset, key, description, small)
         return Part(tuple(ranks), small, files, counts)
 
@@ -209,8 +208,12 @@ class Worker:
         return self._folder / "table.parquet"
 
     def _write(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
+        # Lines of requests that could not be read are the run's, and no trace's.
+        some = " WHERE trace_id IS NOT NULL" if table == "rejected" else ""
         order = f" ORDER BY {BY_TIME[table]}" if table in BY_TIME else ""
-        connection.execute(f"COPY (FROM {table}{order}) TO {quote(str(self._file))} ({_WRITE})")
+        connection.execute(
+            f"COPY (FROM {table}{some}{order}) TO {quote(str(self._file))} ({WRITTEN_AS})"
+        )
 
     def _small(self, connection: duckdb.DuckDBPyConnection, table: str) -> bytes:
         self._write(connection, table)
@@ -225,7 +228,7 @@ class Worker:
         connection.execute(
             "COPY (SELECT trace.trace_id, answer.* FROM answer "
             "LEFT JOIN trace ON answer.rank IS NOT DISTINCT FROM trace.rank ORDER BY answer.rowid) "
-            f"TO {quote(str(self._file))} ({_WRITE})"
+            f"TO {quote(str(self._file))} ({WRITTEN_AS})"
         )
         connection.execute("DROP TABLE temp.answer")
         return self._file.read_bytes()

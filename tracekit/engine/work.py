@@ -61,7 +61,6 @@ class Order:
         recipe: digest of what decides what is derived; parts of another recipe are not taken over.
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
-        ceilings: what was measured on devices: the file or run folder that the user named.
         memory_bytes: what one unit may take, its process included, bytes.
     """
 
@@ -70,7 +69,6 @@ class Order:
     recipe: str
     rules_text: str | None = None
     runs: tuple[Path, ...] = ()
-    ceilings: Path | None = None
     memory_bytes: int = 512 << 20
 
 
@@ -83,7 +81,7 @@ class Part:
         small: the small tables and the rows of the analyses, each as the bytes of one Parquet file,
             by name: ``tables/trace``, ``analyses/timeline``.
         files: what was written to the dataset, by table; empty where nothing should be.
-        row_counts: of every table.
+        row_counts: of the large tables.
     """
 
     ranks: tuple[Rank, ...]
