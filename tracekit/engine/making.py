@@ -40,7 +40,8 @@ class RunProgress:
         trace_count: traces that there are.
         done_count: of these, read, or found read.
         text_bytes: JSON text of all, roughly.
-        done_bytes: of these, read.
+        done_bytes: of these, read, or found read.
+        read_bytes: of these, read.
         failures: those that could not be read.
         slowest: the slowest batch so far.
     """
@@ -49,6 +50,7 @@ class RunProgress:
     text_bytes: int
     done_count: int = 0
     done_bytes: int = 0
+    read_bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
     slowest: Outcome | None = None
 
@@ -57,6 +59,7 @@ class RunProgress:
         self.failures += outcome.failures
         self.done_count += sum(len(part.ranks) for part in outcome.parts)
         self.done_bytes += outcome.batch.text_bytes
+        self.read_bytes += outcome.batch.text_bytes
         if self.slowest is None or outcome.seconds > self.slowest.seconds:
             self.slowest = outcome
 
