@@ -88,6 +88,7 @@ def make_dataset(
     engine: Engine,
     progress: Callable[[RunProgress], None] | None = None,
     *,
+    worker_count: int = 1,
     replaces: bool = False,
 ) -> Manifest:
     """Make a dataset, or add to one what it lacks.
@@ -100,6 +101,8 @@ def make_dataset(
         order: what is wanted; its dataset is the one that is made.
         engine: does the units.
         progress: called when a unit is done.
+        worker_count: how many workers' share a batch is at most; with the same number each engine
+            leaves the same files.
         replaces: take the place of a dataset that is there.
 
     Returns:
@@ -124,7 +127,7 @@ def make_dataset(
             open_ranks = [rank for rank in ranks if rank.trace_id not in done]
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
-            batches = make_batches(open_ranks, order.memory_bytes, engine.worker_count)
+            batches = make_batches(open_ranks, order.memory_bytes, worker_count)
             with contextlib.closing(engine.run(batches, order)) as outcomes:
                 for outcome in outcomes:
                     for part in outcome.parts:

@@ -92,7 +92,7 @@ class ManyRanks:
             UsageError: the engine cannot be had.
         """
         wanted = tuple(self._of_breakdown() if analyses is None else analyses)
-        engine, memory_bytes = self._engine()
+        engine, count, memory_bytes = self._engine()
         order = Order(
             analyses=wanted,
             dataset=dataset,
@@ -101,7 +101,14 @@ class ManyRanks:
             runs=tuple(self.sources.runs),
             memory_bytes=memory_bytes,
         )
-        return make_dataset(self._ranks(), order, engine, self.progress, replaces=replaces)
+        return make_dataset(
+            self._ranks(),
+            order,
+            engine,
+            self.progress,
+            worker_count=count,
+            replaces=replaces,
+        )
 
     def open(
         self,
@@ -192,8 +199,8 @@ class ManyRanks:
             shutil.rmtree(folder, ignore_errors=True)
         return dict(zip(self.sources.runs, ids, strict=True))
 
-    def _engine(self) -> tuple[Engine, int]:
-        """Return the engine, and what each of its workers may take, bytes."""
+    def _engine(self) -> tuple[Engine, int, int]:
+        """Return the engine, how many workers, and what each may take, bytes."""
         from tracekit.engine.engines import make_engine
         from tracekit.engine.machine import shares
 
@@ -203,7 +210,7 @@ class ManyRanks:
         can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
         name = choice.name or ("processes" if can_start else "serial")
         options = {} if choice.address is None else {"address": choice.address}
-        return make_engine(name, count, **options), memory_bytes
+        return make_engine(name, count, **options), count, memory_bytes
 
     def _cached(self) -> Path:
         """Return where the dataset lies in the cache, or would lie."""
