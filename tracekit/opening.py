@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.result import Result
+    from tracekit.dataset.manifest import Manifest
+    from tracekit.engine.making import RunProgress
+    from tracekit.engine.many_ranks import EngineChoice
+    from tracekit.storage import Location
 
 _log = logging.getLogger("tracekit")
 
@@ -36,6 +40,8 @@ def open(
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
+    engine: EngineChoice | None = None,
+    ranks_progress: Callable[[RunProgress], None] | None = None,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
@@ -58,6 +64,8 @@ def open(
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
             is done then.
+        engine: how the traces of many ranks are read; None for processes of this machine.
+        ranks_progress: called when some of many ranks have been read.
 
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
@@ -95,6 +103,14 @@ def open(
             return Trace(
                 connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
             )
+    dataset = given_dataset(paths)
+    if dataset is not None:
+        if rules is not None:
+            raise StoreError(
+                f"{dataset.shown}: a dataset has its classes already",
+                hint="give the rules when it is made: tracekit ingest RANKS --rules FILE",
+            )
+        return _open_dataset(dataset, given, folders, is_unsafe=unsafe)
     with named_paths():
         sources = find_sources(paths, traces=traces)
     contents = Contents(
@@ -120,8 +136,39 @@ def open(
         is_unsafe=unsafe,
     )
     # Manifests alone are read sooner than a store of them would be written.
-    is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
+    is_kept = bool(cache and (sources.traces or contents.has_requests) and _are_files(sources))
+    if len(sources.traces) > 1 or engine is not None:
+        from tracekit.engine.many_ranks import EngineChoice, ManyRanks, are_many
+
+        choice = engine or EngineChoice()
+        if are_many(sources, choice) and _are_files(sources):
+            many = ManyRanks(sources, contents, choice, rules_path, ranks_progress)
+            return many.open(
+                is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
+            )
     return _open_cached(asked) if is_kept else _open_temporary(asked)
+
+
+def _open_dataset(
+    dataset: Location,
+    ceilings: CeilingSources | None,
+    query_folders: Sequence[Path],
+    *,
+    is_unsafe: bool,
+) -> Trace:
+    from tracekit.dataset.opening import open_dataset
+
+    with contextlib.ExitStack() as on_error:
+        found = open_dataset(dataset, on_error, unsafe=is_unsafe)
+        return Trace(
+            found.connection,
+            dataset.local_path,
+            on_error.pop_all(),
+            answers=found.answers,
+            ceilings=ceilings,
+            query_folders=query_folders,
+            missing=[(one.location, one.reason) for one in found.manifest.missing],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +293,7 @@ def ingest(
     rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Make a store from traces.
+    """Make a store from traces, which is one file; see :func:`ingest_dataset` for many ranks.
 
     Args:
         paths: trace files, folders or globs of them: the ranks of one run; also URLs.
@@ -279,6 +326,81 @@ def ingest(
     ):
         fill(build, sources, rules, progress, reading)
     return output
+
+
+def ingest_dataset(
+    paths: Sequence[str | Place],
+    output: str | Place,
+    *,
+    force: bool = False,
+    rules: Path | None = None,
+    engine: EngineChoice | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
+) -> Manifest:
+    """Make a dataset from traces; where one broke off or lacks some, only those are read.
+
+    Args:
+        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
+        output: the folder to write; its name ends in ``.tracekit``.
+        force: replace a dataset that lies there.
+        rules: a rules file for the classifier, before the built-in rules.
+        engine: how the traces are read; None for processes of this machine.
+        progress: called when some of the traces have been read.
+
+    Returns:
+        The manifest: what is in the dataset, and what is not.
+
+    Raises:
+        TraceError: a path does not exist, or not one trace can be read.
+        StoreError: the dataset exists, or cannot be written.
+        UsageError: the rules file is not valid, the name is none of a dataset, or the engine cannot
+            be had.
+    """
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.engine.many_ranks import EngineChoice, ManyRanks
+    from tracekit.storage import Location
+
+    dataset = Location.of(output)
+    if dataset.suffix != ".tracekit":
+        raise UsageError(
+            f"{dataset.shown}: a dataset's name ends in .tracekit, a store's in .duckdb"
+        )
+    if rules is not None:
+        from tracekit.analysis.recipe import check_rules
+
+        check_rules(rules)
+    with named_paths():
+        sources = find_sources(paths)
+    if not sources.traces:
+        raise UsageError(
+            "a dataset is made of the traces of one run, and here are none, or several runs",
+            hint="give the folder of one run",
+        )
+    contents = Contents(
+        bool(sources.traces),
+        tuple(map(str, sources.runs)),
+        any(map(has_requests, sources.runs)),
+        any(map(has_benchmarks, sources.runs)),
+    )
+    # What asks for a value cannot be answered before one is given.
+    answerable = [
+        name
+        for name, spec in load_catalog().analyses.items()
+        if spec.scope == "trace" and not spec.needs and not any(p.is_required for p in spec.params)
+    ]
+    many = ManyRanks(sources, contents, engine or EngineChoice(), rules, progress)
+    return many.make(dataset, answerable, replaces=force)
+
+
+def given_dataset(paths: Sequence[str | Place]) -> Location | None:
+    """Return the dataset that is meant, if it is one: a folder whose name says so."""
+    from tracekit.storage import Location
+
+    if len(paths) != 1 or not str(paths[0]).rstrip("/").endswith(".tracekit"):
+        return None
+    dataset = Location.of(paths[0])
+    path = dataset.local_path
+    return None if path is not None and not path.is_dir() else dataset
 
 
 def _given_store(paths: Sequence[str | Place]) -> Place | None:

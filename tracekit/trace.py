@@ -103,6 +103,7 @@ class Trace:
         renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
         ceilings: CeilingSources | None = None,
         query_folders: Sequence[Path] = (),
+        missing: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._renew = renew
         self._ceilings = ceilings
@@ -116,7 +117,9 @@ class Trace:
         self._resources = resources
         self._known_contents = contents
         self._is_of_files = contents is not None
-        self._answers = dict(answers or {})
+        self._answers: Mapping[str, Result] = answers or {}
+        self.missing = tuple(missing)
+        """The traces that should be here and could not be read: where each lies, and why."""
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -130,10 +133,17 @@ class Trace:
         if not self._has_ceilings:
             from tracekit.analysis import ceilings
 
-            sources = self._ceilings or ceilings.Sources(folders=self._ceiling_folders)
-            ceilings.lay(self._connection, sources)
+            ceilings.lay(self._connection, self._ceiling_sources)
             self._has_ceilings = True
         return self._connection
+
+    @property
+    def _ceiling_sources(self) -> CeilingSources:
+        if self._ceilings is None:
+            from tracekit.analysis import ceilings
+
+            self._ceilings = ceilings.Sources(folders=self._ceiling_folders)
+        return self._ceilings
 
     @property
     def store_path(self) -> Path | None:
@@ -185,6 +195,7 @@ class Trace:
             renew, self._renew = self._renew, None
             self._connection.close()
             self._connection = renew(self._resources)
+            self._answers = {}
             self._has_ceilings = False
             return question()
 
@@ -202,10 +213,16 @@ class Trace:
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
-                of_traces = run_analysis(self.connection, spec, params)
+                known = self._known()
+                of_traces = (
+                    known[name] if name in known else run_analysis(self.connection, spec, params)
+                )
             return self._with_health_of_run(of_traces)
         self._check_scope(spec)
-        return run_analysis(self.connection, spec, params)
+        connection = self.connection
+        if not params and name in (known := self._known()):
+            return known[name]
+        return run_analysis(connection, spec, params, self._known())
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -275,11 +292,11 @@ class Trace:
         if not contents.has_traces and len(contents.runs) > 1:
             raise _several("breakdown", contents.runs)
         catalog = load_catalog()
-        open_names = [name for name in names if name not in self._answers]
+        known = self._known()
+        open_names = [name for name in names if name not in known]
         specs = [catalog.analysis(name) for name in open_names]
-        answers = self._answers | dict(
-            zip(open_names, run_analyses(self.connection, specs), strict=True)
-        )
+        answers = {name: known[name] for name in names if name in known}
+        answers |= dict(zip(open_names, run_analyses(self.connection, specs), strict=True))
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
         reduced = run_reductions(self.connection, totals, answers)
         answers |= {result.name: result for result in reduced}
@@ -288,6 +305,23 @@ class Trace:
         if contents.runs:
             found[HEALTH] = self._with_health_of_run(found.get(HEALTH))
         return found
+
+    def _known(self) -> Mapping[str, Result]:
+        """Return the answers that were there when this was opened, and still hold.
+
+        What was measured on devices may have come since.
+        """
+        if not self._answers or self._ceiling_sources.are_empty():
+            return self._answers
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.session_tables import DEVICE_CEILING
+
+        analyses = load_catalog().analyses
+        return {
+            name: self._answers[name]
+            for name in self._answers
+            if name in analyses and DEVICE_CEILING not in analyses[name].requires
+        }
 
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""

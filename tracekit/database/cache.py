@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,9 @@ SAMPLE_COUNT = 16
 """How much of a file its cached store is known by, at so many places and at its end."""
 
 STORE_SUFFIX = ".duckdb"
+
+DATASET_SUFFIX = ".tracekit"
+"""The traces of many ranks are kept as a dataset: a folder, with its manifest in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,8 @@ def _state_of(source: Place) -> bytes:
 def forget_older(store: Path) -> None:
     """Remove stores of older states of the same files, and the oldest ones of a full cache."""
     prefix = store.name.split("-", 1)[0]
-    for other in store.parent.glob(f"{prefix}-*{STORE_SUFFIX}"):
-        if other != store:
+    for other in _cache_files(store.parent):
+        if other.name.startswith(f"{prefix}-") and other != store:
             forget(other)
     most_bytes = limit_bytes()
     total_bytes = 0
@@ -119,7 +124,7 @@ def limit_bytes() -> int:
 def forget(store: Path) -> None:
     """Remove a cached store, if it can be removed."""
     with contextlib.suppress(OSError):
-        store.unlink(missing_ok=True)
+        _remove(store)
 
 
 def is_private(folder: Path) -> bool:
@@ -143,6 +148,10 @@ def list_cached() -> list[CachedStore]:
 
     found = []
     for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):
+        if file.suffix == DATASET_SUFFIX:
+            size_bytes, used_s = _size_bytes(file), _modified_s(file)
+            found.append(CachedStore(file, _source_of_dataset(file), size_bytes, used_s))
+            continue
         source = "?"
         with contextlib.suppress(duckdb.Error, StoreError, UnicodeDecodeError):
             connection = open_store(file)
@@ -159,6 +168,15 @@ def list_cached() -> list[CachedStore]:
     return found
 
 
+def _source_of_dataset(dataset: Path) -> str:
+    try:
+        traces = json.loads((dataset / "manifest.json").read_bytes())["traces"]
+        more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
+        return f"{traces[0]['location']}{more}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "?"
+
+
 def clear_cache() -> int:
     """Remove all cached stores; return how many there were.
 
@@ -169,7 +187,7 @@ def clear_cache() -> int:
     count = 0
     for file in _cache_files(folder):
         try:
-            file.unlink(missing_ok=True)
+            _remove(file)
         except OSError as error:
             raise StoreError(
                 f"{file}: cannot be removed: {error.strerror or error}",
@@ -182,7 +200,24 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
-    return list(folder.glob(f"*{STORE_SUFFIX}")) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [*folder.glob(f"*{STORE_SUFFIX}"), *folder.glob(f"*{DATASET_SUFFIX}")]
+
+
+def _remove(store: Path) -> None:
+    """Remove a store, or a dataset with all that is in it.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if store.suffix == DATASET_SUFFIX:
+        with contextlib.suppress(FileNotFoundError):
+            # Without its manifest it is none any more, however far the rest gets.
+            (store / "manifest.json").unlink(missing_ok=True)
+            shutil.rmtree(store)
+    else:
+        store.unlink(missing_ok=True)
 
 
 def _modified_s(file: Path) -> float:
@@ -194,6 +229,8 @@ def _modified_s(file: Path) -> float:
 
 def _size_bytes(file: Path) -> int:
     try:
+        if file.suffix == DATASET_SUFFIX:
+            return sum(one.stat().st_size for one in file.rglob("*") if one.is_file())
         return file.stat().st_size
     except OSError:
         return 0

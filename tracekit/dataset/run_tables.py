@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tracekit.dataset.layout import WRITTEN_AS
 from tracekit.sql_text import quote
+from tracekit.storage import Place
 
 
-def write_run_tables(runs: Sequence[Path], folder: Path) -> Iterator[tuple[str, Path, int]]:
+def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str, Path, int]]:
     """Yield the tables that run folders fill, each with its file and how many rows it has.
 
     A file is only there until the next one is asked for.

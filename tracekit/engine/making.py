@@ -40,7 +40,8 @@ class RunProgress:
         trace_count: traces that there are.
         done_count: of these, read, or found read.
         text_bytes: JSON text of all, roughly.
-        done_bytes: of these, read.
+        done_bytes: of these, read, or found read.
+        read_bytes: of these, read.
         failures: those that could not be read.
         slowest: the slowest batch so far.
     """
@@ -49,6 +50,7 @@ class RunProgress:
     text_bytes: int
     done_count: int = 0
     done_bytes: int = 0
+    read_bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
     slowest: Outcome | None = None
 
@@ -57,6 +59,7 @@ class RunProgress:
         self.failures += outcome.failures
         self.done_count += sum(len(part.ranks) for part in outcome.parts)
         self.done_bytes += outcome.batch.text_bytes
+        self.read_bytes += outcome.batch.text_bytes
         if self.slowest is None or outcome.seconds > self.slowest.seconds:
             self.slowest = outcome
 
@@ -85,6 +88,7 @@ def make_dataset(
     engine: Engine,
     progress: Callable[[RunProgress], None] | None = None,
     *,
+    worker_count: int = 1,
     replaces: bool = False,
 ) -> Manifest:
     """Make a dataset, or add to one what it lacks.
@@ -97,6 +101,8 @@ def make_dataset(
         order: what is wanted; its dataset is the one that is made.
         engine: does the units.
         progress: called when a unit is done.
+        worker_count: how many workers' share a batch is at most; with the same number each engine
+            leaves the same files.
         replaces: take the place of a dataset that is there.
 
     Returns:
@@ -121,7 +127,7 @@ def make_dataset(
             open_ranks = [rank for rank in ranks if rank.trace_id not in done]
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
-            batches = make_batches(open_ranks, order.memory_bytes, engine.worker_count)
+            batches = make_batches(open_ranks, order.memory_bytes, worker_count)
             with contextlib.closing(engine.run(batches, order)) as outcomes:
                 for outcome in outcomes:
                     for part in outcome.parts:

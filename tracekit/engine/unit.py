@@ -29,16 +29,16 @@ from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
 from tracekit.dataset.parts import Description, PartTrace, key_of, write_part
 from tracekit.engine.work import Batch, Failure, Order, Outcome, Part, Rank
-from tracekit.errors import TraceError, TracekitError
+from tracekit.errors import TracekitError
 from tracekit.ingest.load import forget_trace, load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.runs import load_runs
 from tracekit.ingest.threads import THREAD, fill_threads
 from tracekit.sql_text import quote, rows
+from tracekit.storage import place_of
 
 if TYPE_CHECKING:
     from tracekit.analysis.spec import Spec
-    from tracekit.storage import Location
 
 _OF_THE_PROCESS_BYTES = 144 << 20
 """What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""
@@ -146,7 +146,7 @@ class Worker:
         taken: set[int | None] = set()
         for rank in ranks:
             try:
-                with Reading(_readable(rank.location)) as reading:
+                with Reading(place_of(rank.location)) as reading:
                     load_trace(connection, reading, rank.trace_id)
             except duckdb.Error:
                 raise
@@ -250,10 +250,3 @@ def _failure(rank: Rank, error: BaseException) -> Failure:
         return Failure(rank, error.message, error.hint)
     text = (str(error).splitlines() or [type(error).__name__])[0]
     return Failure(rank, f"{rank.location.shown}: {text}", None, is_final=False)
-
-
-def _readable(location: Location) -> Path:
-    path = location.local_path
-    if path is None:
-        raise TraceError(f"{location.shown}: traces are read from local files")
-    return path

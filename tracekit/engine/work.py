@@ -8,10 +8,9 @@ and wherever.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tracekit.dataset.files import File
-from tracekit.storage import Location
+from tracekit.storage import Location, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Order:
     dataset: Location | None
     recipe: str
     rules_text: str | None = None
-    runs: tuple[Path, ...] = ()
+    runs: tuple[Place, ...] = ()
     memory_bytes: int = 512 << 20
 
 
