@@ -65,9 +65,9 @@ def open_dataset(
     with explained(Path(tempfile.gettempdir())):
         folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    files = _Files(dataset)
     connection = duckdb.connect()
     try:
+        files = _Files(dataset, connection, manifest)
         set_limits(connection, folder)
         _lay_tables(connection, manifest, files, folder)
         if not unsafe:
@@ -84,17 +84,23 @@ def open_dataset(
 class _Files:
     """The files of a dataset, as DuckDB names them."""
 
-    def __init__(self, dataset: Location) -> None:
+    def __init__(
+        self, dataset: Location, connection: duckdb.DuckDBPyConnection, manifest: Manifest
+    ) -> None:
         self.dataset = dataset
         path = dataset.local_path
-        if path is None:
-            raise StoreError(f"{dataset.shown}: datasets are opened from local folders")
-        self.folder = path.resolve()
+        if path is not None:
+            self.begin = f"{path.resolve()}/"
+        else:
+            from tracekit.dataset.remote_files import register
+
+            sizes_bytes = {file.name: file.size_bytes for file in manifest.files}
+            self.begin = register(connection, dataset, sizes_bytes)
 
     def sql(self, listed: list[ListedFile], options: str = "") -> str:
         """Return SQL that reads files as one relation."""
         # A name that a glob could mean is a glob for DuckDB, in whichever folder.
-        names = ", ".join(quote(_escaped(str(self.folder / file.name))) for file in listed)
+        names = ", ".join(quote(_escaped(self.begin + file.name)) for file in listed)
         return f"read_parquet([{names}]{options})"
 
 
@@ -163,7 +169,7 @@ def _with_markers(source: str, numbers: str) -> str:
 def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
     """Keep SQL on this connection from everything but the files of the dataset."""
     connection.execute(
-        f"SET allowed_directories = [{quote(str(files.folder) + '/')}]; "
+        f"SET allowed_directories = [{quote(files.begin)}]; "
         "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
     )
 
