@@ -1,9 +1,10 @@
 """Many ranks from object storage: by a loop, by local processes, by Ray.
 
 A run is made up, put into a bucket of a real S3 server on the loopback interface, and read into a
-dataset in the same bucket by each engine; then a breakdown is asked of the finished dataset. Time is
-that of whole processes, also of the processor, as the machine may be shared; memory is the share
-(PSS) of each process of the engine, summed at the worst moment, and the largest alone.
+dataset in the same bucket by each engine; then a breakdown is asked of the finished dataset. Time
+is that of whole processes, also of the processor, as the machine may be shared (of Ray without what
+its daemons take); memory is the share (PSS) of each process of the engine, summed at the worst
+moment, and the largest alone.
 
     .venv-dev/bin/python tests/benchmarks/bench_scale.py --ranks 64 256 1024
 """
@@ -132,7 +133,8 @@ def main() -> int:
                 dataset_bytes = sum(file.size_bytes() or 0 for file in files)
                 print(
                     f"  {engine:<10} {cost.wall_s:7.1f} s, processor {cost.cpu_s:6.1f} s, "
-                    f"all {cost.all_bytes / 1e6:7.1f} MB, largest {cost.largest_bytes / 1e6:6.1f} MB, "
+                    f"all {cost.all_bytes / 1e6:7.1f} MB, "
+                    f"largest {cost.largest_bytes / 1e6:6.1f} MB, "
                     f"dataset {dataset_bytes / 1e6:.1f} MB in {len(files)} files"
                     + (f", exit code {cost.exit_code}" if cost.exit_code else ""),
                     flush=True,
