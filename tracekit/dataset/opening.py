@@ -65,7 +65,7 @@ def open_dataset(
     with explained(Path(tempfile.gettempdir())):
         folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    files = _Files(dataset)
+    files = _Files(dataset, folder)
     connection = duckdb.connect()
     try:
         set_limits(connection, folder)
@@ -82,25 +82,24 @@ def open_dataset(
 
 
 class _Files:
-    """The files of a dataset, as DuckDB names them."""
+    """The files of a dataset, as DuckDB names them; `passing` is a folder that goes with it."""
 
-    def __init__(self, dataset: Location) -> None:
+    def __init__(self, dataset: Location, passing: Path) -> None:
         self.dataset = dataset
         path = dataset.local_path
         if path is None:
             raise StoreError(f"{dataset.shown}: datasets are opened from local folders")
         self.folder = path.resolve()
+        if any(sign in str(self.folder) for sign in "*?["):
+            # DuckDB takes such a name for a pattern: it gets another one.
+            link = passing / "dataset"
+            link.symlink_to(self.folder, target_is_directory=True)
+            self.folder = link
 
-    def sql(self, listed: list[ListedFile], options: str = "") -> str:
+    def sql(self, listed: list[ListedFile]) -> str:
         """Return SQL that reads files as one relation."""
-        # A name that a glob could mean is a glob for DuckDB, in whichever folder.
-        names = ", ".join(quote(_escaped(str(self.folder / file.name))) for file in listed)
-        return f"read_parquet([{names}]{options})"
-
-
-def _escaped(name: str) -> str:
-    """Return a path as a pattern that means this path alone."""
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
+        names = ", ".join(quote(str(self.folder / file.name)) for file in listed)
+        return f"read_parquet([{names}])"
 
 
 def _lay_tables(
