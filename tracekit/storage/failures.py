@@ -172,6 +172,9 @@ def _kinds(error: BaseException) -> set[str]:
 def _answer(error: BaseException) -> tuple[int | None, str | None]:
     """Return the status and the error code that a server answered with, as far as there are any."""
     for cause in _causes(error):
+        if any(kind.__name__ == "HttpProcessingError" for kind in type(cause).__mro__):
+            # aiohttp says 400 of a body that breaks off, whatever the server answered.
+            continue
         response = getattr(cause, "response", None)
         if isinstance(response, dict):
             metadata, said = response.get("ResponseMetadata"), response.get("Error")
@@ -193,5 +196,5 @@ def _status(value: object) -> int | None:
 
 def _plain(code: object) -> str | None:
     """Return an error code if it looks like one: it comes from the server."""
-    text = str(getattr(code, "value", code))
-    return text if _CODE.fullmatch(text) else None
+    text = getattr(code, "value", code)
+    return text if isinstance(text, str) and _CODE.fullmatch(text) else None
