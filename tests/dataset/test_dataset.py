@@ -16,9 +16,9 @@ from run_of_ranks import write_ranks
 import tracekit
 import tracekit.schema
 from tracekit.engine import making
+from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
 from tracekit.errors import QueryError, StoreError, TraceError
-from tracekit.opening import ingest_dataset
 from tracekit.storage.local import LocalLocation
 
 SERIAL = EngineChoice("serial", worker_count=3)

@@ -14,8 +14,8 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import processes_engine
+from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
-from tracekit.opening import ingest_dataset
 
 CHOICE = EngineChoice("processes", worker_count=2)
 

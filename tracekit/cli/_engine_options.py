@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.errors import UsageError
 from tracekit.units import GB, MB
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ _OPTIONS = (
         metavar="SIZE",
         help="What all workers may take together, as 800MB.  [default: a share of the machine's]",
     ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Of a Ray cluster, for --engine ray.  [default: RAY_ADDRESS, or this machine alone]",
+    ),
 )
 
 
@@ -68,9 +74,10 @@ def engine_options(command: Command) -> Command:
         engine_name: str | None,
         worker_count: int | None,
         memory_bytes: int | None,
+        ray_address: str | None,
         **others: Any,
     ) -> Any:
-        engine = _choice(engine_name, worker_count, memory_bytes)
+        engine = _choice(engine_name, worker_count, memory_bytes, ray_address)
         return command(*args, engine=engine, **others)
 
     for option in reversed(_OPTIONS):
@@ -79,10 +86,15 @@ def engine_options(command: Command) -> Command:
 
 
 def _choice(
-    name: str | None, worker_count: int | None, memory_bytes: int | None
+    name: str | None,
+    worker_count: int | None,
+    memory_bytes: int | None,
+    ray_address: str | None,
 ) -> EngineChoice | None:
+    if ray_address is not None and name != "ray":
+        raise UsageError("--ray-address is for --engine ray")
     if (name, worker_count, memory_bytes) == (None, None, None):
         return None
     from tracekit.engine.many_ranks import EngineChoice
 
-    return EngineChoice(name, worker_count, memory_bytes)
+    return EngineChoice(name, worker_count, memory_bytes, ray_address)

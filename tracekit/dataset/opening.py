@@ -65,9 +65,9 @@ def open_dataset(
     with explained(Path(tempfile.gettempdir())):
         folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    files = _Files(dataset, folder)
     connection = duckdb.connect()
     try:
+        files = _Files(dataset, connection, manifest, folder)
         set_limits(connection, folder)
         _lay_tables(connection, manifest, files, folder)
         if not unsafe:
@@ -84,21 +84,32 @@ def open_dataset(
 class _Files:
     """The files of a dataset, as DuckDB names them; `passing` is a folder that goes with it."""
 
-    def __init__(self, dataset: Location, passing: Path) -> None:
+    def __init__(
+        self,
+        dataset: Location,
+        connection: duckdb.DuckDBPyConnection,
+        manifest: Manifest,
+        passing: Path,
+    ) -> None:
         self.dataset = dataset
         path = dataset.local_path
         if path is None:
-            raise StoreError(f"{dataset.shown}: datasets are opened from local folders")
-        self.folder = path.resolve()
-        if any(sign in str(self.folder) for sign in "*?["):
+            from tracekit.dataset.remote_files import register
+
+            sizes_bytes = {file.name: file.size_bytes for file in manifest.files}
+            self.begin = register(connection, dataset, sizes_bytes)
+            return
+        folder = path.resolve()
+        if any(sign in str(folder) for sign in "*?["):
             # DuckDB takes such a name for a pattern: it gets another one.
             link = passing / "dataset"
-            link.symlink_to(self.folder, target_is_directory=True)
-            self.folder = link
+            link.symlink_to(folder, target_is_directory=True)
+            folder = link
+        self.begin = f"{folder}/"
 
     def sql(self, listed: list[ListedFile]) -> str:
         """Return SQL that reads files as one relation."""
-        names = ", ".join(quote(str(self.folder / file.name)) for file in listed)
+        names = ", ".join(quote(self.begin + file.name) for file in listed)
         return f"read_parquet([{names}])"
 
 
@@ -162,7 +173,7 @@ def _with_markers(source: str, numbers: str) -> str:
 def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
     """Keep SQL on this connection from everything but the files of the dataset."""
     connection.execute(
-        f"SET allowed_directories = [{quote(str(files.folder) + '/')}]; "
+        f"SET allowed_directories = [{quote(files.begin)}]; "
         "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
     )
 

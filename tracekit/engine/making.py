@@ -115,7 +115,7 @@ def make_dataset(
     dataset = order.dataset
     assert dataset is not None
     before = None if replaces else read_manifest(dataset)
-    if before is not None and not (before.missing and before.recipe == order.recipe):
+    if before is not None and not _is_continued(before, ranks, order):
         raise exists_already(dataset)
     folder = temporary_folder()
     try:
@@ -149,6 +149,14 @@ def make_dataset(
             raise _not_written(dataset, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_continued(before: Manifest, ranks: Sequence[Rank], order: Order) -> bool:
+    """Whether a dataset lacks some of the traces that are given, and holds no others."""
+    given = {rank.location.shown for rank in ranks}
+    of_before = {trace.location for trace in before.traces}
+    of_before |= {missing.location for missing in before.missing}
+    return bool(before.missing) and before.recipe == order.recipe and of_before <= given
 
 
 _Part = tuple[tuple[int, ...], dict[str, "File"]]

@@ -210,6 +210,10 @@ class ManyRanks:
         can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
         name = choice.name or ("processes" if can_start else "serial")
         options = {} if choice.address is None else {"address": choice.address}
+        if name == "ray" and choice.worker_count is None and choice.memory_bytes is None:
+            # The processors of the whole cluster, which this machine need not be one of.
+            engine = make_engine(name, 0, **options)
+            return engine, engine.worker_count, memory_bytes
         return make_engine(name, count, **options), count, memory_bytes
 
     def _cached(self) -> Path:

@@ -116,6 +116,12 @@ class LocalLocation(Location):
         with self.open(start) as file:
             return file.read(max(0, end - start))
 
+    def read_exactly(self, start: int, end: int) -> bytes:
+        piece = self.read_range(start, end)
+        if len(piece) != max(0, end - start):
+            raise OSError(errno.EIO, "ends too early", str(self._path))
+        return piece
+
     def read_bytes(self) -> bytes:
         return self._path.read_bytes()
 

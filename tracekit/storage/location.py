@@ -212,6 +212,14 @@ class Location(ABC):
         """
 
     @abstractmethod
+    def read_exactly(self, start: int, end: int) -> bytes:
+        """Return the bytes from offset `start` to before `end`, in one request.
+
+        Raises:
+            OSError: it cannot be read, or ends before.
+        """
+
+    @abstractmethod
     def read_bytes(self) -> bytes:
         """Return the whole content, for files that are known to be small.
 

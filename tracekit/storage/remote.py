@@ -320,7 +320,7 @@ class RemoteLocation(Location):
         def ask(fs: Any) -> bytes:
             piece = cast(bytes, fs.cat_file(self._path, start=start, end=end))
             if len(piece) != end - start:
-                raise BrokenOffError("is shorter than the store says")
+                raise BrokenOffError("ends too early")
             return piece
 
         return self._attempt(ask)
@@ -332,6 +332,14 @@ class RemoteLocation(Location):
             return self._attempt(lambda fs: read_range(fs, self._url, start, end))
         end = min(end, self.size_bytes() or 0)
         return self._whole_range(start, end) if start < end else b""
+
+    def read_exactly(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        piece = self.read_range(start, end) if self._is_web else self._whole_range(start, end)
+        if len(piece) != end - start:
+            raise OSError(errno.EIO, "ends too early", self.shown)
+        return piece
 
     def read_bytes(self) -> bytes:
         if self._is_web:
