@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.result import Result
-    from tracekit.dataset.manifest import Manifest
     from tracekit.engine.making import RunProgress
     from tracekit.engine.many_ranks import EngineChoice
     from tracekit.storage import Location
@@ -293,7 +292,7 @@ def ingest(
     rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Make a store from traces, which is one file; see :func:`ingest_dataset` for many ranks.
+    """Make a store from traces, which is one file; for many ranks there are datasets.
 
     Args:
         paths: trace files, folders or globs of them: the ranks of one run; also URLs.
@@ -326,70 +325,6 @@ def ingest(
     ):
         fill(build, sources, rules, progress, reading)
     return output
-
-
-def ingest_dataset(
-    paths: Sequence[str | Place],
-    output: str | Place,
-    *,
-    force: bool = False,
-    rules: Path | None = None,
-    engine: EngineChoice | None = None,
-    progress: Callable[[RunProgress], None] | None = None,
-) -> Manifest:
-    """Make a dataset from traces; where one broke off or lacks some, only those are read.
-
-    Args:
-        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
-        output: the folder to write; its name ends in ``.tracekit``.
-        force: replace a dataset that lies there.
-        rules: a rules file for the classifier, before the built-in rules.
-        engine: how the traces are read; None for processes of this machine.
-        progress: called when some of the traces have been read.
-
-    Returns:
-        The manifest: what is in the dataset, and what is not.
-
-    Raises:
-        TraceError: a path does not exist, or not one trace can be read.
-        StoreError: the dataset exists, or cannot be written.
-        UsageError: the rules file is not valid, the name is none of a dataset, or the engine cannot
-            be had.
-    """
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.engine.many_ranks import EngineChoice, ManyRanks
-    from tracekit.storage import Location
-
-    dataset = Location.of(output)
-    if dataset.suffix != ".tracekit":
-        raise UsageError(
-            f"{dataset.shown}: a dataset's name ends in .tracekit, a store's in .duckdb"
-        )
-    if rules is not None:
-        from tracekit.analysis.recipe import check_rules
-
-        check_rules(rules)
-    with named_paths():
-        sources = find_sources(paths)
-    if not sources.traces:
-        raise UsageError(
-            "a dataset is made of the traces of one run, and here are none, or several runs",
-            hint="give the folder of one run",
-        )
-    contents = Contents(
-        bool(sources.traces),
-        tuple(map(str, sources.runs)),
-        any(map(has_requests, sources.runs)),
-        any(map(has_benchmarks, sources.runs)),
-    )
-    # What asks for a value cannot be answered before one is given.
-    answerable = [
-        name
-        for name, spec in load_catalog().analyses.items()
-        if spec.scope == "trace" and not spec.needs and not any(p.is_required for p in spec.params)
-    ]
-    many = ManyRanks(sources, contents, engine or EngineChoice(), rules, progress)
-    return many.make(dataset, answerable, replaces=force)
 
 
 def given_dataset(paths: Sequence[str | Place]) -> Location | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tracekit.errors import QueryError, StoreError, UsageError
+from tracekit.errors import StoreError
 from tracekit.storage import place_of
 
 if TYPE_CHECKING:
@@ -67,15 +67,7 @@ TOTALS = {
 }
 """What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
 
-_REQUEST_MACROS = frozenset({"request_times", "request_latency"})
-"""What an analysis of runs requires if it is about nothing but their requests."""
-
-_BENCH_MACROS = frozenset({"bench_points"})
-"""And what if it is about nothing but their microbenchmarks."""
-
 T = TypeVar("T")
-
-_MAX_NAMED = 10
 
 
 class Contents(NamedTuple):
@@ -201,7 +193,6 @@ class Trace:
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:
         from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.run import run_analysis
 
         spec = load_catalog().analyses.get(name)
         if spec is None:
@@ -213,16 +204,18 @@ class Trace:
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
-                known = self._known()
-                of_traces = (
-                    known[name] if name in known else run_analysis(self.connection, spec, params)
-                )
+                of_traces = self._answer(spec, params)
             return self._with_health_of_run(of_traces)
         self._check_scope(spec)
-        connection = self.connection
-        if not params and name in (known := self._known()):
-            return known[name]
-        return run_analysis(connection, spec, params, self._known())
+        return self._answer(spec, params)
+
+    def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
+        from tracekit.analysis.run import run_analysis
+
+        connection, known = self.connection, self._known()
+        if not params and spec.name in known:
+            return known[spec.name]
+        return run_analysis(connection, spec, params, known)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -279,6 +272,7 @@ class Trace:
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analyses, run_reductions
+        from tracekit.analysis.scopes import several
 
         contents = self._contents
         names: list[str] = [*BREAKDOWN] if contents.has_traces else []
@@ -290,7 +284,7 @@ class Trace:
             if contents.has_benchmarks:
                 names += BENCH_BREAKDOWN
         if not contents.has_traces and len(contents.runs) > 1:
-            raise _several("breakdown", contents.runs)
+            raise several("breakdown", contents.runs)
         catalog = load_catalog()
         known = self._known()
         open_names = [name for name in names if name not in known]
@@ -313,25 +307,20 @@ class Trace:
         """
         if not self._answers or self._ceiling_sources.are_empty():
             return self._answers
-        from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.session_tables import DEVICE_CEILING
+        from tracekit.analysis.session_tables import without_ceilings
 
-        analyses = load_catalog().analyses
-        return {
-            name: self._answers[name]
-            for name in self._answers
-            if name in analyses and DEVICE_CEILING not in analyses[name].requires
-        }
+        return without_ceilings(self._answers)
 
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.run import run_analysis
+        from tracekit.analysis.scopes import several
 
         # Traces are read of one run; the parts of a job are one.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
-            raise _several(HEALTH, self._contents.runs)
+            raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
         of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
@@ -352,40 +341,9 @@ class Trace:
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:
-        """Make sure that there is what an analysis is about.
+        from tracekit.analysis.scopes import check_scope
 
-        Raises:
-            QueryError: there is nothing of the kind.
-            UsageError: there are several runs, and it is about the traces of one.
-        """
-        contents = self._contents
-        if spec.scope == "runs":
-            if not contents.runs:
-                raise QueryError(
-                    f"{spec.name} is about runs, and there is no run.json beside the trace",
-                    hint="tracekit collect writes one; give the folder that it made",
-                )
-            if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
-                count = len(contents.runs)
-                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
-                raise QueryError(
-                    f"{spec.name} is about requests, and {have} none",
-                    hint="tracekit collect --stage serve records them",
-                )
-            if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
-                count = len(contents.runs)
-                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
-                raise QueryError(
-                    f"{spec.name} is about microbenchmarks, and {have} none",
-                    hint="tracekit bench measures them",
-                )
-        elif not contents.has_traces:
-            if len(contents.runs) > 1:
-                raise _several(spec.name, contents.runs)
-            raise QueryError(
-                f"{spec.name} is about traces, and {contents.runs[0]} has none",
-                hint="tracekit query run shows how the run ended",
-            )
+        check_scope(spec, self._contents)
 
     def _repr_html_(self) -> str:
         """Return what the trace holds as HTML, which is how a notebook shows it."""
@@ -409,13 +367,3 @@ class Trace:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _several(name: str, runs: Sequence[str]) -> UsageError:
-    shown = [Path(run).name for run in runs[:_MAX_NAMED]]
-    more = len(runs) - len(shown)
-    return UsageError(
-        f"{name} is about one run, and there are {len(runs)} here: {', '.join(shown)}"
-        + (f" and {more} more" if more else ""),
-        hint=f"choose one, for example {runs[0]}",
-    )

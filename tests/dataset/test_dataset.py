@@ -16,9 +16,9 @@ from run_of_ranks import write_ranks
 import tracekit
 import tracekit.schema
 from tracekit.engine import making
+from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
 from tracekit.errors import QueryError, StoreError, TraceError
-from tracekit.opening import ingest_dataset
 from tracekit.storage.local import LocalLocation
 
 SERIAL = EngineChoice("serial", worker_count=3)
@@ -140,7 +140,7 @@ def test_a_breakdown_names_what_it_lacks(tmp_path: Path, cli: Callable[..., Any]
 def test_not_one_readable_rank_is_an_error(tmp_path: Path) -> None:
     for file in write_ranks(tmp_path / "run", 2):
         file.write_bytes(b"no trace at all")
-    with pytest.raises(TraceError, match="rank0.json"):
+    with pytest.raises(TraceError, match=r"rank0\.json"):
         make(tmp_path)
     assert not (tmp_path / "run.tracekit/manifest.json").exists()
 

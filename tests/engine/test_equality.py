@@ -11,8 +11,9 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
-from tracekit.opening import ingest, ingest_dataset
+from tracekit.opening import ingest
 from tracekit.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import processes_engine
+from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
-from tracekit.opening import ingest_dataset
 
 CHOICE = EngineChoice("processes", worker_count=2)
 
@@ -84,8 +84,10 @@ def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run/rank2.json")
     output = tmp_path / "run.tracekit"
     run = subprocess.Popen(
-        [sys.executable, "-m", "tracekit", "ingest", str(tmp_path / "run/*"), "-o", str(output)]
-        + ["--engine", "processes", "--workers", "3"],
+        [
+            *(sys.executable, "-m", "tracekit", "ingest", tmp_path / "run/*", "-o", output),
+            *("--engine", "processes", "--workers", "3"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -108,7 +110,8 @@ def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None
         "import tracekit\n"
         "from tracekit.engine.many_ranks import EngineChoice\n"
         "print('begun')\n"
-        f"with tracekit.open({str(tmp_path / 'run')!r}, engine=EngineChoice('processes', 2)) as t:\n"
+        f"run = {str(tmp_path / 'run')!r}\n"
+        "with tracekit.open(run, engine=EngineChoice('processes', 2)) as t:\n"
         "    print(t.query('timeline').column('rank'))\n",
         encoding="utf-8",
     )

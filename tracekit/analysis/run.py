@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.dataset_writes import check_writes
 from tracekit.analysis.deadline import Deadline
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
@@ -40,8 +41,6 @@ _Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
 # Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
 # need a package that may be missing (pytz): DuckDB's own text is exact.
 _AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
-
-_WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re.IGNORECASE)
 
 
 def run_analysis(
@@ -310,16 +309,7 @@ def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
         raise QueryError(
             "there is no SQL statement to run", hint='for example: tracekit sql TRACE "SHOW TABLES"'
         )
-    for statement in statements:
-        if (
-            statement.type != duckdb.StatementType.SELECT
-            and _WRITES_FILES.search(statement.query)
-            and reads_files(connection)
-        ):
-            raise QueryError(
-                "a dataset is opened read-only: no statement may write files",
-                hint="SELECT from it; --format csv, json or markdown writes a result to stdout",
-            )
+    check_writes(connection, statements)
     for statement in statements[:-1]:
         if statement.type == duckdb.StatementType.SELECT:
             raise QueryError(
@@ -327,18 +317,6 @@ def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
                 hint="run the SELECT statements one at a time",
             )
     return [statement.query for statement in statements]
-
-
-def reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a connection that is kept from files may read some: those of a dataset.
-
-    DuckDB lets it write there too.
-    """
-    found = connection.execute(
-        "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
-        "AND len(current_setting('allowed_directories')) > 0"
-    ).fetchone()
-    return bool(found and found[0])
 
 
 def _exact_rows(

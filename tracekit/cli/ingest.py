@@ -65,7 +65,7 @@ def _ingest_dataset(
     from tracekit.cli._interpreter import tune_for_traces
     from tracekit.cli._open import say_missing
     from tracekit.cli._ranks_progress import ranks_bar
-    from tracekit.opening import ingest_dataset
+    from tracekit.engine.ingesting import ingest_dataset
 
     tune_for_traces()
     with ranks_bar() as progress:

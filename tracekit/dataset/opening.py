@@ -67,7 +67,7 @@ def open_dataset(
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
     connection = duckdb.connect()
     try:
-        files = _Files(dataset, connection, manifest)
+        files = _Files(dataset, connection, manifest, folder)
         set_limits(connection, folder)
         _lay_tables(connection, manifest, files, folder)
         if not unsafe:
@@ -82,31 +82,35 @@ def open_dataset(
 
 
 class _Files:
-    """The files of a dataset, as DuckDB names them."""
+    """The files of a dataset, as DuckDB names them; `passing` is a folder that goes with it."""
 
     def __init__(
-        self, dataset: Location, connection: duckdb.DuckDBPyConnection, manifest: Manifest
+        self,
+        dataset: Location,
+        connection: duckdb.DuckDBPyConnection,
+        manifest: Manifest,
+        passing: Path,
     ) -> None:
         self.dataset = dataset
         path = dataset.local_path
-        if path is not None:
-            self.begin = f"{path.resolve()}/"
-        else:
+        if path is None:
             from tracekit.dataset.remote_files import register
 
             sizes_bytes = {file.name: file.size_bytes for file in manifest.files}
             self.begin = register(connection, dataset, sizes_bytes)
+            return
+        folder = path.resolve()
+        if any(sign in str(folder) for sign in "*?["):
+            # DuckDB takes such a name for a pattern: it gets another one.
+            link = passing / "dataset"
+            link.symlink_to(folder, target_is_directory=True)
+            folder = link
+        self.begin = f"{folder}/"
 
-    def sql(self, listed: list[ListedFile], options: str = "") -> str:
+    def sql(self, listed: list[ListedFile]) -> str:
         """Return SQL that reads files as one relation."""
-        # A name that a glob could mean is a glob for DuckDB, in whichever folder.
-        names = ", ".join(quote(_escaped(self.begin + file.name)) for file in listed)
-        return f"read_parquet([{names}]{options})"
-
-
-def _escaped(name: str) -> str:
-    """Return a path as a pattern that means this path alone."""
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
+        names = ", ".join(quote(self.begin + file.name) for file in listed)
+        return f"read_parquet([{names}])"
 
 
 def _lay_tables(
