@@ -13,6 +13,7 @@ from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import Sources, has_benchmarks
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, rows
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -83,7 +84,7 @@ def _fill_traces(
         readings = [] if begun is None else [begun]
         for trace_id, source in enumerate(sources.traces):
 
-            def load(source: Path = source, trace_id: int = trace_id) -> None:
+            def load(source: Place = source, trace_id: int = trace_id) -> None:
                 forget_trace(connection, trace_id)
                 with readings.pop() if readings else Reading(source, progress) as reading:
                     load_trace(connection, reading, trace_id)

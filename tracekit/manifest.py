@@ -15,11 +15,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tracekit.errors import TraceError
 from tracekit.typed_json import build
 from tracekit.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from tracekit.storage import Place
 
 FILE_NAME = "run.json"
 SCHEMA_VERSION = 1
@@ -327,11 +330,11 @@ def join_parts(runs: Sequence[Manifest]) -> Manifest:
     return joined
 
 
-def read(path: Path) -> Manifest:
+def read(path: Place) -> Manifest:
     """Read a manifest.
 
     Args:
-        path: a `run.json`, or the folder that holds it.
+        path: a `run.json`, or the folder that holds it; also behind a URL.
 
     Returns:
         The manifest. Members that this version does not know are left out.
@@ -339,9 +342,10 @@ def read(path: Path) -> Manifest:
     Raises:
         TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type.
     """
-    if path.is_dir():
-        path = path / FILE_NAME
     try:
+        # Behind a URL every question is a request.
+        if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
+            path = path / FILE_NAME
         text = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)

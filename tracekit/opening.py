@@ -14,6 +14,7 @@ from tracekit.filling import begin_reading, fill
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import Sources, has_benchmarks, has_requests
 from tracekit.ingest.sources import find_sources, named_paths
+from tracekit.storage import Place, place_of
 from tracekit.trace import BREAKDOWN, Contents, Trace
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.result import Result
+    from tracekit.engine.making import RunProgress
+    from tracekit.engine.many_ranks import EngineChoice
+    from tracekit.storage import Location
 
 _log = logging.getLogger("tracekit")
 
 
 def open(
-    *paths: str | Path,
+    *paths: str | Place,
     traces: bool = True,
     cache: bool = True,
     rules: str | Path | None = None,
@@ -35,6 +39,8 @@ def open(
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
+    engine: EngineChoice | None = None,
+    ranks_progress: Callable[[RunProgress], None] | None = None,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
@@ -43,7 +49,8 @@ def open(
 
     Args:
         *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
-            of them, or one ``.duckdb`` store.
+            of them, or one ``.duckdb`` store; each may be a URL (``s3://``, ``gs://``, ``az://``,
+            ``https://``). Traces are streamed; a store behind a URL is fetched to the cache.
         traces: read traces. Without them, only manifests and requests are there.
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
@@ -56,6 +63,8 @@ def open(
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
             is done then.
+        engine: how the traces of many ranks are read; None for processes of this machine.
+        ranks_progress: called when some of many ranks have been read.
 
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
@@ -76,22 +85,31 @@ def open(
         # What is wrong with it is said before a long reading, not after it.
         given = CeilingSources(Path(ceilings))
     with named_paths():
-        store = _given_store(paths)
-    if store is not None:
+        given_store = _given_store(paths)
+    if given_store is not None:
         from tracekit.database import open_store
 
         if rules is not None:
             raise StoreError(
-                f"{store}: a store has its classes already",
+                f"{given_store}: a store has its classes already",
                 hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
             )
         from tracekit.analysis.store_catalogue import check_catalogue
 
         with contextlib.ExitStack() as on_error:
+            store = _local_store(given_store, on_error, progress, is_kept=cache)
             connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
             return Trace(
                 connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
             )
+    dataset = given_dataset(paths)
+    if dataset is not None:
+        if rules is not None:
+            raise StoreError(
+                f"{dataset.shown}: a dataset has its classes already",
+                hint="give the rules when it is made: tracekit ingest RANKS --rules FILE",
+            )
+        return _open_dataset(dataset, given, folders, is_unsafe=unsafe)
     with named_paths():
         sources = find_sources(paths, traces=traces)
     contents = Contents(
@@ -117,8 +135,39 @@ def open(
         is_unsafe=unsafe,
     )
     # Manifests alone are read sooner than a store of them would be written.
-    is_kept = cache and (sources.traces or contents.has_requests) and _are_files(sources)
+    is_kept = bool(cache and (sources.traces or contents.has_requests) and _are_files(sources))
+    if len(sources.traces) > 1 or engine is not None:
+        from tracekit.engine.many_ranks import EngineChoice, ManyRanks, are_many
+
+        choice = engine or EngineChoice()
+        if are_many(sources, choice) and _are_files(sources):
+            many = ManyRanks(sources, contents, choice, rules_path, ranks_progress)
+            return many.open(
+                is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
+            )
     return _open_cached(asked) if is_kept else _open_temporary(asked)
+
+
+def _open_dataset(
+    dataset: Location,
+    ceilings: CeilingSources | None,
+    query_folders: Sequence[Path],
+    *,
+    is_unsafe: bool,
+) -> Trace:
+    from tracekit.dataset.opening import open_dataset
+
+    with contextlib.ExitStack() as on_error:
+        found = open_dataset(dataset, on_error, unsafe=is_unsafe)
+        return Trace(
+            found.connection,
+            dataset.local_path,
+            on_error.pop_all(),
+            answers=found.answers,
+            ceilings=ceilings,
+            query_folders=query_folders,
+            missing=[(one.location, one.reason) for one in found.manifest.missing],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,22 +277,25 @@ def _cached_path(sources: Sources, digest: str) -> Path:
 
 
 def _are_files(sources: Sources) -> bool:
-    """Whether every source can be read twice: a pipe cannot."""
-    return all(file.is_file() for file in sources.files)
+    """Whether every source can be read twice: a pipe cannot; and is known again when it changed."""
+    return all(
+        file.is_file() if isinstance(file, Path) else file.identity() is not None
+        for file in sources.files
+    )
 
 
 def ingest(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Place],
     output: Path,
     *,
     force: bool = False,
     rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Make a store from traces.
+    """Make a store from traces, which is one file; for many ranks there are datasets.
 
     Args:
-        paths: trace files, folders or globs of them: the ranks of one run.
+        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
         output: the store to write.
         force: replace a file that lies there.
         rules: a rules file for the classifier, before the built-in rules.
@@ -275,7 +327,38 @@ def ingest(
     return output
 
 
-def _given_store(paths: Sequence[str | Path]) -> Path | None:
-    if len(paths) == 1 and Path(paths[0]).suffix == ".duckdb" and not Path(paths[0]).is_dir():
-        return Path(paths[0])
-    return None
+def given_dataset(paths: Sequence[str | Place]) -> Location | None:
+    """Return the dataset that is meant, if it is one: a folder whose name says so."""
+    from tracekit.storage import Location
+
+    if len(paths) != 1 or not str(paths[0]).rstrip("/").endswith(".tracekit"):
+        return None
+    dataset = Location.of(paths[0])
+    path = dataset.local_path
+    return None if path is not None and not path.is_dir() else dataset
+
+
+def _given_store(paths: Sequence[str | Place]) -> Place | None:
+    if len(paths) != 1:
+        return None
+    path = place_of(paths[0])
+    return path if path.suffix == ".duckdb" and not path.is_dir() else None
+
+
+def _local_store(
+    store: Place,
+    resources: contextlib.ExitStack,
+    progress: Callable[[Progress], None] | None,
+    *,
+    is_kept: bool,
+) -> Path:
+    """Return a store as a local file; one behind a URL is fetched."""
+    if isinstance(store, Path):
+        return store
+    from tracekit.database import fetch_store
+
+    def on_bytes(done_bytes: int, all_bytes: int) -> None:
+        if progress is not None:
+            progress(Progress(str(store), done_bytes, all_bytes, 0))
+
+    return fetch_store(store, resources, is_kept=is_kept, on_bytes=on_bytes)

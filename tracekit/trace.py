@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tracekit.errors import QueryError, StoreError, UsageError
+from tracekit.errors import StoreError
+from tracekit.storage import place_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,15 +67,7 @@ TOTALS = {
 }
 """What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
 
-_REQUEST_MACROS = frozenset({"request_times", "request_latency"})
-"""What an analysis of runs requires if it is about nothing but their requests."""
-
-_BENCH_MACROS = frozenset({"bench_points"})
-"""And what if it is about nothing but their microbenchmarks."""
-
 T = TypeVar("T")
-
-_MAX_NAMED = 10
 
 
 class Contents(NamedTuple):
@@ -102,10 +95,11 @@ class Trace:
         renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
         ceilings: CeilingSources | None = None,
         query_folders: Sequence[Path] = (),
+        missing: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._renew = renew
         self._ceilings = ceilings
-        self._ceiling_folders = [Path(run) for run in contents.runs] if contents else []
+        self._ceiling_folders = [*map(place_of, contents.runs)] if contents else []
         self._has_ceilings = False
         self._query_folders = query_folders
         self._library: Library | None = None
@@ -115,7 +109,9 @@ class Trace:
         self._resources = resources
         self._known_contents = contents
         self._is_of_files = contents is not None
-        self._answers = dict(answers or {})
+        self._answers: Mapping[str, Result] = answers or {}
+        self.missing = tuple(missing)
+        """The traces that should be here and could not be read: where each lies, and why."""
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -129,10 +125,17 @@ class Trace:
         if not self._has_ceilings:
             from tracekit.analysis import ceilings
 
-            sources = self._ceilings or ceilings.Sources(folders=self._ceiling_folders)
-            ceilings.lay(self._connection, sources)
+            ceilings.lay(self._connection, self._ceiling_sources)
             self._has_ceilings = True
         return self._connection
+
+    @property
+    def _ceiling_sources(self) -> CeilingSources:
+        if self._ceilings is None:
+            from tracekit.analysis import ceilings
+
+            self._ceilings = ceilings.Sources(folders=self._ceiling_folders)
+        return self._ceilings
 
     @property
     def store_path(self) -> Path | None:
@@ -151,9 +154,11 @@ class Trace:
         if self._library is None:
             from tracekit.analysis.library import load_library
 
-            # A store may be anybody's, and names any folder as that of its run.
-            runs = map(Path, self._contents.runs) if self._is_of_files else ()
-            self._library = load_library(self._query_folders, [*runs])
+            # A store may be anybody's, and names any folder as that of its run; and SQL of others
+            # is taken from this machine alone.
+            runs = map(place_of, self._contents.runs) if self._is_of_files else ()
+            local = [run for run in runs if isinstance(run, Path)]
+            self._library = load_library(self._query_folders, local)
         return self._library
 
     def query(self, name: str, **params: object) -> Result:
@@ -182,12 +187,12 @@ class Trace:
             renew, self._renew = self._renew, None
             self._connection.close()
             self._connection = renew(self._resources)
+            self._answers = {}
             self._has_ceilings = False
             return question()
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:
         from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.run import run_analysis
 
         spec = load_catalog().analyses.get(name)
         if spec is None:
@@ -199,10 +204,18 @@ class Trace:
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
-                of_traces = run_analysis(self.connection, spec, params)
+                of_traces = self._answer(spec, params)
             return self._with_health_of_run(of_traces)
         self._check_scope(spec)
-        return run_analysis(self.connection, spec, params)
+        return self._answer(spec, params)
+
+    def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
+        from tracekit.analysis.run import run_analysis
+
+        connection, known = self.connection, self._known()
+        if not params and spec.name in known:
+            return known[spec.name]
+        return run_analysis(connection, spec, params, known)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -259,6 +272,7 @@ class Trace:
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.run import run_analyses, run_reductions
+        from tracekit.analysis.scopes import several
 
         contents = self._contents
         names: list[str] = [*BREAKDOWN] if contents.has_traces else []
@@ -270,13 +284,13 @@ class Trace:
             if contents.has_benchmarks:
                 names += BENCH_BREAKDOWN
         if not contents.has_traces and len(contents.runs) > 1:
-            raise _several("breakdown", contents.runs)
+            raise several("breakdown", contents.runs)
         catalog = load_catalog()
-        open_names = [name for name in names if name not in self._answers]
+        known = self._known()
+        open_names = [name for name in names if name not in known]
         specs = [catalog.analysis(name) for name in open_names]
-        answers = self._answers | dict(
-            zip(open_names, run_analyses(self.connection, specs), strict=True)
-        )
+        answers = {name: known[name] for name in names if name in known}
+        answers |= dict(zip(open_names, run_analyses(self.connection, specs), strict=True))
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
         reduced = run_reductions(self.connection, totals, answers)
         answers |= {result.name: result for result in reduced}
@@ -286,15 +300,27 @@ class Trace:
             found[HEALTH] = self._with_health_of_run(found.get(HEALTH))
         return found
 
+    def _known(self) -> Mapping[str, Result]:
+        """Return the answers that were there when this was opened, and still hold.
+
+        What was measured on devices may have come since.
+        """
+        if not self._answers or self._ceiling_sources.are_empty():
+            return self._answers
+        from tracekit.analysis.session_tables import without_ceilings
+
+        return without_ceilings(self._answers)
+
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.run import run_analysis
+        from tracekit.analysis.scopes import several
 
         # Traces are read of one run; the parts of a job are one.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
-            raise _several(HEALTH, self._contents.runs)
+            raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
         of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
@@ -315,40 +341,9 @@ class Trace:
         return self._known_contents
 
     def _check_scope(self, spec: Spec) -> None:
-        """Make sure that there is what an analysis is about.
+        from tracekit.analysis.scopes import check_scope
 
-        Raises:
-            QueryError: there is nothing of the kind.
-            UsageError: there are several runs, and it is about the traces of one.
-        """
-        contents = self._contents
-        if spec.scope == "runs":
-            if not contents.runs:
-                raise QueryError(
-                    f"{spec.name} is about runs, and there is no run.json beside the trace",
-                    hint="tracekit collect writes one; give the folder that it made",
-                )
-            if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
-                count = len(contents.runs)
-                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
-                raise QueryError(
-                    f"{spec.name} is about requests, and {have} none",
-                    hint="tracekit collect --stage serve records them",
-                )
-            if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
-                count = len(contents.runs)
-                have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
-                raise QueryError(
-                    f"{spec.name} is about microbenchmarks, and {have} none",
-                    hint="tracekit bench measures them",
-                )
-        elif not contents.has_traces:
-            if len(contents.runs) > 1:
-                raise _several(spec.name, contents.runs)
-            raise QueryError(
-                f"{spec.name} is about traces, and {contents.runs[0]} has none",
-                hint="tracekit query run shows how the run ended",
-            )
+        check_scope(spec, self._contents)
 
     def _repr_html_(self) -> str:
         """Return what the trace holds as HTML, which is how a notebook shows it."""
@@ -372,13 +367,3 @@ class Trace:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _several(name: str, runs: Sequence[str]) -> UsageError:
-    shown = [Path(run).name for run in runs[:_MAX_NAMED]]
-    more = len(runs) - len(shown)
-    return UsageError(
-        f"{name} is about one run, and there are {len(runs)} here: {', '.join(shown)}"
-        + (f" and {more} more" if more else ""),
-        hint=f"choose one, for example {runs[0]}",
-    )

@@ -20,10 +20,10 @@ WITH region AS (
     FROM compiled_regions
 ),
 
-called AS (
+called AS MATERIALIZED (
     SELECT
         trace_id || '/' || pid || '/' || tid AS part,
-        rowid AS id,
+        row_number() OVER () AS id,
         trace_id,
         launch_id,
         ts_ns AS at_ns

@@ -4,8 +4,8 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attributed_events, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, interval_neighbours, health_of_reading, health_of_devices, health_of_links,
---           health_of_places, health_of_idle
+--           compiled_events, interval_neighbours, health_of_reading, health_of_ranks, health_of_devices,
+--           health_of_links, health_of_places, health_of_idle
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -114,15 +114,6 @@ compiled_fact AS (
     GROUP BY d.trace_id
 ),
 
-rank_fact AS (
-    SELECT
-        trace_id,
-        count(*) OVER (PARTITION BY rank) AS same_rank_count,
-        count(DISTINCT rank) OVER () AS rank_count,
-        max(world_size) OVER () AS job_size
-    FROM trace
-),
-
 fact AS MATERIALIZED (
     SELECT
         t.*,
@@ -149,11 +140,13 @@ fact AS MATERIALIZED (
     LEFT JOIN module_fact AS m ON t.trace_id = m.trace_id
     LEFT JOIN region_fact AS g ON t.trace_id = g.trace_id
     LEFT JOIN compiled_fact AS x ON t.trace_id = x.trace_id
-    INNER JOIN rank_fact AS r ON t.trace_id = r.trace_id
+    INNER JOIN rank_facts() AS r ON t.trace_id = r.trace_id
 ),
 
 metric AS (
     SELECT * FROM health_of_reading('fact')
+    UNION ALL
+    SELECT * FROM health_of_ranks('fact')
     UNION ALL
     SELECT * FROM health_of_devices('fact')
     UNION ALL

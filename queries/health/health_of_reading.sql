@@ -1,5 +1,5 @@
--- Was the file read whole, and which of the job's ranks are here?
--- What is wrong with the file: what could not be read, what the profiler cut, which ranks are missing or twice here.
+-- Was the file read whole?
+-- What is wrong with the file: what could not be read, and what the profiler cut.
 -- health_of_reading('fact') is a relation of metrics; health puts the facts together.
 --
 -- Kind:   macro
@@ -41,27 +41,6 @@ CREATE OR REPLACE MACRO health_of_reading(facts) AS TABLE (
                     meaning: CASE
                         WHEN rank IS NULL THEN 'neither the file nor its name tells the rank'
                         ELSE 'rank from ' || rank_source
-                    END
-                },
-                {
-                    position: 5, metric: 'duplicate_ranks',
-                    value: CASE WHEN rank IS NOT NULL THEN same_rank_count - 1 END::DOUBLE,
-                    unit: 'count',
-                    severity: CASE
-                        WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok'
-                    END,
-                    meaning: 'other files that say they are the same rank; each is shown by itself'
-                },
-                {
-                    position: 6, metric: 'missing_ranks',
-                    value: CASE
-                        WHEN job_size IS NOT NULL THEN greatest(job_size - rank_count, 0)
-                    END::DOUBLE,
-                    unit: 'count',
-                    severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
-                    meaning: CASE
-                        WHEN job_size IS NULL THEN 'the trace does not tell the size of the job'
-                        ELSE 'ranks of the job whose trace is not here, of ' || job_size
                     END
                 },
                 {

@@ -17,6 +17,7 @@ import msgspec
 from tracekit.analysis.ceilings import BENCHMARKS_NAME
 from tracekit.errors import UsageError
 from tracekit.manifest import FILE_NAME as MANIFEST_NAME
+from tracekit.storage import Location, Place
 from tracekit.units import MB
 
 REMEMBERED_VERSION = 1
@@ -86,7 +87,7 @@ class _Run(msgspec.Struct):
     parallel: _Parallel | None = None
 
 
-def read_points(given: Path) -> Points:
+def read_points(given: Place) -> Points:
     """Read what was measured.
 
     Args:
@@ -104,7 +105,7 @@ def read_points(given: Path) -> Points:
             )
         if path.exists() and not path.is_file():
             raise UsageError(f"{path}: is no file")
-        with path.open("rb") as file:
+        with Location.of(path).open() as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(
@@ -130,11 +131,11 @@ def _remembered(data: bytes) -> Points | None:
     return Points(found.points, 0) if found.schema_version == REMEMBERED_VERSION else None
 
 
-def _lines(data: bytes, path: Path) -> Points:
+def _lines(data: bytes, path: Place) -> Points:
     points: list[Point] = []
     unreadable_count = 0
     run = _run_of(path)
-    folder = path.parent.resolve()
+    folder = path.parent.resolve() if isinstance(path, Path) else path.parent
     # What a line says of its run is not believed: that is what the manifest is for.
     members = {
         "run_name": folder.name or None,
@@ -154,7 +155,7 @@ def _lines(data: bytes, path: Path) -> Points:
     return Points(points, unreadable_count)
 
 
-def _run_of(path: Path) -> _Run:
+def _run_of(path: Place) -> _Run:
     """Return what the manifest beside a file says, if it can be read: a copied file has none."""
     try:
         return msgspec.json.decode((path.parent / MANIFEST_NAME).read_bytes(), type=_Run)

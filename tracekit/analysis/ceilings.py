@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.session_tables import DEVICE_CEILING, lay_table
 from tracekit.database import ceilings_dir
 from tracekit.errors import UsageError
+from tracekit.storage import Place, lies_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,7 +49,7 @@ class Sources:
         UsageError: what was given cannot be read, or nothing was measured in it.
     """
 
-    def __init__(self, given: Path | None = None, folders: Sequence[Path] = ()) -> None:
+    def __init__(self, given: Path | None = None, folders: Sequence[Place] = ()) -> None:
         self._folders = tuple(folders)
         self._in_folders: list[Ceiling] | None = None
         self._recalled: dict[str, list[Ceiling]] = {}
@@ -99,16 +100,15 @@ class Sources:
             yield CACHE, self._recalled[name]
 
 
-def _result_in(folder: Path) -> Path | None:
+def _result_in(folder: Place) -> Place | None:
     """Return what was measured in a run, if there is such a file."""
-    path = folder / BENCHMARKS_NAME
     try:
-        return path if path.is_file() else None
+        return folder / BENCHMARKS_NAME if lies_in(folder, BENCHMARKS_NAME) else None
     except OSError:
         return None
 
 
-def _in_folder(folder: Path) -> list[Point]:
+def _in_folder(folder: Place) -> list[Point]:
     from tracekit.analysis.bench_points import read_points
 
     path = _result_in(folder)

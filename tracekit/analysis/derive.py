@@ -62,12 +62,16 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
 """What makes or fills a table."""
 
+Room = Callable[["duckdb.DuckDBPyConnection", int, Callable[[], None]], None]
+"""What does a step for so many bytes of JSON text, in the memory that it takes."""
+
 
 def derive(
     connection: duckdb.DuckDBPyConnection,
     text_bytes: int = 0,
     wanted: Sequence[Spec] = (),
     also: Mapping[str, Step] | None = None,
+    room: Room = with_room,
 ) -> dict[str, Result]:
     """Create derived tables and views in a store that is prepared and filled.
 
@@ -80,6 +84,7 @@ def derive(
         wanted: analyses to run with their default parameters, each as soon as what it requires is
             there.
         also: further steps by the name under which SQL files require them; they require nothing.
+        room: does a step in the memory that it takes.
 
     Returns:
         The results of these by name; one that ran out of memory is missing.
@@ -110,7 +115,7 @@ def derive(
                 return name
             make_it = in_python.get(name)
             step = partial(make_it, cursor) if make_it else partial(_create, cursor, specs[name])
-            with_room(cursor, text_bytes, step)
+            room(cursor, text_bytes, step)
         finally:
             cursors.append(cursor)
         return name

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.dataset_writes import check_writes
 from tracekit.analysis.deadline import Deadline
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
@@ -308,6 +309,7 @@ def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
         raise QueryError(
             "there is no SQL statement to run", hint='for example: tracekit sql TRACE "SHOW TABLES"'
         )
+    check_writes(connection, statements)
     for statement in statements[:-1]:
         if statement.type == duckdb.StatementType.SELECT:
             raise QueryError(

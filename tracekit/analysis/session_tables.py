@@ -6,7 +6,7 @@ gives each its plain name. A connection on which nothing was laid has them empty
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from tracekit.schema import SESSION_TABLES, Table
 from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Spec
 
 DEVICE_CEILING = "device_ceiling"
@@ -63,3 +64,19 @@ def _show(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     except duckdb.CatalogException:
         statement = table.create_sql()
         connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE IF NOT EXISTS", 1))
+
+
+def without_ceilings(answers: Mapping[str, Result]) -> dict[str, Result]:
+    """Return the answers that hold whatever was measured on devices.
+
+    Args:
+        answers: the rows of analyses, by name.
+    """
+    from tracekit.analysis.catalog import load_catalog
+
+    analyses = load_catalog().analyses
+    return {
+        name: answers[name]
+        for name in answers
+        if name in analyses and DEVICE_CEILING not in analyses[name].requires
+    }

@@ -94,21 +94,47 @@ def _reference() -> Catalogue:
 @contextmanager
 def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a connection to a store in memory that has every table and view, and no row in any."""
-    catalog = load_catalog()
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
         lock(connection)
-        create_tables(connection)
-        prepare(connection)
-        create_device_peaks(connection)
-        create_device_marks(connection)
-        for table in catalog.tables.values():
-            columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
-            connection.execute(f"CREATE TABLE {table.name} ({columns})")
-        for view in _in_order(catalog.views):
+        create_empty_tables(connection)
+        for view in views_in_order():
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
         yield connection
+
+
+def create_empty_tables(
+    connection: duckdb.DuckDBPyConnection, rules: Path | None = None
+) -> list[str]:
+    """Create every table of a store, with no row in any but those of rules, and its macros.
+
+    Args:
+        connection: to a database that holds nothing.
+        rules: a rules file of the user's for the classifiers.
+
+    Returns:
+        The names of the tables.
+
+    Raises:
+        UsageError: the rules file is not valid.
+    """
+    create_tables(connection)
+    prepare(connection, rules)
+    create_device_peaks(connection)
+    create_device_marks(connection)
+    for table in load_catalog().tables.values():
+        columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
+        connection.execute(f"CREATE TABLE {table.name} ({columns})")
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    return [name for (name,) in found]
+
+
+def views_in_order() -> list[Spec]:
+    """Return the views of a store, each behind those that it requires."""
+    return _in_order(load_catalog().views)
 
 
 def _in_order(views: Mapping[str, Spec]) -> list[Spec]:

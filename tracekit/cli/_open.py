@@ -8,11 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from tracekit.cli._interpreter import tune_for_traces
 from tracekit.cli._progress import progress_bar
+from tracekit.cli._ranks_progress import ranks_bar
+from tracekit.errors import TraceError
 
 if TYPE_CHECKING:
+    from tracekit.engine.many_ranks import EngineChoice
     from tracekit.trace import Trace
+
+_MAX_NAMED = 20
 
 
 @contextmanager
@@ -26,8 +33,12 @@ def open_traces(
     queries: Sequence[Path] = (),
     unsafe: bool = False,
     expect_breakdown: bool = False,
+    engine: EngineChoice | None = None,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
+
+    Where some of many ranks could not be read, those are named at the end, and the exit code says
+    so.
 
     Args:
         traces: files, folders, globs, or one store.
@@ -38,11 +49,12 @@ def open_traces(
         queries: folders of SQL files of the user's own.
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
+        engine: how the traces of many ranks are read.
     """
     import tracekit
 
     tune_for_traces()
-    with progress_bar() as progress:
+    with progress_bar() as progress, ranks_bar() as ranks_progress:
         trace = tracekit.open(
             *traces,
             traces=is_traced,
@@ -53,9 +65,35 @@ def open_traces(
             progress=progress,
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,
+            engine=engine,
+            ranks_progress=ranks_progress,
         )
     with trace:
         yield trace
+    if trace.missing:
+        say_missing(trace.missing)
+        from tracekit.opening import given_dataset
+
+        # What a finished dataset lacks is no failure of this command.
+        if given_dataset(traces) is None:
+            raise click.exceptions.Exit(TraceError.exit_code)
+
+
+def say_missing(missing: Sequence[tuple[str, str]]) -> None:
+    """Name the traces that could not be read, with the reasons, on stderr.
+
+    Args:
+        missing: of each its place and the reason.
+    """
+    from tracekit.render._text import printable
+
+    count = len(missing)
+    click.echo(f"missing: {count} trace{'' if count == 1 else 's'} could not be read", err=True)
+    for place, reason in missing[:_MAX_NAMED]:
+        named = reason if place in reason else f"{place}: {reason}"
+        click.echo(f"  {printable(named)}", err=True)
+    if count > _MAX_NAMED:
+        click.echo(f"  and {count - _MAX_NAMED} more", err=True)
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import (
     ceilings_option,
     format_option,
@@ -13,6 +15,9 @@ from tracekit.cli._options import (
     rules_option,
     trace_argument,
 )
+
+if TYPE_CHECKING:
+    from tracekit.engine.many_ranks import EngineChoice
 
 
 @click.command(name="breakdown")
@@ -25,6 +30,7 @@ from tracekit.cli._options import (
 @rules_option
 @ceilings_option
 @no_cache_option
+@engine_options
 def command(
     traces: tuple[str, ...],
     full: bool,
@@ -33,6 +39,7 @@ def command(
     rules: Path | None,
     ceilings: Path | None,
     no_cache: bool,
+    engine: EngineChoice | None,
 ) -> None:
     """Summarise where the time of the trace went.
 
@@ -43,7 +50,12 @@ def command(
     from tracekit.cli._open import closed_meanwhile, open_traces
 
     with open_traces(
-        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
+        traces,
+        no_cache=no_cache,
+        rules=rules,
+        ceilings=ceilings,
+        expect_breakdown=True,
+        engine=engine,
     ) as trace:
         results = trace.breakdown()
         with closed_meanwhile(trace):

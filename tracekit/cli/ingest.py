@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import rules_option, trace_argument
+from tracekit.errors import TraceError, UsageError
+from tracekit.render._text import printable
+from tracekit.storage import Location
+from tracekit.units import MB
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
+    from tracekit.engine.many_ranks import EngineChoice
 
 
 @click.command(name="ingest")
@@ -18,19 +24,69 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="STORE",
     required=True,
-    help="The store to write, for example run.duckdb.",
+    help="What to write: a store, run.duckdb, or a dataset of many ranks, run.tracekit.",
 )
 @click.option("--force", is_flag=True, help="Replace the store if it exists.")
 @rules_option
-def command(traces: tuple[str, ...], output: Path, force: bool, rules: Path | None) -> None:
-    """Build a store from trace files, folders or globs.
+@engine_options
+def command(
+    traces: tuple[str, ...],
+    output: str,
+    force: bool,
+    rules: Path | None,
+    engine: EngineChoice | None,
+) -> None:
+    """Build a store, or a dataset, from trace files, folders or globs.
 
-    The store appears under its name only when it is complete. It can be given as TRACE to every
-    other command, and opened with any DuckDB client.
+    It appears under its name only when it is complete, and can be given as TRACE to every other
+    command. A store is one file for any DuckDB client. A dataset is a folder of Parquet files, read
+    on all processors; a rank that cannot be read is listed in it, the exit code is 3 then, and the
+    same command once more reads only what is missing.
     """
+    if output.rstrip("/").endswith(".tracekit"):
+        _ingest_dataset(traces, output.rstrip("/"), force, rules, engine)
+        return
+    if engine is not None:
+        raise UsageError(
+            "--engine, --workers and --memory are for a dataset", hint="-o NAME.tracekit makes one"
+        )
+    _ingest_store(traces, Path(output), force, rules)
+
+
+def _ingest_dataset(
+    traces: tuple[str, ...],
+    output: str,
+    force: bool,
+    rules: Path | None,
+    engine: EngineChoice | None,
+) -> None:
+    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._open import say_missing
+    from tracekit.cli._ranks_progress import ranks_bar
+    from tracekit.engine.ingesting import ingest_dataset
+
+    tune_for_traces()
+    with ranks_bar() as progress:
+        manifest = ingest_dataset(
+            traces, output, force=force, rules=rules, engine=engine, progress=progress
+        )
+    count = len(manifest.traces)
+    event_count = sum(file.row_count for file in manifest.tables.get("record", ()))
+    size_bytes = sum(file.size_bytes for file in manifest.files)
+    click.echo(
+        f"{printable(Location.of(output).shown)}: {count:,} trace{'' if count == 1 else 's'}, "
+        f"{event_count:,} records, {size_bytes / MB:,.1f} MB",
+        err=True,
+    )
+    if manifest.missing:
+        say_missing([(one.location, one.reason) for one in manifest.missing])
+        click.echo("hint: the same command once more reads only these", err=True)
+        raise click.exceptions.Exit(TraceError.exit_code)
+
+
+def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, rules: Path | None) -> None:
     import tracekit
     from tracekit.cli._interpreter import tune_for_traces
     from tracekit.cli._progress import progress_bar

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ import click
 from tracekit.cli._options import format_option, no_cache_option
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -179,7 +179,7 @@ def _bench_figure(
     _foot([*said, _setup(published), *published.notes])
 
 
-def _ask_of(folder: Path, *, no_cache: bool) -> Ask:
+def _ask_of(folder: Place, *, no_cache: bool) -> Ask:
     """Return a function that asks the traces of a run, which are read when first asked."""
 
     def ask(name: str, **params: object) -> Result:

@@ -101,7 +101,10 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
             from tracekit.ingest.sources import find_sources
 
             with suppress(TracekitError, OSError, ValueError):
-                runs |= dict.fromkeys(find_sources([arg]).runs)
+                # SQL of others is taken from this machine alone.
+                runs |= dict.fromkeys(
+                    run for run in find_sources([arg]).runs if isinstance(run, Path)
+                )
     return load_library(given_folders(named), [*runs])
 
 

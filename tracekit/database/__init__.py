@@ -22,8 +22,11 @@ from tracekit.database.connections import (
     cursor_of,
     lock,
 )
-from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
+from tracekit.database.disk_errors import explained
+from tracekit.database.fetching import fetch_store
+from tracekit.database.limits import SMALL_SOURCE_BYTES, set_limits, with_room
 from tracekit.database.opening import Check, DamagedStoreError, open_store
+from tracekit.database.passing_folders import temporary_folder
 
 __all__ = [
     "SCRATCH",
@@ -41,12 +44,16 @@ __all__ = [
     "create_run_tables",
     "create_tables",
     "cursor_of",
+    "explained",
+    "fetch_store",
     "forget",
     "forget_older",
     "is_private",
     "list_cached",
     "lock",
     "open_store",
+    "set_limits",
+    "temporary_folder",
     "touch",
     "with_room",
 ]

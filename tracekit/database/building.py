@@ -20,6 +20,7 @@ from tracekit.database.limits import set_limits
 from tracekit.database.passing_folders import building_folder, sweep, temporary_folder
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,7 +42,7 @@ class Build:
 
 @contextlib.contextmanager
 def build_store(
-    final: Path, sources: Sequence[Path] = (), *, replaces: bool = True
+    final: Path, sources: Sequence[Place] = (), *, replaces: bool = True
 ) -> Iterator[Build]:
     """Build a store and move it to its final name when the block ends without an error.
 
@@ -76,13 +77,16 @@ def build_store(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _mode_of(sources: Sequence[Path]) -> int:
-    """Return the permissions of a store: what the user's mask and every source of it allow."""
+def _mode_of(sources: Sequence[Place]) -> int:
+    """Return the permissions of a store: what the user's mask and every source of it allow.
+
+    Who may read what lies behind a URL is not known: it stays with this user.
+    """
     mask = os.umask(0o077)
     os.umask(mask)
     mode = 0o644 & ~mask
     for source in sources:
-        mode &= source.stat().st_mode | 0o200
+        mode &= (source.stat().st_mode if isinstance(source, Path) else 0) | 0o200
     return mode | 0o600
 
 

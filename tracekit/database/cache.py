@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from tracekit.database.opening import open_store
 from tracekit.database.passing_folders import sweep
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage import Place
 from tracekit.units import GB
 
 CACHE_LIMIT_BYTES = 20 * GB
@@ -24,6 +27,9 @@ SAMPLE_COUNT = 16
 """How much of a file its cached store is known by, at so many places and at its end."""
 
 STORE_SUFFIX = ".duckdb"
+
+DATASET_SUFFIX = ".tracekit"
+"""The traces of many ranks are kept as a dataset: a folder, with its manifest in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,13 @@ def ceilings_dir() -> Path:
     return cache_dir() / "ceilings"
 
 
-def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
+def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return where the cached store of these files lies, or would lie.
 
     The name begins with a digest of the paths, so that a store of an older state of the same files
     can be found and removed, and goes on with a digest of path, size, inode, times and samples of
-    the text of each, schema version and ``digest``.
+    the text of each, schema version and ``digest``. A file behind a URL is known by that, without
+    what is secret in it, and by the tag that its store or server gives it.
 
     Args:
         sources: the trace files, in order.
@@ -68,17 +75,19 @@ def cached_store_path(sources: Sequence[Path], digest: str) -> Path:
     names = hashlib.sha256()
     state = hashlib.sha256(f"{SCHEMA_VERSION} {digest}".encode())
     for source in sources:
-        resolved = os.fsencode(source.resolve())
-        names.update(resolved + b"\0")
-        state.update(resolved + b"\0" + _state_of(source))
+        name = os.fsencode(source.resolve()) if isinstance(source, Path) else str(source).encode()
+        names.update(name + b"\0")
+        state.update(name + b"\0" + _state_of(source))
     return cache_dir() / f"{names.hexdigest()[:16]}-{state.hexdigest()[:24]}{STORE_SUFFIX}"
 
 
-def _state_of(source: Path) -> bytes:
+def _state_of(source: Place) -> bytes:
     """Return what changes when a file does: what the disk says of it, and samples of its text.
 
     A copy with its times kept may have the size and the times of what it replaces.
     """
+    if not isinstance(source, Path):
+        return hashlib.sha256(str(source.identity()).encode()).digest()
     with source.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size
@@ -95,22 +104,27 @@ def _state_of(source: Path) -> bytes:
 def forget_older(store: Path) -> None:
     """Remove stores of older states of the same files, and the oldest ones of a full cache."""
     prefix = store.name.split("-", 1)[0]
-    for other in store.parent.glob(f"{prefix}-*{STORE_SUFFIX}"):
-        if other != store:
+    for other in _cache_files(store.parent):
+        if other.name.startswith(f"{prefix}-") and other != store:
             forget(other)
-    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
-    limit_bytes = int(given) if given.isdigit() else CACHE_LIMIT_BYTES
+    most_bytes = limit_bytes()
     total_bytes = 0
     for file in sorted(_cache_files(store.parent), key=_modified_s, reverse=True):
         total_bytes += _size_bytes(file)
-        if total_bytes > limit_bytes and file != store:
+        if total_bytes > most_bytes and file != store:
             forget(file)
+
+
+def limit_bytes() -> int:
+    """Return how much the cache may hold, bytes."""
+    given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
+    return int(given) if given.isdigit() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:
     """Remove a cached store, if it can be removed."""
     with contextlib.suppress(OSError):
-        store.unlink(missing_ok=True)
+        _remove(store)
 
 
 def is_private(folder: Path) -> bool:
@@ -134,6 +148,10 @@ def list_cached() -> list[CachedStore]:
 
     found = []
     for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):
+        if file.suffix == DATASET_SUFFIX:
+            size_bytes, used_s = _size_bytes(file), _modified_s(file)
+            found.append(CachedStore(file, _source_of_dataset(file), size_bytes, used_s))
+            continue
         source = "?"
         with contextlib.suppress(duckdb.Error, StoreError, UnicodeDecodeError):
             connection = open_store(file)
@@ -150,6 +168,15 @@ def list_cached() -> list[CachedStore]:
     return found
 
 
+def _source_of_dataset(dataset: Path) -> str:
+    try:
+        traces = json.loads((dataset / "manifest.json").read_bytes())["traces"]
+        more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
+        return f"{traces[0]['location']}{more}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "?"
+
+
 def clear_cache() -> int:
     """Remove all cached stores; return how many there were.
 
@@ -160,7 +187,7 @@ def clear_cache() -> int:
     count = 0
     for file in _cache_files(folder):
         try:
-            file.unlink(missing_ok=True)
+            _remove(file)
         except OSError as error:
             raise StoreError(
                 f"{file}: cannot be removed: {error.strerror or error}",
@@ -173,7 +200,24 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
-    return list(folder.glob(f"*{STORE_SUFFIX}")) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [*folder.glob(f"*{STORE_SUFFIX}"), *folder.glob(f"*{DATASET_SUFFIX}")]
+
+
+def _remove(store: Path) -> None:
+    """Remove a store, or a dataset with all that is in it.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if store.suffix == DATASET_SUFFIX:
+        with contextlib.suppress(FileNotFoundError):
+            # Without its manifest it is none any more, however far the rest gets.
+            (store / "manifest.json").unlink(missing_ok=True)
+            shutil.rmtree(store)
+    else:
+        store.unlink(missing_ok=True)
 
 
 def _modified_s(file: Path) -> float:
@@ -185,6 +229,8 @@ def _modified_s(file: Path) -> float:
 
 def _size_bytes(file: Path) -> int:
     try:
+        if file.suffix == DATASET_SUFFIX:
+            return sum(one.stat().st_size for one in file.rglob("*") if one.is_file())
         return file.stat().st_size
     except OSError:
         return 0

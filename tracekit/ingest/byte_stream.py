@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
+from typing import BinaryIO
 
 from isal import isal_zlib
 
 from tracekit.errors import TraceError
+from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
 """How much of the file is read at once; gzip traces inflate 10 to 20 times."""
@@ -44,8 +45,9 @@ class ByteStream:
         is_truncated: whether the packing ended before its own end mark.
     """
 
-    def __init__(self, path: Path, on_read: Callable[[ByteStream], None] | None = None) -> None:
+    def __init__(self, path: Place, on_read: Callable[[ByteStream], None] | None = None) -> None:
         self.path = path
+        self._location = Location.of(path)
         self.file_bytes = 0
         self.file_bytes_read = 0
         self.text_bytes = 0
@@ -60,20 +62,16 @@ class ByteStream:
             TraceError: the file cannot be opened or read, or is packed in a way that is not read.
         """
         try:
-            with self.path.open("rb") as file:
-                self.file_bytes = os.fstat(file.fileno()).st_size
+            with self._location.open() as file:
+                self.file_bytes = self._size_bytes(file)
                 head = file.read(8)
                 for magic, (packing, hint) in _FOREIGN_MAGIC.items():
                     if head.startswith(magic):
                         raise TraceError(
                             f"{self.path}: this is a {packing} file, which is not read", hint=hint
                         )
-                file.seek(0)
-                chunks = (
-                    self._gunzip(self._raw(file))
-                    if head.startswith(_GZIP_MAGIC)
-                    else self._raw(file)
-                )
+                raw = self._raw(head, file)
+                chunks = self._gunzip(raw) if head.startswith(_GZIP_MAGIC) else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
                         # Keeps byte offsets those of the file: the mark becomes white space.
@@ -83,13 +81,20 @@ class ByteStream:
         except OSError as error:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
-    def _raw(self, file: object) -> Iterator[bytes]:
-        read = file.read  # type: ignore[attr-defined]
-        while chunk := read(CHUNK_BYTES):
+    def _size_bytes(self, file: BinaryIO) -> int:
+        if self._location.is_remote:
+            return self._location.size_bytes() or 0
+        return os.fstat(file.fileno()).st_size
+
+    def _raw(self, head: bytes, file: BinaryIO) -> Iterator[bytes]:
+        """Yield the bytes of the file; its head has been read, and cannot be read again."""
+        chunk = head + file.read(CHUNK_BYTES - len(head))
+        while chunk:
             self.file_bytes_read += len(chunk)
             if self._on_read is not None:
                 self._on_read(self)
             yield chunk
+            chunk = file.read(CHUNK_BYTES)
 
     def _gunzip(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Inflate all members of a gzip stream; zero padding between members is allowed."""
@@ -143,15 +148,15 @@ class ByteStream:
         hundred bytes at a time loses next to nothing. A wrong checksum alone loses nothing at all.
         """
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        with self.path.open("rb") as file:
-            file.seek(member_start)
-            while not inflater.eof and (piece := file.read(64 << 10)):
+        is_broken = False
+        with self._location.open(member_start) as file:
+            while not (inflater.eof or is_broken) and (piece := file.read(64 << 10)):
                 before = inflater.copy()
                 try:
                     texts = [inflater.decompress(piece)]
                 except zlib.error:
                     texts = _inflate_bytewise(before, piece)
-                    file.seek(0, os.SEEK_END)
+                    is_broken = True
                 for text in texts:
                     if skip_bytes < len(text):
                         yield text[skip_bytes:]

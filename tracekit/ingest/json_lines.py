@@ -16,6 +16,7 @@ import msgspec
 from tracekit.ingest.progress import Progress
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote, rows
+from tracekit.storage import Location, Place
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class UnreadableFileError(Exception):
 
 def load_lines(
     connection: duckdb.DuckDBPyConnection,
-    path: Path,
+    path: Place,
     kind: LineKind,
     run_id: str,
     work_folder: Path,
@@ -106,8 +107,9 @@ def load_lines(
     line_count = rejected_count = 0
     seen: set[object] = set()
     with _reading():
-        file_bytes = path.stat().st_size
-        opened = path.open("rb")
+        location = Location.of(path)
+        file_bytes = location.size_bytes() or 0
+        opened = location.open()
     with opened as file:
         lines = _lines(file)
         is_more = True

@@ -24,6 +24,7 @@ from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.span_pairs import pair_spans
 from tracekit.sql_text import literal, rows
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,7 +117,7 @@ def _insert(
 def _insert_trace(
     connection: duckdb.DuckDBPyConnection,
     trace_id: int,
-    path: Path,
+    path: Place,
     stream: ByteStream,
     text: TraceText,
     metadata: Mapping[str, object],
@@ -135,7 +136,7 @@ def _insert_trace(
     ).fetchone() or (0,)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": _unicode(str(path.resolve())),
+        "path": _unicode(str(path.resolve() if isinstance(path, Path) else path)),
         "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,

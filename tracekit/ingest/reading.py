@@ -6,7 +6,6 @@ Nothing here needs DuckDB: reading begins while it is loaded and the store is ma
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.read_ahead import ReadAhead
+from tracekit.storage import Location, Place
 
 if TYPE_CHECKING:
     from tracekit.ingest.event_collector import MakeStream
@@ -36,7 +36,7 @@ class Reading:
     manager; :meth:`close` ends it wherever it is.
 
     Args:
-        path: the trace file.
+        path: the trace file, or its URL.
         progress: called now and then, on that thread, with how far the reading is.
         is_compiled: let the compiled parser read what it can, where there is one.
         block_bytes: text whose rows are handed over at once, bytes; None to choose.
@@ -44,7 +44,7 @@ class Reading:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         progress: Callable[[Progress], None] | None = None,
         *,
         is_compiled: bool = True,
@@ -117,10 +117,10 @@ class Reading:
             self._progress(read)
 
 
-def usual_text_bytes(path: Path) -> int:
+def usual_text_bytes(path: Place) -> int:
     """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
     try:
-        packed_bytes = path.stat().st_size
+        packed_bytes = Location.of(path).size_bytes() or 0
     except OSError:
         return 0
     return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)

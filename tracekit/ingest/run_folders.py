@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tracekit import manifest
 from tracekit.errors import TraceError
+from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
@@ -30,13 +31,13 @@ class Sources(NamedTuple):
     Where several runs are meant there are no traces: questions about a trace are about one run.
     """
 
-    traces: list[Path]
-    runs: list[Path]
+    traces: Sequence[Place]
+    runs: Sequence[Place]
 
     @property
-    def files(self) -> list[Path]:
+    def files(self) -> list[Place]:
         """Every file whose content decides what the store holds."""
-        files = list(self.traces)
+        files: list[Place] = list(self.traces)
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
             if has_requests(run):
@@ -46,35 +47,36 @@ class Sources(NamedTuple):
         return files
 
 
-def has_requests(run: Path) -> bool:
+def has_requests(run: Place) -> bool:
     """Return whether requests were recorded in a run folder."""
-    return (run / REQUESTS_NAME).is_file()
+    return lies_in(run, REQUESTS_NAME)
 
 
-def has_benchmarks(run: Path) -> bool:
+def has_benchmarks(run: Place) -> bool:
     """Return whether benchmarks were measured in a run folder."""
-    return (run / BENCHMARKS_NAME).is_file()
+    return lies_in(run, BENCHMARKS_NAME)
 
 
-def runs_of_traces(traces: Iterable[Path]) -> list[Path]:
+def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
     """Return the run folders that trace files lie in, each once; two calls to the disk per folder.
 
     Args:
-        traces: absolute paths.
+        traces: absolute paths, or locations behind URLs.
     """
-    folders = dict.fromkeys(trace.parent for trace in traces)
+    # A URL with a query is signed for one file, or means nothing without it.
+    folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
     return [folder for folder in folders if is_run(folder)]
 
 
-def find_runs(paths: Sequence[str | Path]) -> list[Path]:
+def find_runs(paths: Sequence[str | Place]) -> list[Place]:
     """Return the run folders that are meant by folders, files in them and globs of either.
 
     Raises:
         TraceError: a path does not exist, or is a store.
     """
-    found: dict[Path, None] = {}
+    found: dict[Place, None] = {}
     for given in paths:
-        path = Path(given)
+        path = place_of(given)
         matches = [path] if path.exists() else glob(path)
         if not matches:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
@@ -83,18 +85,29 @@ def find_runs(paths: Sequence[str | Path]) -> list[Path]:
                 raise TraceError(
                     f"{match}: a store cannot be mixed with traces", hint="open it by itself"
                 )
-            # A file may be a link; it belongs to the folder that it lies in.
-            inside = runs_below(match) if match.is_dir() else [match.resolve().parent]
-            found.update(dict.fromkeys(run.resolve() for run in inside if is_run(run)))
+            inside: Iterable[Place]
+            if not match.is_dir():
+                # A file may be a link; it belongs to the folder that it lies in.
+                inside = [resolved(match).parent]
+            elif isinstance(match, Path):
+                inside = runs_below(match)
+            else:
+                inside = _runs_below_url(match)
+            found.update(dict.fromkeys(resolved(run) for run in inside if is_run(run)))
     return list(found)
 
 
-def is_run(folder: Path) -> bool:
+def resolved(place: Place) -> Place:
+    """Return a path as the disk knows it; a URL is what it is."""
+    return place.resolve() if isinstance(place, Path) else place
+
+
+def is_run(folder: Place) -> bool:
     """Return whether a folder is that of a run."""
-    return (folder / MANIFEST_NAME).is_file()
+    return lies_in(folder, MANIFEST_NAME)
 
 
-def are_parts_of_one(folders: Sequence[Path]) -> bool:
+def are_parts_of_one(folders: Sequence[Place]) -> bool:
     """Tell whether run folders are those that one job left on several machines."""
     try:
         return manifest.are_parts([manifest.read(folder) for folder in folders])
@@ -119,8 +132,19 @@ def runs_below(folder: Path) -> Iterator[Path]:
             )
 
 
-def glob(pattern: Path) -> list[Path]:
+def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
+    if is_run(folder):
+        yield folder
+    elif depth < MAX_DEPTH:
+        for inside in folder.entries():
+            if not inside.name.startswith(".") and inside.is_dir():
+                yield from _runs_below_url(inside, depth + 1)
+
+
+def glob(pattern: Place) -> list[Place]:
     """Return what a glob means, in natural order; its first part may be absolute."""
+    if not isinstance(pattern, Path):
+        return [*pattern.glob()]
     anchor = Path(pattern.anchor)
     relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
     try:
@@ -129,18 +153,18 @@ def glob(pattern: Path) -> list[Path]:
         return []
 
 
-def natural(path: Path) -> tuple[object, ...]:
+def natural(path: Place) -> tuple[object, ...]:
     """Sort rank10 behind rank9."""
     parts = re.split(r"(\d+)", path.name)
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-def close_names(path: Path) -> str | None:
+def close_names(path: Place) -> str | None:
     """Return a hint with names beside a path that are nearly its own."""
     from difflib import get_close_matches
 
     try:
-        names = [other.name for other in path.parent.iterdir()]
+        names = [other.name for other in Location.of(path.parent).entries()]
     except OSError:
         return None
     close = get_close_matches(path.name, names, n=3)

@@ -25,6 +25,7 @@ from tracekit.ingest.run_folders import BENCHMARKS_NAME, REQUESTS_NAME
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote
+from tracekit.storage import Place, lies_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,7 +44,7 @@ Row = dict[str, Any]
 
 def load_runs(
     connection: duckdb.DuckDBPyConnection,
-    folders: Sequence[Path],
+    folders: Sequence[Place],
     work_folder: Path,
     progress: Callable[[Progress], None] | None = None,
     *,
@@ -53,7 +54,7 @@ def load_runs(
 
     Args:
         connection: of the store that is being built; its tables of runs exist.
-        folders: the run folders.
+        folders: the run folders; also behind URLs.
         work_folder: where text may lie while DuckDB reads it.
         progress: called now and then with how far the reading is.
         needs_one: at least one manifest must be readable.
@@ -64,7 +65,7 @@ def load_runs(
     Raises:
         TraceError: no manifest can be read, where one is needed.
     """
-    ids: dict[Path, str] = {}
+    ids: dict[Place, str] = {}
     errors: list[TraceError] = []
     for run in _together(folders):
         folder = run.folders[0]
@@ -85,7 +86,7 @@ def load_runs(
         row["rejected_count"] = 0
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
-            if (folder / name).is_file():
+            if lies_in(folder, name):
                 try:
                     count, rejected_count = load_lines(
                         connection, folder / name, kind, run_id, work_folder, progress
@@ -107,7 +108,7 @@ def load_runs(
 class _Run:
     """One run: its folder, or those that the parts of its job left."""
 
-    folders: list[Path]
+    folders: list[Place]
     parts: list[Manifest]
     error: TraceError | None = None
 
@@ -124,13 +125,13 @@ class _Run:
     def missing_trace_count(self) -> int:
         """Return how many of its traces are not where its manifest says."""
         return sum(
-            not _is_file(folder / name)
+            not _lies_in(folder, name)
             for folder, part in zip(self.folders, self.parts, strict=False)
             for name in part.traces
         )
 
 
-def _together(folders: Sequence[Path]) -> list[_Run]:
+def _together(folders: Sequence[Place]) -> list[_Run]:
     """Read the manifests of folders, and put the parts of one job together."""
     runs: list[_Run] = []
     of_job: dict[str, _Run] = {}
@@ -151,9 +152,9 @@ def _together(folders: Sequence[Path]) -> list[_Run]:
     return runs
 
 
-def _is_file(path: Path) -> bool:
+def _lies_in(folder: Place, name: str) -> bool:
     try:
-        return path.is_file()
+        return lies_in(folder, name)
     except OSError:
         # A name that is too long, for example.
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tracekit.errors import TraceError
@@ -17,8 +17,10 @@ from tracekit.ingest.run_folders import (
     find_runs,
     glob,
     natural,
+    resolved,
     runs_of_traces,
 )
+from tracekit.storage import Place, place_of
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
 
@@ -27,11 +29,11 @@ _MAX_NAME = 100
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
 
-def find_sources(paths: Sequence[str | Path], *, traces: bool = True) -> Sources:
+def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
     """Return the traces and the run folders that are meant by files, folders and globs.
 
     Args:
-        paths: trace files, run folders, folders of run folders, globs of any.
+        paths: trace files, run folders, folders of run folders, globs of any; also URLs.
         traces: look for traces. Without it only for runs.
 
     Raises:
@@ -60,7 +62,7 @@ def find_sources(paths: Sequence[str | Path], *, traces: bool = True) -> Sources
     return Sources(found if len(runs) <= 1 else [], runs)
 
 
-def find_traces(paths: Sequence[str | Path]) -> list[Path]:
+def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     """Return the trace files that are meant by files, folders and globs, in natural order.
 
     A folder stands for the ``.json`` and ``.json.gz`` files in it but ``run.json``, the manifest.
@@ -70,9 +72,9 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     """
     if not paths:
         raise TraceError("no trace was given", hint="name a trace file, a folder or a glob")
-    found: list[Path] = []
+    found: list[Place] = []
     for given in paths:
-        path = Path(given)
+        path = place_of(given)
         if path.is_dir():
             inside = _traces_in(path)
             if not inside:
@@ -90,7 +92,7 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
     # A shell's glob over a run's folder names its manifest too.
     found = [file for file in found if file.name not in _NOT_TRACES] or found
-    unique = list(dict.fromkeys(file.resolve() for file in found))
+    unique = list(dict.fromkeys(map(resolved, found)))
     for file in unique:
         if file.suffix == ".duckdb":
             raise TraceError(
@@ -99,11 +101,12 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     return unique
 
 
-def _traces_in(folder: Path) -> list[Path]:
+def _traces_in(folder: Place) -> list[Place]:
     """Return the traces that lie in a folder, in natural order."""
+    entries: Iterable[Place] = folder.iterdir() if isinstance(folder, Path) else folder.entries()
     inside = [
         file
-        for file in folder.iterdir()
+        for file in entries
         if file.name.endswith(_TRACE_SUFFIXES)
         and file.name not in _NOT_TRACES
         and not file.name.startswith(".")

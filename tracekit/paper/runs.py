@@ -14,6 +14,7 @@ from tracekit.analysis.result import Result
 from tracekit.errors import TraceError
 from tracekit.ingest.run_folders import find_runs
 from tracekit.manifest import Manifest, Model
+from tracekit.storage import Place
 
 Ask = Callable[..., Result]
 """Runs an analysis on the traces of a run: `ask("phases")`. Raises a `TracekitError`."""
@@ -110,7 +111,7 @@ class Found:
     problems: tuple[str, ...]
 
 
-def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Path], Ask]) -> Found:
+def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> Found:
     """Find the runs that are meant by run folders, folders of them and globs of either.
 
     Args:
@@ -126,16 +127,25 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Path], Ask]) ->
             f"{', '.join(map(str, paths))}: there is no run",
             hint=f"a run is a folder with {manifest.FILE_NAME}, as tracekit collect makes it",
         )
-    above = Path(os.path.commonpath(folders)) if len(folders) > 1 else folders[0].parent
+    names = _names_of(folders)
     runs, problems = [], []
-    for folder in folders:
+    for folder, name in zip(folders, names, strict=True):
         try:
             stated = manifest.read(folder)
         except TraceError as error:
             problems.append(error.message)
         else:
-            runs.append(OurRun(str(folder.relative_to(above)), stated, ask_of(folder)))
+            runs.append(OurRun(name, stated, ask_of(folder)))
     return Found(tuple(runs), tuple(problems))
+
+
+def _names_of(folders: Sequence[Place]) -> list[str]:
+    """Return what to call run folders: their paths below the folder that all lie in."""
+    local = [folder for folder in folders if isinstance(folder, Path)]
+    if len(local) < len(folders):
+        return [*map(str, folders)]
+    above = Path(os.path.commonpath(local)) if len(local) > 1 else local[0].parent
+    return [str(folder.relative_to(above)) for folder in local]
 
 
 def layer_count_of(model: str | None) -> int | None:

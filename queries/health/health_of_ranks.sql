@@ -1,0 +1,55 @@
+-- Which of the job's ranks are here?
+-- What a trace cannot tell alone: which ranks are missing or twice here. It needs nothing but table trace, so that it
+-- can be told again of a run whose ranks were read apart. health_of_ranks('fact') is a relation of metrics; health puts
+-- the facts together.
+--
+-- Kind:   macro
+-- Access: private
+-- Params:
+--   facts  VARCHAR  name of the relation of what is known of each trace, rank_facts() at least: fact, in health
+-- Columns:
+--   trace_id  INTEGER  the trace
+--   rank      INTEGER  global rank
+--   fact      STRUCT(position INTEGER, metric VARCHAR, value DOUBLE, unit VARCHAR, severity VARCHAR, meaning VARCHAR)
+--             a row of health, and its place
+
+CREATE OR REPLACE MACRO rank_facts() AS TABLE (
+    SELECT
+        trace_id,
+        count(*) OVER (PARTITION BY rank) AS same_rank_count,
+        count(DISTINCT rank) OVER () AS rank_count,
+        max(world_size) OVER () AS job_size
+    FROM trace
+);
+
+CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
+    SELECT
+        trace_id,
+        rank,
+        unnest(
+            [
+                {
+                    position: 5, metric: 'duplicate_ranks',
+                    value: CASE WHEN rank IS NOT NULL THEN same_rank_count - 1 END::DOUBLE,
+                    unit: 'count',
+                    severity: CASE
+                        WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok'
+                    END,
+                    meaning: 'other files that say they are the same rank; each is shown by itself'
+                },
+                {
+                    position: 6, metric: 'missing_ranks',
+                    value: CASE
+                        WHEN job_size IS NOT NULL THEN greatest(job_size - rank_count, 0)
+                    END::DOUBLE,
+                    unit: 'count',
+                    severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
+                    meaning: CASE
+                        WHEN job_size IS NULL THEN 'the trace does not tell the size of the job'
+                        ELSE 'ranks of the job whose trace is not here, of ' || job_size
+                    END
+                }
+            ]
+        ) AS fact
+    FROM query_table(facts)
+);

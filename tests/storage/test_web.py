@@ -1,0 +1,202 @@
+"""Files of a web server that breaks off, is busy, knows no ranges, or serves something else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_server import WebServer
+
+import tracekit
+from tracekit.storage import Location, retries
+from tracekit.storage.failures import passes
+
+# Far more than what is on its way at any time, and lost with a connection.
+CONTENT = os.urandom(4_000_000)
+BREAK_BYTES = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def at_once(no_waiting: None) -> None:
+    pass
+
+
+@pytest.fixture
+def file(web: WebServer) -> Location:
+    web.files["run/x.bin"] = CONTENT
+    return Location.of(f"{web.url}run/x.bin")
+
+
+def test_a_file_is_read_in_one_request(web: WebServer, file: Location) -> None:
+    with file.open() as stream:
+        assert stream.read() == CONTENT
+    assert web.requests == [("/run/x.bin", None)]
+    assert (file.size_bytes(), file.name, file.is_file(), file.is_dir()) == (
+        *(len(CONTENT), "x.bin", True, False),
+    )
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+@pytest.mark.parametrize("start", [0, 1000])
+def test_a_broken_connection_is_taken_up_again(
+    web: WebServer, file: Location, has_ranges: bool, start: int
+) -> None:
+    web.has_ranges = has_ranges
+    web.break_after_bytes, web.break_count = BREAK_BYTES, 2
+    with file.open(start) as stream:
+        assert stream.read() == CONTENT[start:]
+    ranges = [asked for _, asked in web.requests]
+    assert len(ranges) == 3
+    if has_ranges:
+        # Each goes on behind what came before.
+        first, second, third = (
+            int((asked or "bytes=0-").removeprefix("bytes=")[:-1]) for asked in ranges
+        )
+        assert first == start
+        assert first < second <= first + BREAK_BYTES
+        assert second < third <= second + BREAK_BYTES
+
+
+def test_a_connection_that_never_brings_more_is_given_up(web: WebServer, file: Location) -> None:
+    web.break_after_bytes, web.break_count = 0, 1000
+    with file.open() as stream, pytest.raises(OSError, match=r"broke off|was cut off") as caught:
+        stream.read()
+    assert caught.value.filename == str(file)
+    assert len(web.requests) == retries.TRIES
+
+
+@pytest.mark.parametrize("status", [503, 429, 500, 502, 504])
+def test_a_busy_server_is_asked_again(web: WebServer, file: Location, status: int) -> None:
+    web.failures = [status] * 3
+    assert file.read_bytes() == CONTENT
+    web.failures = [status]
+    assert file.size_bytes() == len(CONTENT)
+    web.failures = [status]
+    assert file.read_range(5, 10) == CONTENT[5:10]
+    web.failures = [status] * 100
+    with pytest.raises(OSError, match=f"the server answers {status}"):
+        file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(403, PermissionError), (401, PermissionError), (404, FileNotFoundError)]
+)
+def test_what_will_not_pass_is_not_tried_again(
+    web: WebServer, file: Location, status: int, kind: type[OSError]
+) -> None:
+    web.failures = [status]
+    with pytest.raises(kind):
+        file.read_bytes()
+    assert len(web.requests) == 1
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_a_file_that_changes_meanwhile_is_an_error(
+    web: WebServer, file: Location, has_ranges: bool
+) -> None:
+    web.has_ranges = has_ranges
+    web.break_after_bytes, web.break_count = BREAK_BYTES, 1
+    with file.open() as stream:
+        stream.read(10)
+        web.files["run/x.bin"] = os.urandom(len(CONTENT))
+        with pytest.raises(OSError, match="changed while it was read"):
+            stream.read()
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_a_range_is_what_was_asked_for(web: WebServer, file: Location, has_ranges: bool) -> None:
+    web.has_ranges = has_ranges
+    end = len(CONTENT)
+    for start, stop in ((0, 1), (1000, 2000), (end - 3, end + 100), (5, 5), (end, end + 1)):
+        assert file.read_range(start, stop) == CONTENT[start:stop]
+
+
+def test_an_empty_file_is_empty(web: WebServer) -> None:
+    web.files["empty"] = b""
+    file = Location.of(f"{web.url}empty")
+    assert (file.read_bytes(), file.size_bytes()) == (b"", 0)
+
+
+def test_a_folder_is_what_its_page_links_to(web: WebServer) -> None:
+    for name in ("run/rank10.json", "run/rank2.json", "run/run.json", "other/x.json"):
+        web.files[name] = b"{}"
+    folder = Location.of(f"{web.url}run/")
+    assert folder.is_dir()
+    assert [place.name for place in folder.entries()] == ["rank2.json", "rank10.json", "run.json"]
+    globbed = Location.of(f"{web.url}run/rank*.json").glob()
+    assert [place.name for place in globbed] == ["rank2.json", "rank10.json"]
+    assert folder.holds("run.json")
+    assert not folder.holds("requests.jsonl")
+
+
+def test_a_web_server_is_only_read_from(web: WebServer, tmp_path: Path) -> None:
+    place = Location.of(f"{web.url}x")
+    (tmp_path / "x").write_bytes(b"x")
+    for write in (
+        lambda: place.write_bytes(b""),
+        lambda: place.write_new(b""),
+        lambda: place.upload(tmp_path / "x"),
+        place.delete,
+    ):
+        with pytest.raises(OSError, match="a web server is only read from"):
+            write()
+
+
+def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "TRIES", 2)
+    with pytest.raises(OSError, match="the server cannot be reached"):
+        Location.of("http://127.0.0.1:9/x").read_bytes()
+
+
+def test_a_trace_is_the_same_behind_a_server_that_breaks_off(
+    web: WebServer, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    events = [
+        *(
+            {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n}
+            | {"dur": 3, "args": {"device": 0, "stream": 7, "correlation": n}}
+            for n in range(5000)
+        ),
+    ]
+    path = tiny_trace(events, "rank0.json")
+    web.files["rank0.json"] = path.read_bytes()
+    web.break_after_bytes, web.break_count, web.failures = 100_000, 3, [503]
+    with tracekit.open(path) as local, tracekit.open(f"{web.url}rank0.json?sig=geheim") as remote:
+        assert remote.query("timeline").rows == local.query("timeline").rows
+        assert remote.sql("SELECT path FROM trace").rows == [(f"{web.url}rank0.json",)]
+        kept = remote.store_path
+    assert kept is not None
+    assert b"geheim" not in kept.read_bytes()
+    count = len(web.requests)
+    # Signed anew, it is the same file, and its store is there.
+    with tracekit.open(f"{web.url}rank0.json?sig=anders") as again:
+        assert again.store_path == kept
+    assert all(asked == "bytes=0-0" for _, asked in web.requests[count:])
+    # Without a tag nobody can tell whether it changed: nothing is kept.
+    web.has_tags = False
+    with tracekit.open(f"{web.url}rank0.json") as unkept:
+        assert unkept.store_path is None
+
+
+def test_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.25)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    for failed in range(1, retries.TRIES):
+        retries.wait(failed)
+    assert all(later > 1.1 * before for before, later in itertools.pairwise(waits))
+    assert 5 < sum(waits) < 11
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(TimeoutError(), True), (ConnectionResetError(), True), (ValueError(), False)],
+)
+def test_what_passes_is_known(error: Any, expected: bool) -> None:
+    assert passes(error) is expected

@@ -1,0 +1,91 @@
+"""Whether there is what an analysis is about: traces, runs, requests, microbenchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tracekit.errors import QueryError, UsageError
+
+if TYPE_CHECKING:
+    from tracekit.analysis.spec import Spec
+
+_REQUEST_MACROS = frozenset({"request_times", "request_latency"})
+"""What an analysis of runs requires if it is about nothing but their requests."""
+
+_BENCH_MACROS = frozenset({"bench_points"})
+"""And what if it is about nothing but their microbenchmarks."""
+
+_MAX_NAMED = 10
+
+
+class Contents(Protocol):
+    """What a store holds; see :class:`tracekit.trace.Contents`."""
+
+    @property
+    def has_traces(self) -> bool:
+        """Whether there are traces."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The folders of runs."""
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether there are requests."""
+
+    @property
+    def has_benchmarks(self) -> bool:
+        """Whether there are microbenchmarks."""
+
+
+def check_scope(spec: Spec, contents: Contents) -> None:
+    """Make sure that there is what an analysis is about.
+
+    Args:
+        spec: the analysis.
+        contents: what there is.
+
+    Raises:
+        QueryError: there is nothing of the kind.
+        UsageError: there are several runs, and it is about the traces of one.
+    """
+    if spec.scope == "runs":
+        if not contents.runs:
+            raise QueryError(
+                f"{spec.name} is about runs, and there is no run.json beside the trace",
+                hint="tracekit collect writes one; give the folder that it made",
+            )
+        if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
+            count = len(contents.runs)
+            have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
+            raise QueryError(
+                f"{spec.name} is about requests, and {have} none",
+                hint="tracekit collect --stage serve records them",
+            )
+        if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
+            count = len(contents.runs)
+            have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
+            raise QueryError(
+                f"{spec.name} is about microbenchmarks, and {have} none",
+                hint="tracekit bench measures them",
+            )
+    elif not contents.has_traces:
+        if len(contents.runs) > 1:
+            raise several(spec.name, contents.runs)
+        raise QueryError(
+            f"{spec.name} is about traces, and {contents.runs[0]} has none",
+            hint="tracekit query run shows how the run ended",
+        )
+
+
+def several(name: str, runs: Sequence[str]) -> UsageError:
+    """Return the error for a question about one run where there are several."""
+    shown = [Path(run).name for run in runs[:_MAX_NAMED]]
+    more = len(runs) - len(shown)
+    return UsageError(
+        f"{name} is about one run, and there are {len(runs)} here: {', '.join(shown)}"
+        + (f" and {more} more" if more else ""),
+        hint=f"choose one, for example {runs[0]}",
+    )

@@ -1,0 +1,165 @@
+"""Puts the small tables and the rows of analyses of all parts into one file each.
+
+They come as the bytes of small Parquet files, from whatever engine and in any order, lie in a
+folder of this machine until all are there, and are sorted then: the files are the same, however the
+parts were made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.dataset.layout import SMALL_TABLES, WITHOUT_TRACE, WRITTEN_AS
+from tracekit.sql_text import quote, rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+MARKER_NUMBER = "marker_number"
+"""Which row of table range_marker a number in table surroundings means, by trace."""
+
+_ACROSS = ("duplicate_ranks", "missing_ranks")
+"""What health says of a trace beside others; a part does not know of all."""
+
+
+class SmallFiles:
+    """The small files of parts, on their way into one file each.
+
+    Args:
+        folder: where they lie meanwhile.
+        memory_bytes: what sorting them may take, bytes.
+    """
+
+    def __init__(self, folder: Path, memory_bytes: int = 256 << 20) -> None:
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._traces: list[tuple[int, ...]] = []
+        self._names: dict[str, list[int]] = {}
+        self.ranks: dict[int, int | None] = {}
+        """The rank of each trace; there once all are consolidated."""
+
+    def add(self, trace_ids: tuple[int, ...], small: Mapping[str, bytes]) -> int:
+        """Take the small files of a part; return its number.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        number = len(self._traces)
+        self._traces.append(trace_ids)
+        for name, data in small.items():
+            place = self._place(name, number)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            self._names.setdefault(name, []).append(number)
+        return number
+
+    def consolidated(self) -> Iterator[tuple[str, Path, int]]:
+        """Yield the name of each table and analysis, its one file, and how many rows it has.
+
+        The file is only there until the next one is asked for.
+        """
+        import duckdb
+
+        if not self._traces:
+            return
+        target = self._folder / "all.parquet"
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"SET threads = 1; SET memory_limit = '{self._memory_bytes >> 10}KiB'; "
+                f"SET temp_directory = {quote(str(self._folder / 'spill'))}"
+            )
+            self._prepare(connection)
+            self.ranks = dict(connection.execute("SELECT trace_id, rank FROM trace").fetchall())
+            for name, sql in self._statements():
+                connection.execute(f"COPY ({sql}) TO {quote(str(target))} ({WRITTEN_AS})")
+                counted = connection.execute(
+                    f"SELECT count(*) FROM read_parquet({quote(str(target))})"
+                ).fetchone()
+                yield name, target, counted[0] if counted else 0
+                with contextlib.suppress(OSError):
+                    target.unlink()
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        from tracekit.analysis.catalog import load_catalog
+
+        connection.execute(
+            f"CREATE TABLE trace AS FROM {self._read('tables/trace')}; "
+            "CREATE TABLE part_trace (part BIGINT, trace_id INTEGER)"
+        )
+        pairs = [(part, one) for part, ids in enumerate(self._traces) for one in ids]
+        connection.execute(f"INSERT INTO part_trace VALUES {rows(pairs)}")
+        connection.execute(load_catalog().macros["health_of_ranks"].sql)
+
+    def _statements(self) -> Iterator[tuple[str, str]]:
+        for table in SMALL_TABLES:
+            name = f"tables/{table}"
+            if table == "range_marker":
+                yield name, _numbered(self._read(name))
+                yield f"tables/{MARKER_NUMBER}", self._marker_numbers()
+            elif table in WITHOUT_TRACE:
+                keys = ", ".join(WITHOUT_TRACE[table])
+                yield name, f"SELECT DISTINCT * FROM {self._read(name)} ORDER BY {keys}"
+            else:
+                yield name, self._in_order(name, "trace_id")
+        for name in self._names:
+            if name.startswith("analyses/"):
+                in_order = self._in_order(name, "rank NULLS LAST, trace_id")
+                yield name, _with_ranks_of_all(in_order) if name == "analyses/health" else in_order
+
+    def _in_order(self, name: str, keys: str) -> str:
+        source = self._read(name, "file_row_number = TRUE")
+        return f"SELECT * EXCLUDE (file_row_number) FROM {source} ORDER BY {keys}, file_row_number"
+
+    def _marker_numbers(self) -> str:
+        """Return SQL for the numbers of markers: each part counted its own from 1."""
+        parts = " UNION ALL ".join(
+            f"SELECT {number} AS part, marker_id, category, name FROM read_parquet("
+            f"{quote(str(self._place('tables/range_marker', number)))})"
+            for number in self._names["tables/range_marker"]
+        )
+        return (
+            "SELECT t.trace_id, p.marker_id AS part_marker_id, a.marker_id "
+            f"FROM ({parts}) AS p INNER JOIN part_trace AS t ON p.part = t.part "
+            f"INNER JOIN ({_numbered(self._read('tables/range_marker'))}) AS a "
+            "ON p.category = a.category AND p.name = a.name "
+            "ORDER BY t.trace_id, p.marker_id"
+        )
+
+    def _read(self, name: str, options: str = "") -> str:
+        """Return SQL that reads the files of a name, those of the first traces first."""
+        numbers = sorted(self._names.get(name, ()), key=lambda number: self._traces[number])
+        files = ", ".join(quote(str(self._place(name, number))) for number in numbers)
+        return f"read_parquet([{files}]{', ' + options if options else ''})"
+
+    def _place(self, name: str, number: int) -> Path:
+        return self._folder / name / f"{number}.parquet"
+
+
+def _numbered(source: str) -> str:
+    """Return SQL for the markers of all parts, each once, numbered as in a store."""
+    return (
+        "SELECT * REPLACE ((row_number() OVER (ORDER BY category, name))::INTEGER AS marker_id) "
+        "FROM (SELECT DISTINCT ON (category, name) * FROM "
+        f"{source} ORDER BY category, name) ORDER BY marker_id"
+    )
+
+
+def _with_ranks_of_all(health: str) -> str:
+    """Return SQL for health with what only all traces together tell of each."""
+    across = ", ".join(map(quote, _ACROSS))
+    return f"""
+        WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),
+        across AS (SELECT trace_id, unnest(fact) FROM health_of_ranks('fact')),
+        said AS (SELECT *, row_number() OVER () AS place FROM ({health}))
+        SELECT
+            s.* EXCLUDE (place) REPLACE (
+                if(s.metric IN ({across}), a.value, s.value) AS value,
+                if(s.metric IN ({across}), a.severity, s.severity) AS severity,
+                if(s.metric IN ({across}), a.meaning, s.meaning) AS meaning
+            )
+        FROM said AS s
+        LEFT JOIN across AS a ON s.trace_id = a.trace_id AND s.metric = a.metric
+        ORDER BY s.place"""

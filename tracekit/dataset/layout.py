@@ -1,0 +1,71 @@
+"""What lies where in a dataset.
+
+A dataset is a folder ``NAME.tracekit``:
+
+- ``manifest.json``: what is in it. It is written last; without it there is no dataset.
+- ``tables/<table>/<part>.parquet``: a large table; each file holds the rows of some ranks, those of
+  one part, sorted by trace and time.
+- ``tables/<table>/all-….parquet``: a small table, of all ranks.
+- ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
+  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first.
+- ``parts/<part>.zip``: the small tables and the rows of the analyses of one part, as long as the
+  dataset is not whole.
+"""
+
+from __future__ import annotations
+
+MANIFEST_NAME = "manifest.json"
+SUFFIX = ".tracekit"
+
+FORMAT = "tracekit dataset"
+FORMAT_VERSION = 1
+
+SMALL_TABLES = (
+    "trace",
+    "device",
+    "process_group",
+    "thread",
+    "accelerator",
+    "collective_events",
+    "device_peak",
+    "device_process",
+    "device_windows",
+    "event_kind",
+    "kernel_class",
+    "range_marker",
+    "recording",
+    "step_ranges",
+    "trace_traits",
+    "unrecorded_run",
+)
+"""Tables of a few rows a rank: what analyses of runs look at. They are kept in one file each."""
+
+LARGE_TABLES = (
+    "record",
+    "rejected",
+    "repaired",
+    "unpaired",
+    "attribution",
+    "cpu_work",
+    "device_events",
+    "device_gaps",
+    "device_mark",
+    "host_waits",
+    "idle_gap",
+    "launch",
+    "launch_link",
+    "module",
+    "neighbours",
+    "repetition",
+    "surroundings",
+)
+"""Tables of many rows a rank, mostly: they stay in the parts."""
+
+WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
+"""Tables whose rows are of names and not of traces: every part has those of its own names."""
+
+BY_TIME = {"record": "trace_id, ts_ns, event_id"}
+"""How a table is sorted; the others are sorted by trace, device and time as they are derived."""
+
+WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
+"""How DuckDB writes a file of a dataset."""

@@ -1,0 +1,136 @@
+"""The manifest of a dataset: what is in it, and what is not. Written last; it makes the dataset.
+
+It is JSON, described in docs/scale.md. A dataset is data, whoever
+made it: names of files in it are looked at before any is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
+from tracekit.errors import StoreError
+from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage import Location
+
+_NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
+_MAX_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    """A trace that is in a dataset: where it was read, what it was then, and its rank."""
+
+    trace_id: int
+    location: str
+    identity: str | None
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A trace that should be in a dataset and is not, with the reason."""
+
+    trace_id: int
+    location: str
+    reason: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a dataset: its name, what it must be, and which of the parts it is of.
+
+    `part` is a place in the manifest's `parts`; None of a file that is about all traces.
+    """
+
+    name: str
+    size_bytes: int
+    sha256: str
+    row_count: int
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is in a dataset.
+
+    `parts` are the ids of the traces that were read together; `tables` and `analyses` the files by
+    name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
+    and has_benchmarks whether those hold any.
+    """
+
+    recipe: str
+    tracekit_version: str
+    traces: list[TraceEntry]
+    missing: list[Missing]
+    parts: list[list[int]]
+    tables: dict[str, list[ListedFile]]
+    analyses: dict[str, ListedFile]
+    runs: list[str] = field(default_factory=list)
+    rules: str | None = None
+    has_requests: bool = False
+    has_benchmarks: bool = False
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def files(self) -> list[ListedFile]:
+        """Every file of the dataset but the manifest."""
+        return [file for files in self.tables.values() for file in files] + [
+            *self.analyses.values()
+        ]
+
+    def encoded(self) -> bytes:
+        """Return the manifest as its file holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+
+def read_manifest(dataset: Location) -> Manifest | None:
+    """Return the manifest of a dataset; None where there is none.
+
+    Raises:
+        StoreError: it cannot be read, or is none that this tracekit reads.
+    """
+    place = dataset.join(MANIFEST_NAME)
+    try:
+        size_bytes = place.size_bytes()
+        data = b"" if (size_bytes or 0) > _MAX_BYTES else place.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(
+            f"{dataset.shown}: the dataset cannot be opened: {error.strerror or error}"
+        ) from error
+    hint = "make a new one: tracekit ingest RANKS -o NAME.tracekit"
+    try:
+        head = msgspec.json.decode(data)
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise StoreError(f"{place.shown}: not the manifest of a dataset", hint=hint)
+        versions = head.get("format_version"), head.get("schema_version")
+        if versions != (FORMAT_VERSION, SCHEMA_VERSION):
+            raise StoreError(
+                f"{dataset.shown}: the dataset has version {versions[0]} with schema "
+                f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
+                hint=hint,
+            )
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"{place.shown}: not the manifest of a dataset: {error}", hint=hint
+        ) from error
+    for kind, listed in (
+        *(("tables/" + name, file) for name, files in manifest.tables.items() for file in files),
+        *(("analyses/" + name, file) for name, file in manifest.analyses.items()),
+    ):
+        if not _NAME.fullmatch(listed.name) or not listed.name.startswith(f"{kind}/"):
+            raise StoreError(
+                f"{place.shown}: not the manifest of a dataset: {listed.name!r} is no name of a "
+                "file in one",
+                hint=hint,
+            )
+    return manifest

@@ -1,0 +1,237 @@
+"""Opening a dataset: its tables as views over its Parquet files, its analyses as answers.
+
+A dataset is data, whoever made it. Of the SQL that runs, none comes from it: the views are
+tracekit's own, over files whose names were looked at, and what is read of them has the columns and
+types that tracekit's tables have. SQL of the user's can read nothing but these files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.dataset.consolidation import MARKER_NUMBER
+from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
+from tracekit.errors import StoreError
+from tracekit.schema import RUN_TABLES
+from tracekit.sql_text import quote, rows
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.analysis.result import Result
+    from tracekit.storage import Location
+
+_RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset:
+    """A dataset that was opened: how it is asked, what is in it, and what is answered already."""
+
+    connection: duckdb.DuckDBPyConnection
+    manifest: Manifest
+    answers: Mapping[str, Result]
+
+
+def open_dataset(
+    dataset: Location, resources: contextlib.ExitStack, *, unsafe: bool = False
+) -> OpenDataset:
+    """Open a dataset for reading.
+
+    Args:
+        dataset: the folder.
+        resources: closed behind the connection.
+        unsafe: let SQL reach files, the network and DuckDB's settings.
+
+    Raises:
+        StoreError: there is none, it is damaged, or of another version.
+    """
+    import duckdb
+
+    from tracekit.database import explained, set_limits, temporary_folder
+
+    manifest = read_manifest(dataset)
+    if manifest is None:
+        raise StoreError(
+            f"{dataset.shown}: there is no dataset here: it has no manifest.json",
+            hint="make one: tracekit ingest RANKS -o NAME.tracekit; one that broke off goes on",
+        )
+    with explained(Path(tempfile.gettempdir())):
+        folder = temporary_folder()
+    resources.callback(shutil.rmtree, folder, ignore_errors=True)
+    connection = duckdb.connect()
+    try:
+        files = _Files(dataset, connection, manifest, folder)
+        set_limits(connection, folder)
+        _lay_tables(connection, manifest, files, folder)
+        if not unsafe:
+            _lock(connection, files)
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        connection.close()
+        raise _damaged(dataset, str(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return OpenDataset(connection, manifest, _Answers(connection, manifest, files))
+
+
+class _Files:
+    """The files of a dataset, as DuckDB names them; `passing` is a folder that goes with it."""
+
+    def __init__(
+        self,
+        dataset: Location,
+        connection: duckdb.DuckDBPyConnection,
+        manifest: Manifest,
+        passing: Path,
+    ) -> None:
+        self.dataset = dataset
+        path = dataset.local_path
+        if path is None:
+            from tracekit.dataset.remote_files import register
+
+            sizes_bytes = {file.name: file.size_bytes for file in manifest.files}
+            self.begin = register(connection, dataset, sizes_bytes)
+            return
+        folder = path.resolve()
+        if any(sign in str(folder) for sign in "*?["):
+            # DuckDB takes such a name for a pattern: it gets another one.
+            link = passing / "dataset"
+            link.symlink_to(folder, target_is_directory=True)
+            folder = link
+        self.begin = f"{folder}/"
+
+    def sql(self, listed: list[ListedFile]) -> str:
+        """Return SQL that reads files as one relation."""
+        names = ", ".join(quote(self.begin + file.name) for file in listed)
+        return f"read_parquet([{names}])"
+
+
+def _lay_tables(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files, folder: Path
+) -> None:
+    """Create what a store has: tables that are views over files, views, and macros."""
+    from tracekit.analysis.store_catalogue import create_empty_tables, views_in_order
+
+    rules = None
+    if manifest.rules is not None:
+        rules = folder / "rules.toml"
+        rules.write_text(manifest.rules, encoding="utf-8")
+    for name in create_empty_tables(connection, rules):
+        if name in manifest.tables:
+            described = connection.execute(f"DESCRIBE {name}").fetchall()
+            connection.execute(f"DROP TABLE {name}")
+            _lay_view(connection, manifest, files, name, [(row[0], row[1]) for row in described])
+    info = (manifest.schema_version, manifest.tracekit_version, manifest.recipe)
+    connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
+    for view in views_in_order():
+        if view.name in manifest.tables:
+            columns = [(column.name, column.type) for column in view.columns]
+            _lay_view(connection, manifest, files, view.name, columns)
+        else:
+            connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
+
+
+def _lay_view(
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    files: _Files,
+    name: str,
+    columns: Sequence[tuple[str, str]],
+) -> None:
+    """Create a table as a view over its files."""
+    source = files.sql(manifest.tables[name])
+    if name == "surroundings":
+        source = _with_markers(source, files.sql(manifest.tables[MARKER_NUMBER]))
+    # An enumeration is text in a file, and a filter on it goes down to the file only as text.
+    picked = ", ".join(
+        f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
+        for column, kind in columns
+    )
+    # Of runs the order counts in which they were given, which only a table tells.
+    what = "TABLE" if name in _RUN_TABLES else "VIEW"
+    connection.execute(f"CREATE {what} {name} AS SELECT {picked} FROM {source}")
+
+
+def _with_markers(source: str, numbers: str) -> str:
+    """Return SQL for table surroundings with the numbers that table range_marker has here."""
+    return f"""(
+        SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
+        FROM {source} AS s
+        LEFT JOIN {numbers} AS p
+            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.part_marker_id
+        LEFT JOIN {numbers} AS r
+            ON s.trace_id = r.trace_id AND s.row_marker_id = r.part_marker_id)"""
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
+    """Keep SQL on this connection from everything but the files of the dataset."""
+    connection.execute(
+        f"SET allowed_directories = [{quote(files.begin)}]; "
+        "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
+    )
+
+
+def _damaged(dataset: Location, text: str) -> StoreError:
+    from tracekit.database import DamagedStoreError
+
+    reason = text.splitlines()[0] if text else "no reason is given"
+    return DamagedStoreError(
+        f"{dataset.shown}: the dataset is damaged: {reason}",
+        hint="make a new one: tracekit ingest RANKS -o NAME.tracekit --force",
+    )
+
+
+class _Answers(Mapping[str, "Result"]):
+    """The rows of the analyses that a dataset holds; each is read when it is asked for."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
+    ) -> None:
+        self._connection = connection
+        self._manifest = manifest
+        self._files = files
+        self._read: dict[str, Result] = {}
+
+    def __getitem__(self, name: str) -> Result:
+        """Return the rows of an analysis with its default parameters.
+
+        Raises:
+            KeyError: they are not in the dataset.
+            StoreError: its file is damaged.
+        """
+        import duckdb
+
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.result import Column, Result
+        from tracekit.database import cursor_of
+
+        if name not in self._read:
+            listed = self._manifest.analyses[name]
+            spec = load_catalog().analyses[name]
+            columns = tuple(Column(column.name, column.type) for column in spec.columns)
+            picked = ", ".join(f'"{column.name}"::{column.type}' for column in columns)
+            cursor = cursor_of(self._connection)
+            try:
+                found = cursor.execute(f"SELECT {picked} FROM {self._files.sql([listed])}")
+                self._read[name] = Result(name, columns, found.fetchall())
+            except (duckdb.Error, UnicodeDecodeError) as error:
+                raise _damaged(self._files.dataset, str(error)) from error
+            finally:
+                cursor.close()
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._manifest.analyses)
+
+    def __len__(self) -> int:
+        return len(self._manifest.analyses)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._manifest.analyses

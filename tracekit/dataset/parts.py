@@ -1,0 +1,142 @@
+"""Parts of a dataset that is being made: what a unit of work left, kept so that a rerun finds it.
+
+A part is a zip archive below ``parts/``: ``part.json``, and the small tables and the rows of the
+analyses as Parquet files. It is written behind the files of the large tables that it names: a part
+that is there is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tracekit.dataset.files import File, is_there
+from tracekit.storage import Location
+
+FOLDER = "parts"
+_DESCRIPTION = "part.json"
+_SMALL = re.compile(r"(?:tables|analyses)/[a-z0-9_]+")
+_FILE = re.compile(r"tables/[a-z0-9_]+/[0-9a-z-]+\.parquet")
+_MAX_SMALL_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class PartTrace:
+    """A trace of a part: its id, how its location is shown, and what changes when it does."""
+
+    trace_id: int
+    shown: str
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a part says of itself.
+
+    `recipe` is a digest of what decides what is derived; `files` are those of the large tables, by
+    table.
+    """
+
+    recipe: str
+    traces: tuple[PartTrace, ...]
+    files: dict[str, File]
+
+
+def key_of(recipe: str, traces: Sequence[PartTrace]) -> str:
+    """Return the name of a part: its first trace, and a digest of what decides what is in it."""
+    text = msgspec.json.encode((recipe, traces))
+    return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def write_part(
+    dataset: Location, key: str, description: Description, small: Mapping[str, bytes]
+) -> None:
+    """Write a part; its files of large tables are there.
+
+    Args:
+        dataset: the dataset.
+        key: the name of the part.
+        description: what it says of itself.
+        small: the small tables and the rows of the analyses, as the bytes of Parquet files.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    text = io.BytesIO()
+    with zipfile.ZipFile(text, "w") as archive:
+        contents = {_DESCRIPTION: msgspec.json.encode(description)}
+        contents |= {f"{name}.parquet": data for name, data in small.items()}
+        for name, data in contents.items():
+            # No time of now: the same part is the same bytes.
+            archive.writestr(zipfile.ZipInfo(name), data)
+    dataset.join(FOLDER, f"{key}.zip").write_bytes(text.getvalue())
+
+
+def read_parts(
+    dataset: Location, recipe: str, traces: Mapping[int, PartTrace]
+) -> list[tuple[Description, dict[str, bytes]]]:
+    """Return the parts that lie in a dataset and can be taken over, with their small files.
+
+    Those are of these traces as they are now, of the same recipe, no two of one trace, and their
+    files are there with matching checksums. Others are passed over.
+
+    Args:
+        dataset: the dataset.
+        recipe: digest of what decides what is derived.
+        traces: what the dataset shall have, by id.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    found: list[tuple[Description, dict[str, bytes]]] = []
+    taken: set[int] = set()
+    for place in dataset.join(FOLDER).entries():
+        if place.suffix != ".zip":
+            continue
+        try:
+            description, small = _read(place)
+        except (OSError, zipfile.BadZipFile, msgspec.MsgspecError, ValueError, KeyError):
+            continue
+        ids = {trace.trace_id for trace in description.traces}
+        is_ours = description.recipe == recipe and not ids & taken
+        if (
+            is_ours
+            and all(
+                trace.identity is not None and traces.get(trace.trace_id) == trace
+                for trace in description.traces
+            )
+            and all(is_there(dataset, file) for file in description.files.values())
+        ):
+            taken |= ids
+            found.append((description, small))
+    return found
+
+
+def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
+    """Read one part.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none: also as zipfile and msgspec say it.
+    """
+    with zipfile.ZipFile(io.BytesIO(place.read_bytes())) as archive:
+        if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
+            raise ValueError("too large for a part")
+        description = msgspec.json.decode(archive.read(_DESCRIPTION), type=Description)
+        for name, file in description.files.items():
+            if not _FILE.fullmatch(file.name) or file.name.split("/")[1] != name:
+                raise ValueError("a name of a file that is none of ours")
+        small = {}
+        for name in archive.namelist():
+            if name != _DESCRIPTION:
+                plain = name.removesuffix(".parquet")
+                if not _SMALL.fullmatch(plain):
+                    raise ValueError("a name that is none of ours")
+                small[plain] = archive.read(name)
+    return description, small

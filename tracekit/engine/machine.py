@@ -1,0 +1,66 @@
+"""How many processors and how much memory this machine, or its container, lets us have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from tracekit.units import MB
+
+_GROUPS = Path("/sys/fs/cgroup")
+_SHARE = 0.5
+"""Of the memory there is, what all workers together take at most if nothing else is said."""
+
+MOST_WORKER_BYTES = 384 * MB
+"""What one worker takes if nothing else is said: with more it would be no faster."""
+
+LEAST_WORKER_BYTES = 256 * MB
+
+
+def processor_count() -> int:
+    """Return how many processors this process may use, by affinity and by its control group."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:
+        count = os.cpu_count() or 1
+    quota = _read(_GROUPS / "cpu.max").split()
+    if not quota:
+        period = _read(_GROUPS / "cpu" / "cpu.cfs_period_us")
+        quota = [_read(_GROUPS / "cpu" / "cpu.cfs_quota_us"), period]
+    if len(quota) == 2 and all(text.isdigit() for text in quota) and int(quota[1]):
+        count = min(count, max(1, int(quota[0]) // int(quota[1])))
+    return count
+
+
+def memory_bytes() -> int:
+    """Return how much memory this process may use: the machine's, or what its group is given."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _read(_GROUPS / name)
+        if text.isdigit():
+            found.append(int(text))
+    return min(found)
+
+
+def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:
+    """Return how many workers there shall be, and what each may take, bytes.
+
+    Args:
+        worker_count: what was asked for; None for as many as there are processors.
+        total_bytes: what all together may take; None for a share of the machine's memory.
+    """
+    count = worker_count or processor_count()
+    if total_bytes is None:
+        return count, max(
+            LEAST_WORKER_BYTES, min(MOST_WORKER_BYTES, int(memory_bytes() * _SHARE) // count)
+        )
+    if worker_count is None:
+        count = max(1, min(count, total_bytes // LEAST_WORKER_BYTES))
+    return count, total_bytes // count
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="ascii").strip()
+    return ""

@@ -1,0 +1,278 @@
+"""Makes a dataset of traces: has units done by an engine, and puts together what they leave."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit import __version__
+from tracekit.database import temporary_folder
+from tracekit.dataset.consolidation import SmallFiles
+from tracekit.dataset.files import put_file
+from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME
+from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
+from tracekit.dataset.parts import FOLDER as PARTS
+from tracekit.dataset.parts import read_parts
+from tracekit.dataset.run_tables import write_run_tables
+from tracekit.engine.batches import make_batches
+from tracekit.engine.unit import part_trace
+from tracekit.errors import StoreError, TraceError
+from tracekit.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from tracekit.dataset.files import File
+    from tracekit.engine.engines import Engine
+    from tracekit.engine.work import Failure, Order, Outcome, Rank
+    from tracekit.storage import Location
+
+
+@dataclass(slots=True)
+class RunProgress:
+    """How far the reading of many traces is.
+
+    Attributes:
+        trace_count: traces that there are.
+        done_count: of these, read, or found read.
+        text_bytes: JSON text of all, roughly.
+        done_bytes: of these, read, or found read.
+        read_bytes: of these, read.
+        failures: those that could not be read.
+        slowest: the slowest batch so far.
+    """
+
+    trace_count: int
+    text_bytes: int
+    done_count: int = 0
+    done_bytes: int = 0
+    read_bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    slowest: Outcome | None = None
+
+    def take(self, outcome: Outcome) -> None:
+        """Take what a unit left."""
+        self.failures += outcome.failures
+        self.done_count += sum(len(part.ranks) for part in outcome.parts)
+        self.done_bytes += outcome.batch.text_bytes
+        self.read_bytes += outcome.batch.text_bytes
+        if self.slowest is None or outcome.seconds > self.slowest.seconds:
+            self.slowest = outcome
+
+
+def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
+    """Return a digest of what decides what a dataset holds, but for its traces.
+
+    Args:
+        rules: a rules file of the user's.
+        analyses: those whose rows it holds.
+    """
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.recipe import queries_digest
+
+    digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {queries_digest(rules)}".encode())
+    wanted = frozenset(analyses)
+    for name, text in load_catalog().analyses.texts():
+        if name in wanted:
+            digest.update(f"{name}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def make_dataset(
+    ranks: Sequence[Rank],
+    order: Order,
+    engine: Engine,
+    progress: Callable[[RunProgress], None] | None = None,
+    *,
+    worker_count: int = 1,
+    replaces: bool = False,
+) -> Manifest:
+    """Make a dataset, or add to one what it lacks.
+
+    What an earlier attempt left is taken over as far as it is whole. Traces that cannot be read are
+    listed in the manifest, which is written last.
+
+    Args:
+        ranks: the traces, in the order of their ids.
+        order: what is wanted; its dataset is the one that is made.
+        engine: does the units.
+        progress: called when a unit is done.
+        worker_count: how many workers' share a batch is at most; with the same number each engine
+            leaves the same files.
+        replaces: take the place of a dataset that is there.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        TraceError: not one trace could be read.
+        StoreError: there is a dataset already, or it cannot be written.
+    """
+    dataset = order.dataset
+    assert dataset is not None
+    before = None if replaces else read_manifest(dataset)
+    if before is not None and not _is_continued(before, ranks, order):
+        raise exists_already(dataset)
+    folder = temporary_folder()
+    try:
+        small = SmallFiles(folder / "small", order.memory_bytes)
+        state = RunProgress(len(ranks), sum(rank.text_bytes for rank in ranks))
+        try:
+            parts = _taken_over(ranks, order, small)
+            done = {one for ids, _ in parts for one in ids}
+            open_ranks = [rank for rank in ranks if rank.trace_id not in done]
+            state.done_count = len(done)
+            state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
+            batches = make_batches(open_ranks, order.memory_bytes, worker_count)
+            with contextlib.closing(engine.run(batches, order)) as outcomes:
+                for outcome in outcomes:
+                    for part in outcome.parts:
+                        ids = tuple(rank.trace_id for rank in part.ranks)
+                        small.add(ids, part.small)
+                        parts.append((ids, part.files))
+                    state.take(outcome)
+                    if progress is not None:
+                        progress(state)
+            if not parts:
+                first = min(state.failures, key=lambda failure: failure.rank.trace_id)
+                raise TraceError(first.reason, hint=first.hint)
+            manifest = _manifest(ranks, order, sorted(parts), state.failures, small, folder)
+            _write_manifest(dataset, manifest, before, replaces=replaces)
+            if not manifest.missing:
+                _tidy(dataset, manifest)
+            return manifest
+        except OSError as error:
+            raise _not_written(dataset, error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_continued(before: Manifest, ranks: Sequence[Rank], order: Order) -> bool:
+    """Whether a dataset lacks some of the traces that are given, and holds no others."""
+    given = {rank.location.shown for rank in ranks}
+    of_before = {trace.location for trace in before.traces}
+    of_before |= {missing.location for missing in before.missing}
+    return bool(before.missing) and before.recipe == order.recipe and of_before <= given
+
+
+_Part = tuple[tuple[int, ...], dict[str, "File"]]
+"""The ids of the traces of a part, and its files by table."""
+
+
+def _taken_over(ranks: Sequence[Rank], order: Order, small: SmallFiles) -> list[_Part]:
+    """Return the parts that an earlier attempt left."""
+    assert order.dataset is not None
+    parts: list[_Part] = []
+    traces = {rank.trace_id: part_trace(rank) for rank in ranks}
+    for description, files in read_parts(order.dataset, order.recipe, traces):
+        ids = tuple(trace.trace_id for trace in description.traces)
+        small.add(ids, files)
+        parts.append((ids, description.files))
+    return parts
+
+
+def _manifest(
+    ranks: Sequence[Rank],
+    order: Order,
+    parts: Sequence[_Part],
+    failures: Sequence[Failure],
+    small: SmallFiles,
+    folder: Path,
+) -> Manifest:
+    """Write the files that are about all traces; return what says what there is."""
+    dataset = order.dataset
+    assert dataset is not None
+    tables: dict[str, list[ListedFile]] = {}
+    analyses: dict[str, ListedFile] = {}
+    for number, (_, files) in enumerate(parts):
+        for table, file in sorted(files.items()):
+            tables.setdefault(table, []).append(_listed(file, number))
+    for name, path, row_count in small.consolidated():
+        file = put_file(dataset, name, "all", path, row_count)
+        kind, _, plain = name.partition("/")
+        if kind == "tables":
+            tables.setdefault(plain, []).append(_listed(file))
+        else:
+            analyses[plain] = _listed(file)
+    has_requests = has_benchmarks = False
+    for table, path, row_count in write_run_tables(order.runs, folder):
+        has_requests |= table == "request"
+        has_benchmarks |= table == "benchmark"
+        file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
+        tables.setdefault(table, []).append(_listed(file))
+    numbers = small.ranks
+    read = {one for ids, _ in parts for one in ids}
+    return Manifest(
+        recipe=order.recipe,
+        tracekit_version=__version__,
+        traces=[
+            TraceEntry(
+                rank.trace_id, rank.location.shown, rank.identity, numbers.get(rank.trace_id)
+            )
+            for rank in ranks
+            if rank.trace_id in read
+        ],
+        missing=sorted(
+            (
+                Missing(one.rank.trace_id, one.rank.location.shown, one.reason, one.hint)
+                for one in failures
+            ),
+            key=lambda missing: missing.trace_id,
+        ),
+        parts=[list(ids) for ids, _ in parts],
+        tables=dict(sorted(tables.items())),
+        analyses=dict(sorted(analyses.items())),
+        runs=[str(run) for run in order.runs],
+        rules=order.rules_text,
+        has_requests=has_requests,
+        has_benchmarks=has_benchmarks,
+    )
+
+
+def _listed(file: File, part: int | None = None) -> ListedFile:
+    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, part)
+
+
+def _write_manifest(
+    dataset: Location, manifest: Manifest, before: Manifest | None, *, replaces: bool
+) -> None:
+    """Let the dataset appear, unless another writer's has come meanwhile."""
+    place = dataset.join(MANIFEST_NAME)
+    if replaces or (before is not None and read_manifest(dataset) == before):
+        place.write_bytes(manifest.encoded())
+        return
+    try:
+        place.write_new(manifest.encoded())
+    except FileExistsError:
+        raise exists_already(dataset) from None
+
+
+def _tidy(dataset: Location, manifest: Manifest) -> None:
+    """Remove what a whole dataset does not name: parts, and what other attempts left."""
+    with contextlib.suppress(OSError):
+        dataset.join(PARTS).delete_tree()
+    named = {file.name for file in manifest.files}
+    for kind in ("tables", "analyses"):
+        for folder in dataset.join(kind).entries():
+            for file in folder.entries():
+                if f"{kind}/{folder.name}/{file.name}" not in named:
+                    with contextlib.suppress(OSError):
+                        file.delete()
+
+
+def exists_already(dataset: Location) -> StoreError:
+    """Return the error for a dataset in whose place another one lies."""
+    return StoreError(f"{dataset.shown}: exists already", hint="--force replaces it")
+
+
+def _not_written(dataset: Location, error: OSError) -> StoreError:
+    if error.errno == errno.ENOSPC:
+        return StoreError(
+            f"{dataset.shown}: the disk is full",
+            hint="free space and do the same again: what was written is taken over",
+        )
+    return StoreError(f"{dataset.shown}: cannot be written: {error.strerror or error}")

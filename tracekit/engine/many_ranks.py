@@ -1,0 +1,265 @@
+"""The traces of many ranks: when they are read by units of work, and how they are opened then."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.engine.making import RunProgress, make_dataset, recipe_of
+from tracekit.engine.work import Order, Rank
+from tracekit.errors import StoreError, TraceError
+from tracekit.ingest.reading import usual_text_bytes
+from tracekit.storage import Location, Place
+from tracekit.trace import BREAKDOWN, SERVED_BREAKDOWN, Contents, Trace
+from tracekit.units import MB
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.dataset.manifest import Manifest
+    from tracekit.engine.engines import Engine
+    from tracekit.ingest.run_folders import Sources
+
+MANY_BYTES = 64 * MB
+"""With so much JSON text, several traces are sooner read by units than one after the other."""
+
+_log = logging.getLogger("tracekit")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """How traces of many ranks shall be read.
+
+    Attributes:
+        name: of the engine; None for processes where there are many traces.
+        worker_count: units at a time; None for one on each processor.
+        memory_bytes: what all workers may take together, bytes; None for a share of the machine's.
+        address: of the cluster, for the engine that takes one.
+    """
+
+    name: str | None = None
+    worker_count: int | None = None
+    memory_bytes: int | None = None
+    address: str | None = None
+
+
+def are_many(sources: Sources, choice: EngineChoice) -> bool:
+    """Whether traces are read by units of work."""
+    if choice.name is not None:
+        return bool(sources.traces)
+    return len(sources.traces) > 1 and sum(map(usual_text_bytes, sources.traces)) >= MANY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ManyRanks:
+    """Traces that are read by units of work, and what of them is wanted.
+
+    Args:
+        sources: the traces and their run folders.
+        contents: what there is besides the traces.
+        choice: how they shall be read.
+        rules: a rules file of the user's.
+        progress: called when a unit is done.
+    """
+
+    sources: Sources
+    contents: Contents
+    choice: EngineChoice
+    rules: Path | None = None
+    progress: Callable[[RunProgress], None] | None = None
+
+    def make(
+        self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
+    ) -> Manifest:
+        """Make a dataset, or add to one what it lacks.
+
+        Args:
+            dataset: where.
+            analyses: those of scope ``trace`` whose rows it shall hold; None for those of a
+                breakdown.
+            replaces: take the place of a dataset that is there.
+
+        Raises:
+            TraceError: not one trace can be read.
+            StoreError: there is a dataset, or it cannot be written.
+            UsageError: the engine cannot be had.
+        """
+        wanted = tuple(self._of_breakdown() if analyses is None else analyses)
+        engine, count, memory_bytes = self._engine()
+        order = Order(
+            analyses=wanted,
+            dataset=dataset,
+            recipe=recipe_of(self.rules, wanted),
+            rules_text=None if self.rules is None else self.rules.read_text(encoding="utf-8"),
+            runs=tuple(self.sources.runs),
+            memory_bytes=memory_bytes,
+        )
+        return make_dataset(
+            self._ranks(),
+            order,
+            engine,
+            self.progress,
+            worker_count=count,
+            replaces=replaces,
+        )
+
+    def open(
+        self,
+        *,
+        is_kept: bool,
+        is_unsafe: bool,
+        ceilings: CeilingSources | None,
+        query_folders: Sequence[Path],
+    ) -> Trace:
+        """Open the traces; the dataset that they become is kept in the cache, or goes with it.
+
+        Raises:
+            The errors of :meth:`make`.
+        """
+        from tracekit.dataset.opening import open_dataset
+
+        with contextlib.ExitStack() as resources:
+            place = self._cached() if is_kept else self._passing(resources)
+            dataset = Location.of(place)
+            is_there = is_kept and self._is_whole(dataset)
+            manifest = None if is_there else self._made(dataset)
+            try:
+                found = open_dataset(dataset, resources, unsafe=is_unsafe)
+            except StoreError:
+                if not is_there:
+                    raise
+                self._forget(place)
+                manifest = self._made(dataset)
+                found = open_dataset(dataset, resources, unsafe=is_unsafe)
+            if is_kept:
+                from tracekit.database import forget_older, touch
+
+                forget_older(place)
+                touch(place)
+
+            def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+                self._forget(place)
+                self._made(dataset)
+                return open_dataset(dataset, resources, unsafe=is_unsafe).connection
+
+            return Trace(
+                found.connection,
+                place if is_kept else None,
+                resources.pop_all(),
+                self.contents,
+                found.answers,
+                make_again if is_kept else None,
+                ceilings=ceilings,
+                query_folders=query_folders,
+                missing=[
+                    (one.location, one.reason) for one in (manifest or found.manifest).missing
+                ],
+            )
+
+    def _of_breakdown(self) -> list[str]:
+        return [*BREAKDOWN, *(SERVED_BREAKDOWN if self.contents.has_requests else ())]
+
+    def _ranks(self) -> list[Rank]:
+        run_ids = self._run_ids()
+        ranks = []
+        for trace_id, trace in enumerate(self.sources.traces):
+            location = Location.of(trace)
+            try:
+                identity = location.identity()
+            except OSError as error:
+                raise TraceError(
+                    f"{location.shown}: cannot be read: {error.strerror or error}"
+                ) from error
+            text_bytes = usual_text_bytes(trace)
+            ranks.append(Rank(trace_id, location, text_bytes, identity, run_ids.get(trace.parent)))
+        return ranks
+
+    def _run_ids(self) -> dict[Place, str]:
+        if not self.sources.runs:
+            return {}
+        import duckdb
+
+        from tracekit.database import create_run_tables, create_tables, temporary_folder
+        from tracekit.ingest.runs import load_runs
+
+        folder = temporary_folder()
+        try:
+            with duckdb.connect() as connection:
+                create_tables(connection)
+                create_run_tables(connection)
+                ids = load_runs(connection, self.sources.runs, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return dict(zip(self.sources.runs, ids, strict=True))
+
+    def _engine(self) -> tuple[Engine, int, int]:
+        """Return the engine, how many workers, and what each may take, bytes."""
+        from tracekit.engine.engines import make_engine
+        from tracekit.engine.machine import shares
+
+        choice = self.choice
+        count, memory_bytes = shares(choice.worker_count, choice.memory_bytes)
+        # A frozen program is no Python that could be started once more.
+        can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
+        name = choice.name or ("processes" if can_start else "serial")
+        options = {} if choice.address is None else {"address": choice.address}
+        if name == "ray" and choice.worker_count is None and choice.memory_bytes is None:
+            # The processors of the whole cluster, which this machine need not be one of.
+            engine = make_engine(name, 0, **options)
+            return engine, engine.worker_count, memory_bytes
+        return make_engine(name, count, **options), count, memory_bytes
+
+    def _cached(self) -> Path:
+        """Return where the dataset lies in the cache, or would lie."""
+        from tracekit.database import cached_store_path
+        from tracekit.dataset.layout import SUFFIX
+
+        recipe = recipe_of(self.rules, self._of_breakdown())
+        try:
+            store = cached_store_path(self.sources.files, recipe)
+        except OSError as error:
+            name = error.filename or self.sources.files[0]
+            raise TraceError(f"{name}: cannot be read: {error.strerror or error}") from error
+        with contextlib.suppress(OSError):
+            store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return store.with_suffix(SUFFIX)
+
+    def _passing(self, resources: contextlib.ExitStack) -> Path:
+        from tracekit.database import temporary_folder
+        from tracekit.dataset.layout import SUFFIX
+
+        folder = temporary_folder()
+        resources.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder / f"ranks{SUFFIX}"
+
+    def _is_whole(self, dataset: Location) -> bool:
+        from tracekit.dataset.manifest import read_manifest
+
+        try:
+            manifest = read_manifest(dataset)
+        except StoreError:
+            return False
+        return manifest is not None and not manifest.missing
+
+    def _made(self, dataset: Location) -> Manifest:
+        """Make the dataset; another process may have made the same meanwhile."""
+        from tracekit.dataset.manifest import read_manifest
+
+        try:
+            return self.make(dataset)
+        except StoreError:
+            manifest = read_manifest(dataset)
+            if manifest is None or not self._is_whole(dataset):
+                raise
+            return manifest
+
+    def _forget(self, place: Path) -> None:
+        _log.warning("%s: the cached dataset is damaged and is made again", self.sources.files[0])
+        shutil.rmtree(place, ignore_errors=True)

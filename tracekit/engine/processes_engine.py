@@ -1,0 +1,193 @@
+"""The engine of local processes: as many workers as were asked for, each one batch at a time.
+
+A worker is a Python of its own that imports nothing but what a unit needs: a program that calls
+tracekit without asking whether it is the main one is not run again. What a worker is given and what
+it leaves goes through a pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+
+from tracekit.database import temporary_folder
+from tracekit.engine.work import Batch, Failure, Order, Outcome
+from tracekit.errors import TracekitError
+
+_PATIENCE_S = 5.0
+"""How long a worker may take to end when it is told to."""
+
+_START = (
+    "import sys; sys.path[:] = sys.argv[3:]; "
+    "from tracekit.engine.worker_process import serve; serve(int(sys.argv[1]), sys.argv[2])"
+)
+
+
+@dataclass(slots=True)
+class _Task:
+    """A batch, and whether it is done for the second time, because its worker died."""
+
+    batch: Batch
+    is_retry: bool = False
+
+
+@dataclass(slots=True)
+class _Process:
+    """A worker: its process, the pipe to it, its folder, and what it is doing."""
+
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    folder: Path
+    task: _Task | None = None
+
+
+class DiedError(Exception):
+    """A worker met a defect of tracekit; its traceback is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesEngine:
+    """Does units in local processes; see :class:`tracekit.engine.engines.Engine`."""
+
+    worker_count: int
+
+    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+        """Do a unit for each batch; yield what each leaves as soon as it is there."""
+        if not batches:
+            return
+        with contextlib.closing(_Pool(order, min(self.worker_count, len(batches)))) as pool:
+            yield from pool.outcomes(batches)
+
+
+def make(worker_count: int = 1) -> ProcessesEngine:
+    """Return the engine.
+
+    Args:
+        worker_count: how many processes.
+    """
+    return ProcessesEngine(worker_count)
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Workers of one order."""
+
+    order: Order
+    worker_count: int
+    folder: Path = field(default_factory=temporary_folder)
+    workers: list[_Process] = field(default_factory=list)
+    started_count: int = 0
+
+    def outcomes(self, batches: Sequence[Batch]) -> Iterator[Outcome]:
+        waiting = deque(_Task(batch) for batch in batches)
+        while waiting or any(worker.task for worker in self.workers):
+            self._employ(waiting)
+            ends: dict[object, _Process] = {worker.pipe: worker for worker in self.workers}
+            for end in wait(list(ends)):  # type: ignore[arg-type]
+                worker = ends[end]
+                try:
+                    answer = worker.pipe.recv()
+                except (EOFError, OSError):
+                    yield from self._bury(worker, waiting)
+                    continue
+                worker.task = None
+                if isinstance(answer, str):
+                    raise DiedError(answer)
+                if isinstance(answer, TracekitError):
+                    raise answer
+                yield answer
+
+    def _employ(self, waiting: deque[_Task]) -> None:
+        """Give every worker something to do, and start those that are not there yet."""
+        while waiting:
+            free = next((worker for worker in self.workers if worker.task is None), None)
+            if free is None:
+                if len(self.workers) >= self.worker_count:
+                    return
+                free = self._start()
+            free.task = waiting.popleft()
+            # One that has just died is noticed where its answer is waited for.
+            with contextlib.suppress(OSError):
+                free.pipe.send(free.task.batch)
+
+    def _start(self) -> _Process:
+        folder = self.folder / f"worker{self.started_count}"
+        folder.mkdir()
+        self.started_count += 1
+        ours, theirs = Pipe()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _START, str(theirs.fileno()), str(folder), *sys.path],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        worker = _Process(process, ours, folder)
+        self.workers.append(worker)
+        with contextlib.suppress(OSError):
+            ours.send(self.order)
+        return worker
+
+    def _bury(self, worker: _Process, waiting: deque[_Task]) -> Iterator[Outcome]:
+        """Take leave of a worker that died; have its batch done again, or give it up."""
+        self.workers.remove(worker)
+        _end([worker])
+        shutil.rmtree(worker.folder, ignore_errors=True)
+        task = worker.task
+        if task is None:
+            return
+        if not task.is_retry:
+            # Each for itself: one of them may be too much, and takes no other with it again.
+            waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
+            return
+        reason = _cause_of_death(worker.process.returncode)
+        failures = tuple(
+            Failure(
+                rank,
+                f"{rank.location.shown}: the process that read it ended twice ({reason})",
+                "--memory gives each more, --workers starts fewer",
+                is_final=False,
+            )
+            for rank in task.batch.ranks
+        )
+        yield Outcome(task.batch, (), failures)
+
+    def close(self) -> None:
+        """End all workers, whatever they do, and remove what they were writing."""
+        _end(self.workers)
+        self.workers.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _end(workers: Sequence[_Process]) -> None:
+    for worker in workers:
+        worker.pipe.close()
+        if worker.process.poll() is None:
+            with contextlib.suppress(OSError):
+                worker.process.terminate()
+    until = time.monotonic() + _PATIENCE_S
+    for worker in workers:
+        try:
+            worker.process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            worker.process.wait()
+
+
+def _cause_of_death(returncode: int | None) -> str:
+    if returncode is None or returncode >= 0:
+        return f"exit code {returncode}"
+    if returncode == -signal.SIGKILL:
+        return "killed, as the system does when memory runs out"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-returncode).name}"
+    return f"by signal {-returncode}"

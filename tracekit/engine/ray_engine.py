@@ -1,0 +1,329 @@
+"""The engine on Ray: a task of Ray Core for each batch, on this machine or on a cluster.
+
+Each task states the processor and the memory that it takes, so that Ray places it. Results are
+written where the dataset lies, by who has them; what comes back is what a unit leaves. Without an
+address, a cluster of this machine alone is started and ended again; Ray's own environment variables
+hold for both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit import __version__
+from tracekit.engine.machine import processor_count
+from tracekit.engine.ray_task import Answer, do_batch
+from tracekit.engine.work import Batch, Failure, Order, Outcome
+from tracekit.errors import TracekitError, UsageError
+from tracekit.units import format_bytes
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_OBJECT_STORE_BYTES = 128 << 20
+"""What of the memory of this machine results may take on their way; more goes to disk."""
+
+_MOST_NAME = 40
+"""Ray puts sockets into its folder, and their names may be no longer than about a hundred."""
+
+# None of them where the user has set it.
+_OWN_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # A busy machine takes its time.
+    "RAY_raylet_start_wait_time_s": "180",
+}
+
+
+class DiedError(Exception):
+    """A task met a defect of tracekit; its traceback is the text."""
+
+
+@dataclass(slots=True)
+class _Task:
+    """A batch, and whether it is done for the second time, because its worker died."""
+
+    batch: Batch
+    is_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RayEngine:
+    """Does units as tasks of Ray; see :class:`tracekit.engine.engines.Engine`.
+
+    Attributes:
+        asked_count: how many units at a time, at most; 0 for as many as there are processors.
+        address: of the cluster, as ``ray.init`` takes it; None for that of RAY_ADDRESS, or, without
+            it, one of this machine.
+    """
+
+    asked_count: int = 0
+    address: str | None = None
+
+    @property
+    def worker_count(self) -> int:
+        """How many units it does at a time, at most.
+
+        Raises:
+            UsageError: Ray is not installed, or the cluster cannot be reached.
+        """
+        if self.asked_count:
+            return self.asked_count
+        if not self.is_cluster:
+            return processor_count()
+        with _connected(self) as ray:
+            return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether there is a cluster already that it joins."""
+        return bool(self.address or os.environ.get("RAY_ADDRESS"))
+
+    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+        """Do a unit for each batch; yield what each leaves as soon as it is there."""
+        if not batches:
+            return
+        with _connected(self) as ray:
+            worker_count = min(self.worker_count, len(batches))
+            with contextlib.closing(_Tasks(ray, order, worker_count)) as tasks:
+                yield from tasks.outcomes(batches)
+
+
+def make(worker_count: int = 0, *, address: str | None = None) -> RayEngine:
+    """Return the engine.
+
+    Args:
+        worker_count: how many tasks at a time, at most; 0 for as many as there are processors.
+        address: of the cluster; None for that of RAY_ADDRESS, or one of this machine.
+
+    Raises:
+        UsageError: Ray is not installed.
+    """
+    engine = RayEngine(worker_count, address)
+    _import_ray(is_cluster=engine.is_cluster)
+    return engine
+
+
+class _Tasks:
+    """The tasks of one order that are under way."""
+
+    def __init__(self, ray: ModuleType, order: Order, worker_count: int) -> None:
+        self._ray = ray
+        self._memory_bytes = order.memory_bytes
+        _check_memory(ray, order.memory_bytes)
+        self._order = ray.put(order)
+        # One waits for each node that gets free: no round trip lies between two batches.
+        self._most = worker_count + max(1, worker_count // 8)
+        self._under_way: dict[Any, _Task] = {}
+        # Tasks that die are done anew by us: in smaller pieces, and only once.
+        self._remote = ray.remote(
+            num_cpus=1,
+            memory=order.memory_bytes,
+            max_retries=0,
+            scheduling_strategy="SPREAD",
+        )(do_batch)
+
+    def outcomes(self, batches: Sequence[Batch]) -> Iterator[Outcome]:
+        waiting = deque(_Task(batch) for batch in batches)
+        while waiting or self._under_way:
+            while waiting and len(self._under_way) < self._most:
+                task = waiting.popleft()
+                reference = self._remote.remote(self._order, task.batch, __version__)
+                self._under_way[reference] = task
+            done, _ = self._ray.wait([*self._under_way], num_returns=1)
+            for reference in done:
+                task = self._under_way.pop(reference)
+                answer = self._answer(reference)
+                if isinstance(answer, Outcome):
+                    yield answer
+                elif not task.is_retry:
+                    # Each for itself: one of them may be too much, and takes no other with it.
+                    again = task.batch.split()[::-1]
+                    waiting.extendleft(_Task(batch, is_retry=True) for batch in again)
+                else:
+                    yield _given_up(task.batch, answer)
+
+    def _answer(self, reference: Any) -> Outcome | str:
+        """Return what a task left, or why there is no such thing any more.
+
+        Raises:
+            TracekitError: the task cannot be done, nor can the others.
+            DiedError: the task met a defect.
+        """
+        from ray.exceptions import RayError
+
+        try:
+            answer: Answer = self._ray.get(reference)
+        except RayError as error:
+            if "No module named" in str(error):
+                raise UsageError(
+                    "a node of the Ray cluster has no tracekit",
+                    hint=f"install tracekit=={__version__} on every node, or name it in the "
+                    "cluster's runtime environment",
+                ) from None
+            return _cause_of_death(error)
+        finally:
+            del reference
+        if isinstance(answer, TracekitError):
+            raise answer
+        if isinstance(answer, str):
+            raise DiedError(answer)
+        return answer
+
+    def close(self) -> None:
+        """End what is under way, and wait until it has ended."""
+        from ray.exceptions import RayError
+
+        references = [*self._under_way]
+        self._under_way.clear()
+        for reference in references:
+            with contextlib.suppress(RayError, ValueError):
+                self._ray.cancel(reference, force=True)
+        if references:
+            self._ray.wait(references, num_returns=len(references), timeout=10)
+
+
+def _given_up(batch: Batch, reason: str) -> Outcome:
+    failures = tuple(
+        Failure(
+            rank,
+            f"{rank.location.shown}: the task that read it ended twice ({reason})",
+            "--memory gives each more, --workers starts fewer",
+            is_final=False,
+        )
+        for rank in batch.ranks
+    )
+    return Outcome(batch, (), failures)
+
+
+def _cause_of_death(error: Exception) -> str:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "OutOfMemoryError" in kinds:
+        return "ended by Ray, as memory ran out on its node"
+    if "NodeDiedError" in kinds:
+        return "its node left the cluster"
+    if "WorkerCrashedError" in kinds:
+        return "its worker died"
+    return type(error).__name__
+
+
+def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
+    """Refuse what Ray would wait for without end.
+
+    Raises:
+        UsageError: no node has as much memory as a task says it takes.
+    """
+    most_bytes = max(
+        (
+            node["Resources"].get("memory", 0)
+            for node in ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        ),
+        default=0,
+    )
+    if most_bytes < memory_bytes:
+        raise UsageError(
+            f"no node of the Ray cluster has the {format_bytes(memory_bytes)} that a task takes: "
+            f"the largest has {format_bytes(most_bytes)}",
+            hint="--memory gives all tasks together less",
+        )
+
+
+def _import_ray(*, is_cluster: bool) -> ModuleType:
+    """Return Ray, imported with the settings that it only takes then.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    for name, value in _OWN_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if not (is_cluster or "RAY_AUTH_MODE" in os.environ or "ray" in sys.modules):
+        # The ports of the cluster that is started here are open to whoever reaches this machine:
+        # only who has the token, which is this process and its children, is let in.
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    try:
+        import ray
+    except ImportError:
+        raise UsageError(
+            "Ray is not installed", hint="install it with: pip install 'tracekit[ray]'"
+        ) from None
+    module: ModuleType = ray
+    return module
+
+
+@contextlib.contextmanager
+def _connected(engine: RayEngine) -> Iterator[ModuleType]:
+    """Connect to the cluster, or start one here; undo at the end what was done.
+
+    Raises:
+        UsageError: Ray is not installed, or the cluster cannot be reached.
+    """
+    ray = _import_ray(is_cluster=engine.is_cluster)
+    if ray.is_initialized():
+        # The program that uses us has its own connection, or we have it already.
+        yield ray
+        return
+    with contextlib.ExitStack() as resources:
+        if engine.is_cluster:
+            _join(ray, engine.address)
+            resources.callback(ray.shutdown)
+        else:
+            _start(ray, engine.worker_count, resources)
+        yield ray
+
+
+def _join(ray: ModuleType, address: str | None) -> None:
+    import logging
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        shown = address or os.environ.get("RAY_ADDRESS")
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"the Ray cluster {shown} cannot be reached: {reason}",
+            hint="--ray-address is what ray status --address takes; is RAY_AUTH_TOKEN set?",
+        ) from error
+
+
+def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
+    """Start a cluster of this machine that lets nobody else in."""
+    import logging
+
+    folder = _short_folder()
+    resources.callback(shutil.rmtree, folder, ignore_errors=True)
+    # Also what a start that failed has left.
+    resources.callback(ray.shutdown)
+    options: dict[str, object] = {}
+    if sys.platform == "linux":
+        # Of this machine alone: nothing of it is announced to the network.
+        options["_node_ip_address"] = "127.0.0.2"
+    ray.init(
+        address="local",
+        num_cpus=worker_count,
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _temp_dir=str(folder),
+        **options,
+    )
+
+
+def _short_folder() -> Path:
+    top = tempfile.gettempdir()
+    if len(top) > _MOST_NAME - len("/tk-ray-12345678"):
+        top = "/tmp"
+    return Path(tempfile.mkdtemp(prefix="tk-ray-", dir=top))

@@ -1,0 +1,252 @@
+"""The unit of work: reads a batch of traces, derives, asks, and leaves a small result.
+
+It is the same code in a loop, in local processes and on Ray, and nothing else reads many ranks. The
+traces of a batch share one database in memory, since planning the statements that derive and ask
+costs as much as the rows of a small rank do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.derive import derive, prepare
+from tracekit.analysis.macros import provide_macros
+from tracekit.analysis.params import bind
+from tracekit.analysis.session_tables import provide_tables
+from tracekit.analysis.statement import with_values
+from tracekit.database import SCRATCH, create_tables, temporary_folder
+from tracekit.dataset.files import File, put_file
+from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
+from tracekit.dataset.parts import Description, PartTrace, key_of, write_part
+from tracekit.engine.work import Batch, Failure, Order, Outcome, Part, Rank
+from tracekit.errors import TracekitError
+from tracekit.ingest.load import forget_trace, load_trace
+from tracekit.ingest.reading import Reading
+from tracekit.ingest.runs import load_runs
+from tracekit.ingest.threads import THREAD, fill_threads
+from tracekit.sql_text import quote, rows
+from tracekit.storage import place_of
+
+if TYPE_CHECKING:
+    from tracekit.analysis.spec import Spec
+
+_OF_THE_PROCESS_BYTES = 144 << 20
+"""What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""
+
+_LEAST_BUFFER_BYTES = 112 << 20
+
+_BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
+"""What a batch may end with that says nothing of the others."""
+
+
+class Worker:
+    """Does units of one order, one after the other, on one thread; a context manager.
+
+    Args:
+        order: what is wanted of every batch.
+        folder: where what spills and what is being written may lie, which somebody else removes;
+            None for a temporary one.
+    """
+
+    def __init__(self, order: Order, folder: Path | None = None) -> None:
+        self._order = order
+        self._given_folder = folder
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Worker:
+        self._folder = self._given_folder or temporary_folder()
+        if self._given_folder is None:
+            self._resources.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        self._rules: Path | None = None
+        if self._order.rules_text is not None:
+            self._rules = self._folder / "rules.toml"
+            self._rules.write_text(self._order.rules_text, encoding="utf-8")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._resources.close()
+
+    def do(self, batch: Batch) -> Outcome:
+        """Do the unit of one batch.
+
+        Whatever is wrong with a trace, or with the disk, is a failure in the result; what raises is
+        a defect of tracekit.
+        """
+        begin, cpu_begin = time.monotonic(), time.process_time()
+        parts, failures = self._do(batch)
+        return Outcome(
+            batch,
+            tuple(parts),
+            tuple(failures),
+            time.monotonic() - begin,
+            time.process_time() - cpu_begin,
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+
+    def _do(self, batch: Batch) -> tuple[list[Part], list[Failure]]:
+        failures: list[Failure] = []
+        later: Sequence[Rank] = ()
+        parts: list[Part] = []
+        try:
+            with self._database() as connection:
+                loaded, later, failures = self._load(connection, batch.ranks)
+                if loaded:
+                    parts.append(self._finish(connection, loaded))
+        except _BAD_DATA as error:
+            if len(batch.ranks) == 1:
+                return [], [_failure(batch.ranks[0], error)]
+            # One trace must not take the others with it, nor may all be too much at once.
+            failures, later, parts = [], batch.ranks, []
+        for rank in later:
+            more_parts, more_failures = self._do(Batch(batch.number, (rank,)))
+            parts += more_parts
+            failures += more_failures
+        return parts, failures
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a database in memory that is ready for traces."""
+        buffer_bytes = max(self._order.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
+        with duckdb.connect() as connection:
+            # Another thread would not be faster: the next worker has its processor.
+            connection.execute(
+                f"SET threads = 1; SET memory_limit = '{buffer_bytes >> 10}KiB'; "
+                f"SET temp_directory = {quote(str(self._folder / 'spill'))}; "
+                f"ATTACH ':memory:' AS {SCRATCH}"
+            )
+            create_tables(connection)
+            prepare(connection, self._rules)
+            yield connection
+
+    def _load(
+        self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]
+    ) -> tuple[list[Rank], list[Rank], list[Failure]]:
+        """Read traces; return those read, those of a rank that is there already, and the rest.
+
+        The rows of an analysis tell the rank that they are of: of one rank may be only one trace.
+        """
+        loaded: list[Rank] = []
+        later: list[Rank] = []
+        failures: list[Failure] = []
+        taken: set[int | None] = set()
+        for rank in ranks:
+            try:
+                with Reading(place_of(rank.location)) as reading:
+                    load_trace(connection, reading, rank.trace_id)
+            except duckdb.Error:
+                raise
+            except _BAD_DATA as error:
+                forget_trace(connection, rank.trace_id)
+                failures.append(_failure(rank, error))
+                continue
+            (number,) = connection.execute(
+                f"SELECT rank FROM trace WHERE trace_id = {rank.trace_id}"
+            ).fetchone() or (None,)
+            if number in taken:
+                forget_trace(connection, rank.trace_id)
+                later.append(rank)
+            else:
+                taken.add(number)
+                loaded.append(rank)
+        return loaded, later, failures
+
+    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Part:
+        """Derive and ask; return what is wanted of the traces that are loaded."""
+        self._load_runs(connection, ranks)
+        derive(connection, also={THREAD: fill_threads}, room=_do_it)
+        small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
+        for name in self._order.analyses:
+            spec = load_catalog().analysis(name)
+            small[f"analyses/{name}"] = self._answer(connection, spec)
+        counts = {
+            name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
+            for name in LARGE_TABLES
+        }
+        dataset = self._order.dataset
+        if dataset is None:
+            return Part(tuple(ranks), small, {}, counts)
+        traces = tuple(part_trace(rank) for rank in ranks)
+        key = key_of(self._order.recipe, traces)
+        files: dict[str, File] = {}
+        for name in LARGE_TABLES:
+            if counts[name]:
+                self._write(connection, name)
+                folder = f"tables/{name}"
+                files[name] = put_file(dataset, folder, key, self._file, counts[name])
+        description = Description(self._order.recipe, traces, files)
+        write_part(dataset, key, description, small)
+        return Part(tuple(ranks), small, files, counts)
+
+    def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
+        if not self._order.runs:
+            return
+        load_runs(connection, self._order.runs, self._folder)
+        of_ranks = [(rank.trace_id, rank.run_id) for rank in ranks if rank.run_id is not None]
+        if of_ranks:
+            connection.execute(
+                f"UPDATE trace SET run_id = given.run_id FROM (VALUES {rows(of_ranks)}) "
+                "AS given (trace_id, run_id) WHERE trace.trace_id = given.trace_id"
+            )
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "table.parquet"
+
+    def _write(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
+        # Lines of requests that could not be read are the run's, and no trace's.
+        some = " WHERE trace_id IS NOT NULL" if table == "rejected" else ""
+        order = f" ORDER BY {BY_TIME[table]}" if table in BY_TIME else ""
+        connection.execute(
+            f"COPY (FROM {table}{some}{order}) TO {quote(str(self._file))} ({WRITTEN_AS})"
+        )
+
+    def _small(self, connection: duckdb.DuckDBPyConnection, table: str) -> bytes:
+        self._write(connection, table)
+        return self._file.read_bytes()
+
+    def _answer(self, connection: duckdb.DuckDBPyConnection, spec: Spec) -> bytes:
+        """Return the rows of an analysis, each with its trace, in the order of the result."""
+        provide_tables(connection, spec)
+        provide_macros(connection, spec)
+        statement = with_values(spec, bind(spec, {}))
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS\n{statement}")
+        connection.execute(
+            "COPY (SELECT trace.trace_id, answer.* FROM answer "
+            "LEFT JOIN trace ON answer.rank IS NOT DISTINCT FROM trace.rank ORDER BY answer.rowid) "
+            f"TO {quote(str(self._file))} ({WRITTEN_AS})"
+        )
+        connection.execute("DROP TABLE temp.answer")
+        return self._file.read_bytes()
+
+
+def part_trace(rank: Rank) -> PartTrace:
+    """Return a trace as a part names it."""
+    return PartTrace(rank.trace_id, rank.location.shown, rank.identity)
+
+
+def _do_it(connection: object, text_bytes: int, step: object) -> None:
+    """Do a step of deriving in the memory that there is."""
+    del connection, text_bytes
+    step()  # type: ignore[operator]
+
+
+def _failure(rank: Rank, error: BaseException) -> Failure:
+    if isinstance(error, TracekitError):
+        return Failure(rank, error.message, error.hint)
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    return Failure(rank, f"{rank.location.shown}: {text}", None, is_final=False)

@@ -1,0 +1,123 @@
+"""What a unit of work is given, and what it leaves. All of it can be pickled.
+
+A unit takes a batch of traces (mostly ranks) and an order, which is the same for all batches of a
+run. The ids of traces are given with them: what a unit leaves is final, whatever was done before it
+and wherever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracekit.dataset.files import File
+from tracekit.storage import Location, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One trace file to be read; mostly that of one rank.
+
+    Attributes:
+        trace_id: its id in the whole run.
+        location: where it lies.
+        text_bytes: how much JSON text it holds, roughly; decides how many share a batch.
+        identity: what changes whenever the file does; None if nothing is known.
+        run_id: the run whose folder it lies in; None if in none.
+    """
+
+    trace_id: int
+    location: Location
+    text_bytes: int
+    identity: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The traces that one unit reads into one database; `number` counts batches from 0."""
+
+    number: int
+    ranks: tuple[Rank, ...]
+
+    @property
+    def text_bytes(self) -> int:
+        """How much JSON text it holds, roughly."""
+        return sum(rank.text_bytes for rank in self.ranks)
+
+    def split(self) -> list[Batch]:
+        """Return a batch of each of its traces, under the same number."""
+        return [Batch(self.number, (rank,)) for rank in self.ranks]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is wanted of every batch.
+
+    Attributes:
+        analyses: names of analyses of scope ``trace`` whose rows with default parameters are
+            wanted.
+        dataset: the dataset that the large tables are written to; None to leave them out.
+        recipe: digest of what decides what is derived; parts of another recipe are not taken over.
+        rules_text: the user's rules for the classifiers, as the file says them.
+        runs: run folders whose manifests the analyses may look at.
+        memory_bytes: what one unit may take, its process included, bytes.
+    """
+
+    analyses: tuple[str, ...]
+    dataset: Location | None
+    recipe: str
+    rules_text: str | None = None
+    runs: tuple[Place, ...] = ()
+    memory_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What became of some traces of a batch that were read: the result.
+
+    Attributes:
+        ranks: the traces, in the order of their ids; no two are of the same rank.
+        small: the small tables and the rows of the analyses, each as the bytes of one Parquet file,
+            by name: ``tables/trace``, ``analyses/timeline``.
+        files: what was written to the dataset, by table; empty where nothing should be.
+        row_counts: of the large tables.
+    """
+
+    ranks: tuple[Rank, ...]
+    small: dict[str, bytes] = field(repr=False)
+    files: dict[str, File] = field(default_factory=dict)
+    row_counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A trace that is not among the results, with the reason in one sentence, and a hint or None.
+
+    `is_final`: doing it again would end the same way: the file cannot be read.
+    """
+
+    rank: Rank
+    reason: str
+    hint: str | None = None
+    is_final: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one unit left; every trace of its batch is in a part or among the failures.
+
+    Attributes:
+        batch: what it was given.
+        parts: what was read: mostly one part.
+        failures: what was not.
+        seconds: how long it took.
+        cpu_seconds: of all its threads.
+        peak_bytes: the most memory that its process ever held, bytes; 0 if unknown.
+    """
+
+    batch: Batch
+    parts: tuple[Part, ...]
+    failures: tuple[Failure, ...]
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0

@@ -1,0 +1,175 @@
+"""A path of this machine as a location."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from tracekit.storage.location import Location
+from tracekit.storage.patterns import natural
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class LocalLocation(Location):
+    """A file or folder of this machine."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalLocation) and self._path == other._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+    @property
+    def shown(self) -> str:
+        return str(self._path)
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    @property
+    def has_query(self) -> bool:
+        return False
+
+    @property
+    def local_path(self) -> Path:
+        return self._path
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    @property
+    def parent(self) -> LocalLocation:
+        return LocalLocation(self._path.parent)
+
+    def join(self, *names: str) -> LocalLocation:
+        return LocalLocation(self._path.joinpath(*names))
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def is_file(self) -> bool:
+        return self._path.is_file()
+
+    def is_dir(self) -> bool:
+        return self._path.is_dir()
+
+    def holds(self, name: str) -> bool:
+        return (self._path / name).is_file()
+
+    def size_bytes(self) -> int:
+        return self._path.stat().st_size
+
+    def identity(self) -> str:
+        status = self._path.stat()
+        return f"{status.st_size} {status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+    def entries(self) -> list[Location]:
+        try:
+            inside = sorted(self._path.iterdir(), key=lambda path: natural(path.name))
+        except FileNotFoundError:
+            return []
+        return [LocalLocation(path) for path in inside]
+
+    def files(self) -> list[Location]:
+        found = [
+            Path(folder, name)
+            for folder, _, names in os.walk(self._path, onerror=_raise_unless_missing)
+            for name in names
+        ]
+        return [
+            LocalLocation(path) for path in sorted(found, key=lambda path: natural(path.as_posix()))
+        ]
+
+    def glob(self) -> list[Location]:
+        anchor = Path(self._path.anchor)
+        pattern = self._path.relative_to(anchor) if self._path.is_absolute() else self._path
+        try:
+            found = sorted(anchor.glob(str(pattern)), key=lambda path: natural(path.as_posix()))
+        except (ValueError, NotImplementedError):
+            return []
+        return [LocalLocation(path) for path in found]
+
+    def open(self, start: int = 0) -> BinaryIO:
+        file = self._path.open("rb")
+        if start:
+            file.seek(start)
+        return file
+
+    def read_range(self, start: int, end: int) -> bytes:
+        with self.open(start) as file:
+            return file.read(max(0, end - start))
+
+    def read_exactly(self, start: int, end: int) -> bytes:
+        piece = self.read_range(start, end)
+        if len(piece) != max(0, end - start):
+            raise OSError(errno.EIO, "ends too early", str(self._path))
+        return piece
+
+    def read_bytes(self) -> bytes:
+        return self._path.read_bytes()
+
+    def write_bytes(self, data: bytes) -> None:
+        self._write_beside(lambda beside: beside.write_bytes(data), os.replace)
+
+    def write_new(self, data: bytes) -> None:
+        self._write_beside(lambda beside: beside.write_bytes(data), _link_new)
+
+    def upload(self, source: Path) -> None:
+        self._write_beside(lambda beside: shutil.copyfile(source, beside), os.replace)
+
+    def _write_beside(
+        self, write: Callable[[Path], object], put: Callable[[Path, Path], None]
+    ) -> None:
+        """Write a file under another name first, so that nobody sees a half of it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_name(f".{self._path.name[:200]}-{secrets.token_hex(6)}.tmp")
+        try:
+            write(beside)
+            put(beside, self._path)
+        except OSError as error:
+            # The name beside is nobody's business.
+            raise type(error)(error.errno, error.strerror, str(self._path)) from None
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def delete_tree(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._path)
+
+
+def _link_new(source: Path, target: Path) -> None:
+    """Give a file its name unless that is taken."""
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Some file systems have no links: a name is taken first, and filled then.
+        with target.open("xb") as file:
+            file.write(source.read_bytes())
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,274 @@
+"""A place where bytes lie: a path of this machine, or a URL.
+
+Both are asked in the same words, and answer as a disk does: what fails raises an `OSError` whose
+`filename` is how the place may be shown and whose `strerror` is the reason. Where the names are
+those of `pathlib.Path`, they mean the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import BinaryIO
+
+from tracekit.storage.url import is_url, local_part
+
+
+class Location(ABC):
+    """One place: a file, a folder, or what does not exist yet. Make one with :meth:`of`.
+
+    It holds no connection, can be pickled and taken to another process, and two of the same place
+    are equal. ``str()``, ``repr()`` and every error show a URL without its secrets.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(given: str | Path | Location) -> Location:
+        """Return the location that a path or a URL means.
+
+        Args:
+            given: a path, a ``file://`` URL, or a URL of ``s3://``, ``gs://``, ``az://``,
+                ``abfs://`` or ``https://``; a location is returned as it is.
+
+        Raises:
+            UsageError: a URL of a kind that is not read, or with credentials where those are not
+                looked for.
+        """
+        from tracekit.storage.local import LocalLocation
+        from tracekit.storage.remote import RemoteLocation
+
+        if isinstance(given, Location):
+            return given
+        if isinstance(given, str):
+            if is_url(given):
+                return RemoteLocation.parse(given)
+            given = Path(local_part(given))
+        return LocalLocation(given)
+
+    # What it is called
+
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """The path, or the URL without user, password, query and signature."""
+
+    @property
+    @abstractmethod
+    def is_remote(self) -> bool:
+        """Whether it lies behind a URL."""
+
+    @property
+    @abstractmethod
+    def has_query(self) -> bool:
+        """Whether it is a URL with a query, such as a signature, which holds for it alone."""
+
+    @property
+    @abstractmethod
+    def local_path(self) -> Path | None:
+        """The path of this machine; None of a URL."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last part of the path."""
+
+    @property
+    def suffix(self) -> str:
+        """What the name ends in, with its dot: ``.gz``; empty if there is none."""
+        return Path(self.name).suffix
+
+    @property
+    @abstractmethod
+    def parent(self) -> Location:
+        """The folder that it lies in. The query of a URL is not taken along."""
+
+    @abstractmethod
+    def join(self, *names: str) -> Location:
+        """Return what lies below this folder under names, which may hold slashes."""
+
+    def __truediv__(self, name: str) -> Location:
+        return self.join(name)
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return f"Location({self.shown!r})"
+
+    # What is there
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Tell whether there is a file or a folder; asks anew each time.
+
+        Raises:
+            OSError: that cannot be found out: no access, no answer.
+        """
+
+    @abstractmethod
+    def is_file(self) -> bool:
+        """Tell whether there is a file.
+
+        Raises:
+            OSError: that cannot be found out.
+        """
+
+    @abstractmethod
+    def is_dir(self) -> bool:
+        """Tell whether it is a folder: in a store, whether anything lies below it.
+
+        A folder of a web server is known by the slash at the end of its URL.
+
+        Raises:
+            OSError: that cannot be found out.
+        """
+
+    @abstractmethod
+    def size_bytes(self) -> int | None:
+        """Return the size of the file, bytes; None where a web server does not say.
+
+        What came with a listing is not asked for again.
+
+        Raises:
+            OSError: there is no such file, or it cannot be looked at.
+        """
+
+    @abstractmethod
+    def identity(self) -> str | None:
+        """Return what changes whenever the content of the file does; None if nothing is known.
+
+        Of an object it is its size and the store's own tag (etag), of a local file its size, inode
+        and times. What came with a listing is not asked for again.
+
+        Raises:
+            OSError: there is no such file, or it cannot be looked at.
+        """
+
+    @abstractmethod
+    def holds(self, name: str) -> bool:
+        """Tell whether a file of this name lies directly in this folder.
+
+        Behind a URL it is asked once for as long as this object lives: a store for the whole
+        folder, a web server for each name, where a page of HTML is no such file.
+
+        Raises:
+            OSError: that cannot be found out.
+        """
+
+    @abstractmethod
+    def entries(self) -> list[Location]:
+        """Return what lies directly in this folder, files and folders, in natural order.
+
+        Empty where there is no such folder. What is listed knows its size and identity.
+
+        Raises:
+            OSError: the folder cannot be listed.
+        """
+
+    @abstractmethod
+    def files(self) -> list[Location]:
+        """Return every file at any depth below this folder, in natural order.
+
+        Of a store, that is one listing for each thousand files, however many folders there are.
+
+        Raises:
+            OSError: the folder cannot be listed.
+        """
+
+    @abstractmethod
+    def glob(self) -> list[Location]:
+        """Return what this location means as a pattern, in natural order; empty if nothing.
+
+        ``*``, ``?`` and ``[…]`` stand for parts of a name, ``**`` for any number of folders.
+
+        Raises:
+            OSError: a folder cannot be listed.
+        """
+
+    # Reading
+
+    @abstractmethod
+    def open(self, start: int = 0) -> BinaryIO:
+        """Open the file for reading once from front to back.
+
+        From a store it comes in ranges, some ahead; from a web server in one response, which is
+        taken up again by a range request where it breaks. A few blocks are in memory, whatever the
+        size, and nothing on disk. What changed while it was read is an error.
+
+        Args:
+            start: offset of the first byte.
+
+        Raises:
+            OSError: it cannot be read; also later, while reading.
+        """
+
+    @abstractmethod
+    def read_range(self, start: int, end: int) -> bytes:
+        """Return the bytes from offset `start` to before `end`, fewer where the file ends first.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    @abstractmethod
+    def read_exactly(self, start: int, end: int) -> bytes:
+        """Return the bytes from offset `start` to before `end`, in one request.
+
+        Raises:
+            OSError: it cannot be read, or ends before.
+        """
+
+    @abstractmethod
+    def read_bytes(self) -> bytes:
+        """Return the whole content, for files that are known to be small.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    # Writing; a web server is only read from
+
+    @abstractmethod
+    def write_bytes(self, data: bytes) -> None:
+        """Write a file, in place of one that is there; whole or not at all. Folders are made.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    @abstractmethod
+    def write_new(self, data: bytes) -> None:
+        """Write a file, only if none is there: of several writers at once, one succeeds.
+
+        In a store, a file that is there with these very bytes counts as written by this call, as an
+        answer may have been lost: what shall tell two writers apart must differ.
+
+        Raises:
+            FileExistsError: there is one.
+            OSError: it cannot be written.
+        """
+
+    @abstractmethod
+    def upload(self, source: Path) -> None:
+        """Write what a local file holds, in place of a file that is there; in parts if it is large.
+
+        Raises:
+            OSError: the local file cannot be read, or this one not written.
+        """
+
+    @abstractmethod
+    def delete(self) -> None:
+        """Remove the file; nothing happens if there is none.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+
+    @abstractmethod
+    def delete_tree(self) -> None:
+        """Remove the folder with all that lies below it; nothing happens if there is none.
+
+        Raises:
+            OSError: something cannot be removed.
+        """

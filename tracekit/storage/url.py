@@ -1,0 +1,121 @@
+"""The parts of a URL, and how it may be shown."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import NamedTuple
+
+from tracekit.errors import UsageError
+
+SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
+"""What can be read; ``file://`` is a local path. All but the last two can be written, too."""
+
+WEB = frozenset({"https", "http"})
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+# Of S3, Google's storage, Azure's (SAS), CloudFront.
+_SIGNING = re.compile(
+    r"x-amz-|x-goog-|(?:awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
+    r"|se|sig|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
+)
+_AZURE = frozenset({"az", "abfs", "abfss"})
+_SHOWN_SCHEMES = "s3://, gs://, az://, abfs:// and https://"
+
+
+class Url(NamedTuple):
+    """A URL in parts: ``scheme://place/key`` and, of the web, ``?query``.
+
+    `place` is a bucket, a container or a host, and may hold a user and a password; `key` is what
+    comes behind the slash, as it is written.
+    """
+
+    scheme: str
+    place: str
+    key: str
+    query: str
+
+    @property
+    def text(self) -> str:
+        """The whole URL, secrets included: for who opens it, and nobody else."""
+        return f"{self.root}{self.key}" + (f"?{self.query}" if self.query else "")
+
+    @property
+    def root(self) -> str:
+        """Everything before the key."""
+        return f"{self.scheme}://{self.place}/"
+
+    @property
+    def shown(self) -> str:
+        """The URL without user, password, query and signature."""
+        user, at, host = self.place.rpartition("@")
+        if self.scheme in _AZURE and ":" not in user:
+            # A container: abfs://container@account.dfs.core.windows.net/…
+            host = f"{user}{at}{host}"
+        key = self.key
+        if self.scheme not in WEB and "=" in (query := key.partition("?")[2]) and query:
+            # No key of an object ends in one; a URL that was signed and changed by hand does.
+            key = key.partition("?")[0]
+        return f"{self.scheme}://{host}/{key}"
+
+
+def meaning_of(query: str) -> str:
+    """Return what of a query tells one file from another: all but signatures and their like."""
+    return "&".join(
+        pair for pair in query.split("&") if not _SIGNING.match(pair.partition("=")[0].lower())
+    )
+
+
+def is_url(text: str) -> bool:
+    """Tell whether a text is a URL and no local path."""
+    found = _URL.match(text)
+    return found is not None and found["scheme"].lower() != "file"
+
+
+def local_part(text: str) -> str:
+    """Return the path of a ``file://`` URL; any other text as it is."""
+    found = _URL.match(text)
+    if found is None or found["scheme"].lower() != "file":
+        return text
+    return urllib.parse.unquote(found["rest"].removeprefix("localhost"))
+
+
+def parse(text: str) -> Url:
+    """Take a URL apart.
+
+    Raises:
+        UsageError: it is of a kind that is not read, names no place, or holds credentials where
+            those are not looked for.
+    """
+    found = _URL.match(text)
+    if found is None:
+        raise UsageError(f"{text}: not a URL")
+    scheme = found["scheme"].lower()
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"{scheme}://: URLs of this kind are not read", hint=f"{_SHOWN_SCHEMES} are"
+        )
+    rest = found["rest"]
+    query = ""
+    if scheme in WEB:
+        rest, _, query = rest.partition("#")[0].partition("?")
+    place, _, key = rest.partition("/")
+    url = Url(scheme, place, key, query)
+    if not place.rpartition("@")[2]:
+        raise UsageError(f"{url.shown}: names no place", hint=f"{scheme}://PLACE/NAME")
+    if scheme not in WEB and ":" in place.rpartition("@")[0]:
+        raise UsageError(
+            f"{url.shown}: credentials in a URL are not used", hint=CREDENTIALS[scheme]
+        )
+    return url
+
+
+CREDENTIALS = {
+    **dict.fromkeys(("s3", "s3a"), "they come from AWS_* variables or ~/.aws"),
+    **dict.fromkeys(("gs", "gcs"), "they come from GOOGLE_APPLICATION_CREDENTIALS or gcloud"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "they come from AZURE_STORAGE_* variables"),
+    **dict.fromkeys(
+        ("https", "http"), "they come with the URL or from the configuration of fsspec"
+    ),
+}
+"""Where each kind of place gets its credentials from."""

@@ -1,0 +1,219 @@
+"""Files of web servers: one request for a whole file, taken up again where it broke off."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from typing import Any
+
+from tracekit.storage.failures import BrokenOffError, SaidError, as_os_error, passes
+from tracekit.storage.retries import TRIES, wait
+from tracekit.storage.url import Url
+
+PIECE_BYTES = 1 << 20
+"""How much of a response is taken at once, at most."""
+
+CONNECT_TIMEOUT_S = 20
+READ_TIMEOUT_S = 60
+
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_OK, _PARTIAL, _NOT_SATISFIABLE = 200, 206, 416
+# Packed on the way, a file would have neither the length nor the offsets that it has in its place.
+_PLAIN = {"Accept-Encoding": "identity"}
+
+
+def look_at(fs: Any, url: Url) -> dict[str, Any]:
+    """Return what a server says of a file: ``size`` in bytes, ``ETag``, ``LastModified``.
+
+    It is asked for the first byte alone, as signed URLs often allow nothing but GET.
+    """
+    response = _get(fs, url, {"Range": "bytes=0-0"})
+    try:
+        status, headers = response.status, response.headers
+        size: int | None = None
+        placed = _RANGE.fullmatch(headers.get("Content-Range", ""))
+        if status in (_PARTIAL, _NOT_SATISFIABLE) and placed is not None:
+            size = None if placed[2] == "*" else int(placed[2])
+        elif status == _OK and not _is_packed(headers):
+            size = _length(headers)
+        if status == _NOT_SATISFIABLE and size is None:
+            size = 0
+        return {
+            "type": "file",
+            "size": size,
+            "ETag": headers.get("ETag"),
+            "LastModified": headers.get("Last-Modified"),
+            "mimetype": headers.get("Content-Type"),
+        }
+    finally:
+        _drop(fs, response)
+
+
+def read_range(fs: Any, url: Url, start: int, end: int) -> bytes:
+    """Return the bytes of a file from `start` to before `end`, or to where it ends."""
+    with WebStream(fs, url, start, end) as stream:
+        return stream.readall()
+
+
+class WebStream(io.RawIOBase):
+    """The bytes of a file from an offset on, read once from front to back.
+
+    Where the connection breaks, it goes on by a range request; from a server that knows no ranges
+    the file is taken again, and what has been handed out is passed over. A file that is not the
+    same any more is an error, never a mixture.
+    """
+
+    def __init__(self, fs: Any, url: Url, start: int = 0, end: int | None = None) -> None:
+        super().__init__()
+        self._fs = fs
+        self._url = url
+        self._at = start
+        self._end = end
+        self._response: Any = None
+        self._seen: tuple[object, ...] | None = None
+        self._total: int | None = None
+        self._has_ranges = True
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def tell(self) -> int:
+        """Return the offset in the file of the next byte."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as bytes come at once; 0 at the end.
+
+        Raises:
+            OSError: nothing more comes, however often it is asked for.
+        """
+        view = memoryview(buffer).cast("B")
+        room = min(len(view), PIECE_BYTES)
+        if self._end is not None:
+            room = min(room, self._end - self._at)
+        if room <= 0:
+            return 0
+        failed = 0
+        while True:
+            try:
+                piece = self._piece(room)
+            except Exception as error:  # noqa: BLE001 (the libraries raise whatever they like)
+                failed += 1
+                self._hang_up()
+                if failed == TRIES or not passes(error):
+                    raise as_os_error(error, self._url) from None
+                wait(failed)
+                continue
+            view[: len(piece)] = piece
+            self._at += len(piece)
+            return len(piece)
+
+    def _piece(self, room: int) -> bytes:
+        if self._response is None:
+            self._response = self._connect()
+            if self._response is None:
+                return b""
+        piece: bytes = _run(self._fs, self._response.content.read(room))
+        if not piece and self._total is not None and self._at < self._total:
+            raise BrokenOffError("was cut off")
+        return piece
+
+    def _connect(self) -> Any:
+        """Return a response that goes on where the last one ended; None at the end of the file."""
+        headers = {}
+        if self._at and self._has_ranges:
+            last = "" if self._end is None else str(self._end - 1)
+            headers["Range"] = f"bytes={self._at}-{last}"
+        response = _get(self._fs, self._url, headers)
+        try:
+            placed = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            is_partial = response.status == _PARTIAL and placed is not None
+            total = None
+            if placed is not None:
+                total = None if placed[2] == "*" else int(placed[2])
+            elif not _is_packed(response.headers):
+                total = _length(response.headers)
+            if response.status == _NOT_SATISFIABLE:
+                if total is not None and self._at > total:
+                    raise SaidError("is shorter than it was")
+                _drop(self._fs, response)
+                return None
+            seen = (response.headers.get("ETag"), response.headers.get("Last-Modified"), total)
+            if self._seen is not None and self._seen != seen:
+                raise SaidError("changed while it was read")
+            self._seen, self._total = seen, total
+            begin = int(placed[1] or 0) if is_partial and placed is not None else 0
+            if _is_packed(response.headers):
+                self._has_ranges = False
+            if begin > self._at:
+                raise SaidError("the server sends another range than it was asked for")
+            self._pass_over(response, self._at - begin)
+        except BaseException:
+            _drop(self._fs, response)
+            raise
+        return response
+
+    def _pass_over(self, response: Any, count: int) -> None:
+        while count:
+            piece = _run(self._fs, response.content.read(min(count, PIECE_BYTES)))
+            if not piece:
+                raise BrokenOffError("was cut off")
+            count -= len(piece)
+
+    def _hang_up(self) -> None:
+        if self._response is not None:
+            _drop(self._fs, self._response)
+            self._response = None
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if not self.closed:
+            self._hang_up()
+        super().close()
+
+
+def _get(fs: Any, url: Url, headers: dict[str, str]) -> Any:
+    """Begin a request; return its response, whose status is one of those that are understood."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=READ_TIMEOUT_S
+    )
+    options = dict(fs.kwargs)
+    headers = {**options.pop("headers", {}), **_PLAIN, **headers}
+
+    async def get() -> Any:
+        session = await fs.set_session()
+        return await session.get(
+            fs.encode_url(url.text), **{**options, "headers": headers, "timeout": timeout}
+        )
+
+    response = _run(fs, get())
+    if response.status not in (_OK, _PARTIAL, _NOT_SATISFIABLE):
+        try:
+            response.raise_for_status()
+            raise SaidError(f"the server answers {response.status}")
+        finally:
+            _drop(fs, response)
+    return response
+
+
+def _run(fs: Any, work: Any) -> Any:
+    """Run a coroutine where the session of a file system lives."""
+    return asyncio.run_coroutine_threadsafe(work, fs.loop).result()
+
+
+def _drop(fs: Any, response: Any) -> None:
+    """Let a response go, on the thread that its connection belongs to."""
+    fs.loop.call_soon_threadsafe(response.close)
+
+
+def _is_packed(headers: Any) -> bool:
+    return headers.get("Content-Encoding", "identity") not in ("", "identity")
+
+
+def _length(headers: Any) -> int | None:
+    text = headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() else None
