@@ -23,6 +23,7 @@
 --   longest_waiting_rank  INTEGER  who waited longest in one collective
 --   max_wait_ns           BIGINT   how long that was, ns
 --   wait_pct              DOUBLE   wait_ns of the waits of all ranks of the run, 0 to 100
+--   is_passed_on          BOOLEAN  most of wait_ns is passed on
 -- Keep:     straggler_rank, dimension, pg_name, class, wait_ns, wait_pct, waiting_rank_count, longest_waiting_rank,
 --           max_wait_ns, passed_on_ns, behind_rank
 -- Invariant: passed_on_ns <= wait_ns AND max_wait_ns <= wait_ns AND match_count > 0
@@ -136,7 +137,8 @@ SELECT
     s.waiting_rank_count,
     s.longest_waiting_rank,
     s.max_wait_ns,
-    100.0 * s.wait_ns / sum(s.wait_ns) OVER ()::BIGINT AS wait_pct
+    100.0 * s.wait_ns / sum(s.wait_ns) OVER ()::BIGINT AS wait_pct,
+    2 * s.passed_on_ns > s.wait_ns AS is_passed_on
 FROM summed AS s
 LEFT JOIN rank_nodes() AS n ON s.trace_id = n.trace_id
 LEFT JOIN dimension AS d ON s.pg_name = d.pg_name AND s.straggler_rank = d.rank
