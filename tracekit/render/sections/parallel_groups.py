@@ -13,6 +13,7 @@ from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
 from tracekit.render.sections._share import pct_text
+from tracekit.render.sections.timeline import MAX_DEVICES
 from tracekit.units import format_bytes_per_s, format_duration
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+    # Files list the world in any case, and several times where programs make groups like it.
+    rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
+    if not rows:
+        return []
     labels = [printable(row["dimension"]) for row in rows]
     label_width = max(map(cell_width, labels))
     figures = aligned(
@@ -118,6 +123,8 @@ def _experts(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
 
 def _clocks(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
     known = [row for row in rows if row["offset_ns"] is not None]
+    if len(rows) <= MAX_DEVICES and not any(row["is_beyond_error"] for row in known):
+        return []
     if not known:
         return [heading("Clocks", f"not compared: {printable(rows[0]['reason'])}", width)]
     apart = sorted(

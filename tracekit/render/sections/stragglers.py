@@ -26,7 +26,9 @@ _FEWEST = 4
 def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
     """Return a line for each outlier and for whom ranks wait most; nothing where neither is."""
     named, waits = data.get("stragglers"), data.get("waits")
-    if named is None or waits is None or not (named.rows or waits.rows):
+    if named is None or waits is None or "rank_summary" not in data:
+        return []
+    if not (named.rows or waits.rows):
         return _none(data, width)
     if full:
         out = [heading("Stragglers")]
@@ -35,13 +37,21 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
                 out += grid_lines(result, None if wide else width, units=True)
         return out
     rows = named.to_dicts()
-    out = [heading("Stragglers", "slower than their like by more than the robust limit", width)]
-    if not rows:
-        out.append(Text("  none: no rank, node or link is beyond it"))
+    if rows:
+        out = [heading("Stragglers", "slower than their like by more than a robust limit", width)]
+    elif _can_tell(data):
+        out = [heading("Stragglers", "none; no rank, node or link is an outlier", width)]
+    else:
+        out = [heading("Waits", "who waits for whom; it takes four ranks to tell outliers", width)]
     out += [_outlier(row, width) for row in rows[:MAX_NAMED]]
     out += more(len(rows) - MAX_NAMED, "outlier", "outliers")
     waited = [row for row in waits.to_dicts() if not row["is_passed_on"]]
     return [*out, *(_wait(row, width) for row in waited[:MAX_WAITS])]
+
+
+def _can_tell(data: Mapping[str, Result]) -> bool:
+    """Whether there are enough ranks for one to be an outlier among them."""
+    return any(known is not None for known in data["rank_summary"].column("is_outlier"))
 
 
 def _none(data: Mapping[str, Result], width: int) -> list[Text]:
