@@ -53,6 +53,19 @@ SERVED_BREAKDOWN = ("serving_window", "serving_modules")
 BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
 """And where microbenchmarks were measured."""
 
+RANKS_BREAKDOWN = (
+    "rank_summary",
+    "rank_groups",
+    "rank_distribution",
+    "stragglers",
+    "waits",
+    "parallel_groups",
+    "pipeline_bubbles",
+    "expert_balance",
+    "clock_offsets",
+)
+"""And what it has of several traces, behind the timeline."""
+
 TOTALS = {
     "trace": "trace_totals",
     "unrecorded": "unrecorded_totals",
@@ -287,13 +300,19 @@ class Trace:
             raise several("breakdown", contents.runs)
         catalog = load_catalog()
         known = self._known()
+        of_ranks = RANKS_BREAKDOWN if self._has_several_traces() else ()
+        place = names.index("phases") if of_ranks else 0
+        names[place:place] = [name for name in of_ranks if not catalog.analysis(name).reduces]
         open_names = [name for name in names if name not in known]
         specs = [catalog.analysis(name) for name in open_names]
         answers = {name: known[name] for name in names if name in known}
         answers |= dict(zip(open_names, run_analyses(self.connection, specs), strict=True))
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
+        totals += [spec for spec in map(catalog.analysis, of_ranks) if spec.reduces]
         reduced = run_reductions(self.connection, totals, answers)
         answers |= {result.name: result for result in reduced}
+        rest = [name for name in names[place:] if name not in of_ranks]
+        names = [*names[:place], *of_ranks, *rest]
         names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
         found = {name: answers[name] for name in names}
         if contents.runs:
@@ -310,6 +329,9 @@ class Trace:
         from tracekit.analysis.session_tables import without_ceilings
 
         return without_ceilings(self._answers)
+
+    def _has_several_traces(self) -> bool:
+        return self.connection.execute("SELECT count(*) > 1 FROM trace").fetchall()[0][0] is True
 
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""

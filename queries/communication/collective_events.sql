@@ -36,6 +36,9 @@
 --   step           BIGINT                            the step that it belongs to
 --   phase          VARCHAR                           the phase that it belongs to
 --   is_transfer    BOOLEAN                           it stands for the collective, and its duration is the collective's
+--   out_bytes      BIGINT                            what comes out of it on this rank, bytes; NULL where not known
+--   peer_rank      BIGINT                            of a send or receive: the global rank at the other end
+--   is_send        BOOLEAN                           of those, which of the two; NULL of other collectives
 
 WITH comm AS (
     SELECT
@@ -91,7 +94,9 @@ source_event AS (
                 '$."Out msg nelems"',
                 '$."Input type"[0]',
                 '$."Input Dims"[0]',
-                '$."Input Dims"[1]'
+                '$."Input Dims"[1]',
+                '$."Dst Rank"',
+                '$."Src Rank"'
             ]
         ) AS said
     FROM event AS e
@@ -151,7 +156,9 @@ described_source AS (
             seq: try_cast(said[6] AS BIGINT),
             dtype: dtype_of(coalesce(said[7], said[10])),
             in_nelems: coalesce(try_cast(said[8] AS BIGINT), nelems[1]),
-            out_nelems: coalesce(try_cast(said[9] AS BIGINT), nelems[2])
+            out_nelems: coalesce(try_cast(said[9] AS BIGINT), nelems[2]),
+            peer_rank: coalesce(try_cast(said[13] AS BIGINT), try_cast(said[14] AS BIGINT)),
+            is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
         } AS said
     FROM measured_source
     WHERE said_class IS NOT NULL OR device IS NOT NULL
@@ -273,6 +280,9 @@ SELECT
     wall_ns,
     step,
     phase,
-    role <> 'op' OR NOT has_spans AS is_transfer
+    role <> 'op' OR NOT has_spans AS is_transfer,
+    dtype_bytes(dtype) * out_nelems AS out_bytes,
+    first_source.peer_rank,
+    first_source.is_send
 FROM weighed_comm
 ORDER BY trace_id, device, ts_ns, event_id

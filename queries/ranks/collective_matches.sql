@@ -1,11 +1,11 @@
 -- Which collectives of several ranks are one and the same, and how long did each rank wait in it?
 -- Collectives are matched by process group and Seq where their calls tell it, else by their order within group and
--- class, which is done only if all ranks have the same number of them. The last rank to arrive has the shortest
--- duration, and that is the transfer; what a rank's own is longer, it waited. Only durations are compared: the clocks
--- of ranks are not.
+-- class, which is done only if all ranks have the same number of them; a send and its receive by their order between
+-- the two ranks, if both calls name the other end. The last rank to arrive has the shortest duration, and that is the
+-- transfer; what a rank's own is longer, it waited. Only durations are compared: the clocks of ranks are not.
 --
 -- Kind:     macro
--- Requires: collective_events
+-- Requires: collective_events, interval_neighbours
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the device event
@@ -14,46 +14,80 @@
 --   class          VARCHAR  class of the collective, as in table kernel_class
 --   collective     VARCHAR  its name, as its call gives it
 --   pg_name        VARCHAR  process group, where the call names it
+--   pg_desc        VARCHAR  its description
 --   matched_by     VARCHAR  seq or order
 --   number         BIGINT   Seq, or place in the order of its group and class, from 1
 --   match_id       VARCHAR  the same for all ranks of one collective
 --   rank_count     BIGINT   ranks that recorded it
---   expected_count INTEGER  ranks of the group; of the job where the group is not known
+--   expected_count INTEGER  ranks of the group; of the job where the group is not known; 2 of a send and its receive
 --   message_bytes  BIGINT   size of the message, bytes
 --   dur_ns         BIGINT   duration on this rank, ns
 --   transfer_ns    BIGINT   the shortest duration of all ranks, ns; NULL if not matched
 --   wait_ns        BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
 --   is_last        BOOLEAN  this rank arrived last; NULL if not matched
 --   reason         VARCHAR  why it is not matched; NULL if it is
+--   own_ns         BIGINT   from the end of all communication before it on the device to its start, ns; 0 of the first
+--   is_first       BOOLEAN  it is the first of its device
+--   sender_rank    BIGINT   of a send and its receive: who sends
+--   receiver_rank  BIGINT   and who receives
+--   ts_ns          BIGINT   start by the clock of this rank, ns
+--   end_ns         BIGINT   end by the clock of this rank, ns
+--   wall_ns        BIGINT   of its duration, what is exposed: nothing is computed, ns
+--   bus_factor     DOUBLE   part of the message that crosses the wires of a rank
 
 CREATE OR REPLACE MACRO collective_matches() AS TABLE (
-    WITH numbered AS (
+    WITH listed AS (
         SELECT
-            c.trace_id,
-            c.event_id,
+            trace_id,
+            pg_name,
+            min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
+        FROM process_group
+        GROUP BY trace_id, pg_name
+    ),
+
+    -- The number of a send counts what its rank did, and is no other rank's number.
+    called AS (
+        SELECT
+            c.* EXCLUDE (reason),
             t.rank,
-            c.device,
-            c.class,
-            c.collective,
-            c.pg_name,
-            concat_ws('/', c.pg_name, c.pg_ranks, c.class) AS family,
-            if(c.seq IS NULL, 'order', 'seq') AS matched_by,
-            coalesce(
-                c.seq,
-                row_number() OVER (
-                    PARTITION BY c.trace_id, c.device, c.pg_name, c.pg_ranks, c.class
-                    ORDER BY c.ts_ns, c.event_id
-                )
-            ) AS number,
-            count(*) OVER (PARTITION BY c.trace_id, c.device, c.pg_name, c.pg_ranks, c.class)
-                AS family_count,
-            coalesce(c.group_size, t.world_size) AS expected_count,
-            c.message_bytes,
-            c.ts_ns,
-            c.dur_ns
+            t.world_size,
+            c.peer_rank IS NOT NULL AND t.rank IS NOT NULL AS is_pair,
+            if(c.is_send, t.rank, c.peer_rank) AS sender_rank,
+            if(c.is_send, c.peer_rank, t.rank) AS receiver_rank,
+            coalesce(if(c.pg_ranks IS NULL, NULL, hash(c.pg_ranks)::VARCHAR), l.ranks_key)
+                AS ranks_key
         FROM collective_events AS c
         INNER JOIN trace AS t ON c.trace_id = t.trace_id
+        LEFT JOIN listed AS l ON c.trace_id = l.trace_id AND c.pg_name = l.pg_name
         WHERE c.is_transfer AND c.piece = 0
+    ),
+
+    numbered AS (
+        SELECT
+            *,
+            if(
+                is_pair,
+                concat_ws('/', class, sender_rank, receiver_rank),
+                concat_ws('/', pg_name, ranks_key, class)
+            ) AS family,
+            if(seq IS NULL OR is_pair, 'order', 'seq') AS matched_by,
+            if(is_pair, 2, coalesce(group_size, world_size)) AS expected_count,
+            gap_before_ns((trace_id, device), ts_ns, end_ns, event_id) AS gap_ns
+        FROM called
+    ),
+
+    ordered AS (
+        SELECT
+            *,
+            if(
+                matched_by = 'seq',
+                seq,
+                row_number() OVER (
+                    PARTITION BY trace_id, device, family ORDER BY ts_ns, event_id
+                )
+            ) AS number,
+            count(*) OVER (PARTITION BY trace_id, device, family) AS family_count
+        FROM numbered
     ),
 
     -- A call that runs as several kernels has one Seq for all.
@@ -67,7 +101,7 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
                     ORDER BY ts_ns, event_id
                 )
             ) AS match_id
-        FROM numbered
+        FROM ordered
     ),
 
     met AS (
@@ -76,7 +110,8 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
             count(*) OVER match AS rank_count,
             min(dur_ns) OVER match AS min_dur_ns,
             CASE
-                WHEN class IN ('comm_p2p', 'comm_other') THEN 'no collective of a whole group'
+                WHEN class IN ('comm_p2p', 'comm_other') AND NOT is_pair
+                    THEN 'no collective of a whole group'
                 WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
                 WHEN
                     matched_by = 'order'
@@ -95,23 +130,32 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
     )
 
     SELECT
-        trace_id,
-        event_id,
-        rank,
-        device,
-        class,
-        collective,
-        pg_name,
-        matched_by,
-        number,
-        match_id,
-        rank_count,
-        expected_count,
-        message_bytes,
-        dur_ns,
-        if(reason IS NULL, min_dur_ns, NULL) AS transfer_ns,
-        if(reason IS NULL, dur_ns - min_dur_ns, NULL) AS wait_ns,
-        if(reason IS NULL, place = 1, NULL) AS is_last,
-        reason
-    FROM met
+        m.trace_id,
+        m.event_id,
+        m.rank,
+        m.device,
+        m.class,
+        m.collective,
+        m.pg_name,
+        m.pg_desc,
+        m.matched_by,
+        m.number,
+        m.match_id,
+        m.rank_count,
+        m.expected_count,
+        m.message_bytes,
+        m.dur_ns,
+        if(m.reason IS NULL, m.min_dur_ns, NULL) AS transfer_ns,
+        if(m.reason IS NULL, m.dur_ns - m.min_dur_ns, NULL) AS wait_ns,
+        if(m.reason IS NULL, m.place = 1, NULL) AS is_last,
+        m.reason,
+        greatest(coalesce(m.gap_ns, 0), 0) AS own_ns,
+        m.gap_ns IS NULL AS is_first,
+        if(m.is_pair, m.sender_rank, NULL) AS sender_rank,
+        if(m.is_pair, m.receiver_rank, NULL) AS receiver_rank,
+        m.ts_ns,
+        m.end_ns,
+        m.wall_ns,
+        m.bus_factor
+    FROM met AS m
 );

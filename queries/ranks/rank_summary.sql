@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: device_events, device_windows, collective_matches, step_ranges
+-- Reduces:  timeline, rank_waits
+-- Requires: trace, step_ranges
 -- Columns:
 --   rank                INTEGER  global rank
 --   device              VARCHAR  number of the device, or cpu
@@ -25,50 +26,24 @@
 --   last_count          BIGINT   matched collectives to which it came last
 --   caused_wait_ns      BIGINT   waits of all other ranks in those, ns
 --   is_straggler        BOOLEAN  no other rank caused more wait; NULL if nothing is matched
+--   node                VARCHAR  machine: the host that the trace or its file names, else by the numbers of devices
+--   stage               BIGINT   place in its pipeline, from 0; NULL without one
+--   own_ns              BIGINT   time between collectives, which no other rank decides, ns; NULL without collectives
+--   excess_ns           DOUBLE   own_ns beyond the median of the ranks at the same stage, ns
+--   is_outlier          BOOLEAN  that is beyond the robust limit of analysis stragglers; NULL for fewer than four ranks
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, idle_ns, step_ns, comm_wait_ns, caused_wait_ns,
 --           is_straggler
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: matched_count <= collective_count AND last_count <= matched_count
+-- Invariant: own_ns IS NULL OR own_ns <= window_ns
 
-WITH kind_time AS (
-    SELECT
-        trace_id,
-        device,
-        coalesce(sum(wall_ns) FILTER (kind = 'compute'), 0)::BIGINT AS compute_ns,
-        coalesce(sum(wall_ns) FILTER (kind = 'comm'), 0)::BIGINT AS exposed_comm_ns,
-        coalesce(sum(wall_ns) FILTER (kind = 'memcpy'), 0)::BIGINT AS exposed_memcpy_ns
-    FROM device_events
-    GROUP BY trace_id, device
-),
-
-step_time AS (
+WITH step_time AS (
     SELECT
         trace_id,
         count(*) AS step_count,
         sum(dur_ns)::BIGINT AS dur_ns
     FROM step_ranges
     GROUP BY trace_id
-),
-
-waited AS (
-    SELECT
-        *,
-        sum(wait_ns) OVER (PARTITION BY match_id) AS all_wait_ns
-    FROM collective_matches()
-),
-
-comm_time AS (
-    SELECT
-        trace_id,
-        device,
-        count(*) AS collective_count,
-        count(wait_ns) AS matched_count,
-        coalesce(sum(transfer_ns), 0)::BIGINT AS transfer_ns,
-        coalesce(sum(wait_ns), 0)::BIGINT AS comm_wait_ns,
-        count(*) FILTER (is_last) AS last_count,
-        coalesce(sum(all_wait_ns) FILTER (is_last), 0)::BIGINT AS caused_wait_ns
-    FROM waited
-    GROUP BY trace_id, device
 ),
 
 job AS (
@@ -78,6 +53,7 @@ job AS (
     FROM trace
 )
 
+-- Both have a row for each device, in the same order.
 SELECT
     w.rank,
     w.device,
@@ -85,27 +61,29 @@ SELECT
     j.world_size,
     w.window_ns,
     w.busy_ns,
-    k.compute_ns,
-    k.exposed_comm_ns,
-    k.exposed_memcpy_ns,
-    w.window_ns - w.busy_ns AS idle_ns,
+    w.compute_ns,
+    w.exposed_comm_ns,
+    w.exposed_memcpy_ns,
+    w.idle_ns,
     coalesce(s.step_count, 0) AS step_count,
     s.dur_ns / s.step_count AS step_ns,
-    coalesce(c.collective_count, 0) AS collective_count,
-    coalesce(c.matched_count, 0) AS matched_count,
-    coalesce(c.transfer_ns, 0) AS transfer_ns,
-    coalesce(c.comm_wait_ns, 0) AS comm_wait_ns,
-    coalesce(c.last_count, 0) AS last_count,
-    coalesce(c.caused_wait_ns, 0) AS caused_wait_ns,
+    c.collective_count,
+    c.matched_count,
+    c.transfer_ns,
+    c.comm_wait_ns,
+    c.last_count,
+    c.caused_wait_ns,
     CASE
         WHEN max(c.matched_count) OVER () > 0
-            THEN
-                coalesce(c.caused_wait_ns, 0) > 0
-                AND c.caused_wait_ns = max(c.caused_wait_ns) OVER ()
-    END AS is_straggler
-FROM device_windows AS w
-INNER JOIN kind_time AS k ON w.trace_id = k.trace_id AND w.device = k.device
-LEFT JOIN step_time AS s ON w.trace_id = s.trace_id
-LEFT JOIN comm_time AS c ON w.trace_id = c.trace_id AND w.device = c.device
+            THEN c.caused_wait_ns > 0 AND c.caused_wait_ns = max(c.caused_wait_ns) OVER ()
+    END AS is_straggler,
+    c.node,
+    c.stage,
+    c.own_ns,
+    c.excess_ns,
+    c.is_outlier
+FROM timeline_rows AS w
+INNER JOIN rank_waits_rows AS c ON w.rowid = c.rowid
+LEFT JOIN step_time AS s ON c.trace_id = s.trace_id
 CROSS JOIN job AS j
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device
+ORDER BY w.rowid

@@ -18,6 +18,8 @@ ALLOWED = {
     # How many cells of the screen something takes.
     "_bars.py": {"stacked_bar", "share_bar", "cells_of"},
     "_grid.py": {"_total"},
+    # Which block character stands for a value.
+    "_strip.py": {"_block"},
     # Where on the screen a point lies, and the numbers that name its axes.
     "_curve.py": {"curve_lines", "_draw"},
     "_rate_curve.py": {"rate_at", "rate_curve_lines"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tracekit.render._bars import Part, stacked_bar
-from tracekit.render._text import cell_width, fit
+from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading, more
 from tracekit.render.sections._label import device_label
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ORDER = 20
 
 MAX_DEVICES = 16
+MAX_GROUPS = 6
 # Up to so many devices there is room for a second line with the milliseconds.
 _MAX_WITH_MS = 4
 _MIN_BAR = 4
@@ -45,11 +46,16 @@ _SHARES = (
 
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
-    """Return a legend and one bar per device; with few devices also a line of shares in ms."""
+    """Return a legend and one bar per device; with few devices also a line of shares in ms.
+
+    Of many devices, one bar for each group of ranks that behave alike.
+    """
     del wide
     if not data.get("timeline"):
         return []
     rows = data["timeline"].to_dicts()
+    if len(rows) > MAX_DEVICES and not full and data.get("rank_groups"):
+        return _groups(data["rank_groups"].to_dicts(), width)
     shown = rows if full else rows[:MAX_DEVICES]
     labels = ["", *(device_label(row) for row in shown)]
     label_width = max(map(cell_width, labels))
@@ -71,6 +77,31 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
             out.append(Text.assemble("    ", shares))
     out.extend(more(len(rows) - len(shown), "device", "devices"))
     return out
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+    """Return a bar of means for each group of ranks that behave alike, the largest first."""
+    shown = rows[:MAX_GROUPS]
+    labels = [_group_label(row) for row in shown]
+    label_width = max(map(cell_width, labels))
+    figures = aligned([_windows(shown), *(_pcts(share, shown) for share in _SHARES)])
+    bar_width = max(width - label_width - len(figures[0]) - 6, _MIN_BAR)
+    out = [_legend()]
+    out.append(Text(" " * (label_width + bar_width + 6) + figures[0], style="dim"))
+    for row, label, text in zip(shown, labels, figures[1:], strict=True):
+        bar = stacked_bar([Part(row[s.column], s.glyph, s.style) for s in _SHARES], bar_width)
+        out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
+        if row["alike"] and row["group_number"] > 1:
+            out.append(Text(shorten(f"    {printable(row['alike'])}", width), style="dim"))
+    out.extend(more(len(rows) - len(shown), "group of ranks", "groups of ranks"))
+    return out
+
+
+def _group_label(row: Mapping[str, Any]) -> str:
+    example = "?" if row["example_rank"] is None else row["example_rank"]
+    if row["rank_count"] == 1:
+        return f"rank {example} alone"
+    return f"{row['rank_count']:,} alike, as rank {example}"
 
 
 def _legend() -> Text:

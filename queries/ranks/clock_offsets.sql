@@ -1,0 +1,93 @@
+-- How far is the clock of each rank from the others', as the ends of collectives tell?
+-- All ranks leave an all-reduce, all-gather, reduce-scatter or all-to-all at about the same time, so what their clocks say
+-- then is apart by what the clocks are. Taken are collectives that every rank of the run recorded; the offset of a rank is
+-- the median over them of its end less the median end of all ranks. error_ns is how far these differences reach apart on
+-- the rank where they do most: it holds how unevenly ranks leave, and how clocks drift. No other figure compares times
+-- of different ranks.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: trace, collective_matches
+-- Columns:
+--   rank              INTEGER  global rank
+--   device            VARCHAR  number of the device, or cpu
+--   collective_count  BIGINT   collectives that it shares with all other ranks
+--   offset_ns         BIGINT   its clock is ahead of the median clock by this, ns; NULL where no collective tells
+--   error_ns          BIGINT   the offset may be wrong by this; NULL with one collective, ns
+--   spread_ns         BIGINT   from the least to the most of the offsets of single collectives, ns
+--   is_beyond_error   BOOLEAN  offset_ns is larger than error_ns; NULL where that is not known
+--   reason            VARCHAR  why there is no offset; NULL if there is
+-- Invariant: (offset_ns IS NULL) = (reason IS NOT NULL)
+
+WITH device_count AS (
+    SELECT count(DISTINCT trace_id) AS trace_count
+    FROM trace
+),
+
+ended AS (
+    SELECT
+        m.match_id,
+        m.trace_id,
+        m.device,
+        m.end_ns + t.base_time_ns AS end_ns
+    FROM collective_matches() AS m
+    INNER JOIN trace AS t ON m.trace_id = t.trace_id
+    CROSS JOIN device_count AS c
+    WHERE
+        m.reason IS NULL
+        AND m.class IN ('comm_allreduce', 'comm_allgather', 'comm_reducescatter', 'comm_alltoall')
+        AND m.rank_count = c.trace_count
+        AND m.rank_count > 1
+),
+
+middle AS (
+    SELECT
+        match_id,
+        quantile_disc(end_ns, 0.5) AS end_ns
+    FROM ended
+    GROUP BY match_id
+),
+
+apart AS (
+    SELECT
+        e.trace_id,
+        e.device,
+        e.end_ns - m.end_ns AS apart_ns
+    FROM ended AS e
+    INNER JOIN middle AS m ON e.match_id = m.match_id
+),
+
+centred AS (
+    SELECT
+        trace_id,
+        device,
+        count(*) AS collective_count,
+        quantile_disc(apart_ns, 0.5) AS offset_ns,
+        max(apart_ns) - min(apart_ns) AS spread_ns
+    FROM apart
+    GROUP BY trace_id, device
+),
+
+judged AS (
+    SELECT
+        *,
+        if(collective_count > 1, max(spread_ns) OVER (), NULL) AS error_ns
+    FROM centred
+)
+
+SELECT
+    t.rank,
+    c.device,
+    coalesce(c.collective_count, 0) AS collective_count,
+    c.offset_ns,
+    c.error_ns,
+    c.spread_ns,
+    abs(c.offset_ns) > c.error_ns AS is_beyond_error,
+    CASE
+        WHEN c.offset_ns IS NULL AND d.trace_count < 2 THEN 'there is one rank'
+        WHEN c.offset_ns IS NULL THEN 'no matched collective has all ranks of the run'
+    END AS reason
+FROM trace AS t
+CROSS JOIN device_count AS d
+LEFT JOIN judged AS c ON t.trace_id = c.trace_id
+ORDER BY t.rank NULLS LAST, t.trace_id, c.device

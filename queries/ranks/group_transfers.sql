@@ -1,0 +1,149 @@
+-- How fast did each group of ranks move its messages, once all of its ranks were there?
+-- A row is a process group, or a pair of ranks that send to each other, with one class and size of message. The
+-- transfer is the shortest duration of the ranks: it holds no wait. It is compared with the groups for the same purpose
+-- that span as many machines. Collectives of which a rank is missing are in no figure: the missing one may be the last.
+--
+-- Kind:     analysis
+-- Access:   private
+-- Scope:    run
+-- Requires: collective_matches, rank_nodes, parallel_members
+-- Params:
+--   mad_count  DOUBLE = 6   an outlier is so many robust standard deviations (1.4826 median deviations) from the median
+--   least_pct  DOUBLE = 10  and at least so much of the median away from it, 0 to 100
+-- Columns:
+--   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed; NULL where not known
+--   pg_name              VARCHAR    process group
+--   pg_desc              VARCHAR    its description
+--   sender_rank          BIGINT     of sends and receives: who sends
+--   receiver_rank        BIGINT     and who receives
+--   class                VARCHAR    class of the collective, as in table kernel_class
+--   message_bytes        BIGINT     size of the message, bytes; of an all-to-all the mean; NULL where not known
+--   group_size           INTEGER    ranks
+--   first_rank           INTEGER    the first of them that was here
+--   nodes                VARCHAR[]  machines that it spans; empty where not known
+--   match_count          BIGINT     matched collectives
+--   transfer_ns          BIGINT     sum of their transfers, ns
+--   wait_ns              BIGINT     sum of what ranks waited in them, ns
+--   bus_bytes_per_s      DOUBLE     bytes over the transfers, weighted for the wires, bytes/s; NULL where not known
+--   peer_count           BIGINT     groups that it is compared with, itself among them
+--   peer_bus_bytes_per_s  DOUBLE    median of these, bytes/s
+--   peer_transfer_ns     DOUBLE     median of their mean transfers, times match_count, ns
+--   excess_ns            DOUBLE     transfer_ns beyond that, ns
+--   is_outlier           BOOLEAN    that is beyond the limit; NULL for fewer than three groups
+
+WITH dimension AS (
+    SELECT
+        pg_name,
+        rank,
+        min(dimension) AS dimension
+    FROM parallel_members()
+    GROUP BY pg_name, rank
+),
+
+matched AS (
+    SELECT
+        m.*,
+        n.node
+    FROM collective_matches() AS m
+    LEFT JOIN rank_nodes() AS n ON m.trace_id = n.trace_id
+    WHERE m.reason IS NULL AND m.rank_count >= m.expected_count
+),
+
+met AS (
+    SELECT
+        match_id,
+        regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
+        any_value(pg_name) AS pg_name,
+        any_value(pg_desc) AS pg_desc,
+        any_value(sender_rank) AS sender_rank,
+        any_value(receiver_rank) AS receiver_rank,
+        any_value(class) AS class,
+        any_value(expected_count) AS group_size,
+        min(rank) AS first_rank,
+        avg(message_bytes) AS message_bytes,
+        any_value(bus_factor) AS bus_factor,
+        any_value(transfer_ns) AS transfer_ns,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        list_sort(list(DISTINCT node) FILTER (node IS NOT NULL)) AS nodes
+    FROM matched
+    GROUP BY match_id
+),
+
+moved AS (
+    SELECT
+        group_key,
+        any_value(pg_name) AS pg_name,
+        any_value(pg_desc) AS pg_desc,
+        any_value(sender_rank) AS sender_rank,
+        any_value(receiver_rank) AS receiver_rank,
+        class,
+        if(class = 'comm_alltoall', NULL, message_bytes) AS size_key,
+        avg(message_bytes) AS mean_bytes,
+        any_value(group_size) AS group_size,
+        min(first_rank) AS first_rank,
+        any_value(nodes) AS nodes,
+        count(*) AS match_count,
+        sum(transfer_ns)::BIGINT AS transfer_ns,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        1e9 * sum(message_bytes * bus_factor) / nullif(sum(transfer_ns), 0) AS bus_bytes_per_s
+    FROM met
+    GROUP BY group_key, class, size_key
+),
+
+peer AS (
+    SELECT
+        class,
+        pg_desc,
+        size_key,
+        group_size,
+        len(nodes) AS node_count,
+        count(*) AS peer_count,
+        median(bus_bytes_per_s) AS bus_bytes_per_s,
+        median(transfer_ns / match_count) AS mean_ns,
+        mad(transfer_ns / match_count) AS mad_ns
+    FROM moved
+    GROUP BY class, pg_desc, size_key, group_size, node_count
+),
+
+compared AS (
+    SELECT
+        m.*,
+        d.dimension,
+        p.peer_count,
+        p.bus_bytes_per_s AS peer_bus_bytes_per_s,
+        p.mean_ns * m.match_count AS peer_transfer_ns,
+        greatest($mad_count * 1.4826 * p.mad_ns, $least_pct * p.mean_ns / 100, 1) * m.match_count
+            AS margin_ns
+    FROM moved AS m
+    INNER JOIN peer AS p
+        ON
+            m.class = p.class
+            AND m.pg_desc IS NOT DISTINCT FROM p.pg_desc
+            AND m.size_key IS NOT DISTINCT FROM p.size_key
+            AND m.group_size = p.group_size
+            AND len(m.nodes) IS NOT DISTINCT FROM p.node_count
+    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.first_rank = d.rank
+)
+
+SELECT
+    dimension,
+    pg_name,
+    pg_desc,
+    sender_rank,
+    receiver_rank,
+    class,
+    mean_bytes::BIGINT AS message_bytes,
+    group_size,
+    first_rank,
+    coalesce(nodes, []) AS nodes,
+    match_count,
+    transfer_ns,
+    wait_ns,
+    bus_bytes_per_s,
+    peer_count,
+    peer_bus_bytes_per_s,
+    peer_transfer_ns,
+    transfer_ns - peer_transfer_ns AS excess_ns,
+    if(peer_count >= 3, transfer_ns - peer_transfer_ns >= margin_ns, NULL) AS is_outlier
+FROM compared
+ORDER BY dimension, class, mean_bytes, first_rank, sender_rank, receiver_rank, group_key

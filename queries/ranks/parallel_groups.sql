@@ -1,0 +1,138 @@
+-- Which kinds of parallelism does the run have, over which groups of ranks, and what do they cost?
+-- A row is a kind of process group of one size: data-, tensor-, pipeline-, expert- or context-parallel, or the world. The
+-- kind comes from the description that the program gave the groups, else from what runs in them, else from how their
+-- ranks lie (known_by). Times are of the collectives that were matched over all of their ranks.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  group_transfers
+-- Requires: parallel_members, rank_nodes
+-- Columns:
+--   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed
+--   known_by             VARCHAR    description, traffic or layout
+--   description          VARCHAR    what the program calls the groups
+--   group_count          BIGINT     groups
+--   group_size           BIGINT     ranks of each
+--   stride               BIGINT     from a rank of a group to the next; NULL where groups differ
+--   node_count           BIGINT     machines that a group spans, at most; NULL where not known
+--   example_name         VARCHAR    one of the groups: that of the lowest rank
+--   example_ranks        BIGINT[]   its ranks
+--   match_count          BIGINT     matched collectives in all groups
+--   transfer_ns          BIGINT     sum of their transfers, ns
+--   wait_ns              BIGINT     sum of what ranks waited in them, ns
+--   median_bus_bytes_per_s  DOUBLE  bus bandwidth, median of groups and sizes of messages, bytes/s; NULL where not known
+--   min_bus_bytes_per_s  DOUBLE     of the slowest for its largest message, bytes/s
+--   slowest_name         VARCHAR    which group that is, or which two ranks
+-- Invariant: group_count > 0 AND group_size > 1
+
+WITH node AS (
+    SELECT
+        rank,
+        any_value(node) AS node
+    FROM rank_nodes()
+    GROUP BY rank
+),
+
+one AS (
+    SELECT
+        m.dimension,
+        m.known_by,
+        m.pg_desc,
+        m.group_size,
+        m.group_key,
+        any_value(m.stride) AS stride,
+        any_value(m.pg_name) AS pg_name,
+        any_value(m.first_rank) AS first_rank,
+        list(m.rank ORDER BY m.place) AS ranks,
+        nullif(count(DISTINCT n.node), 0) AS node_count
+    FROM parallel_members() AS m
+    LEFT JOIN node AS n ON m.rank = n.rank
+    GROUP BY m.dimension, m.known_by, m.pg_desc, m.group_size, m.group_key
+),
+
+summed AS (
+    SELECT
+        dimension,
+        known_by,
+        pg_desc,
+        group_size,
+        count(*) AS group_count,
+        if(min(stride) = max(stride), min(stride), NULL) AS stride,
+        max(node_count) AS node_count,
+        arg_min(pg_name, first_rank) AS example_name,
+        arg_min(ranks, first_rank) AS example_ranks
+    FROM one
+    GROUP BY dimension, known_by, pg_desc, group_size
+),
+
+member_of AS (
+    SELECT DISTINCT
+        o.pg_name,
+        o.dimension,
+        o.known_by,
+        o.pg_desc,
+        o.group_size,
+        o.first_rank
+    FROM one AS o
+),
+
+moved AS (
+    SELECT
+        o.dimension,
+        o.known_by,
+        o.pg_desc,
+        o.group_size,
+        sum(g.match_count)::BIGINT AS match_count,
+        sum(g.transfer_ns)::BIGINT AS transfer_ns,
+        sum(g.wait_ns)::BIGINT AS wait_ns,
+        median(g.bus_bytes_per_s) AS median_bus_bytes_per_s,
+        min(g.bus_bytes_per_s) FILTER (g.is_largest) AS min_bus_bytes_per_s,
+        arg_min(
+            if(
+                g.sender_rank IS NULL, g.pg_name,
+                format('rank {} to {}', g.sender_rank, g.receiver_rank)
+            ),
+            g.bus_bytes_per_s
+        ) FILTER (g.is_largest) AS slowest_name
+    FROM (
+        SELECT
+            *,
+            message_bytes = max(message_bytes) OVER (PARTITION BY dimension, class) AS is_largest
+        FROM group_transfers_rows
+    ) AS g
+    INNER JOIN member_of AS o
+        ON
+            g.pg_name = o.pg_name
+            AND g.dimension = o.dimension
+            AND (
+                g.first_rank = o.first_rank
+                OR g.sender_rank IS NOT NULL
+                OR g.group_size < o.group_size
+            )
+    GROUP BY o.dimension, o.known_by, o.pg_desc, o.group_size
+)
+
+SELECT
+    s.dimension,
+    s.known_by,
+    s.pg_desc AS description,
+    s.group_count,
+    s.group_size,
+    s.stride,
+    s.node_count,
+    s.example_name,
+    s.example_ranks,
+    coalesce(m.match_count, 0) AS match_count,
+    coalesce(m.transfer_ns, 0) AS transfer_ns,
+    coalesce(m.wait_ns, 0) AS wait_ns,
+    m.median_bus_bytes_per_s,
+    m.min_bus_bytes_per_s,
+    m.slowest_name
+FROM summed AS s
+LEFT JOIN moved AS m
+    ON
+        s.dimension = m.dimension
+        AND s.known_by = m.known_by
+        AND s.pg_desc IS NOT DISTINCT FROM m.pg_desc
+        AND s.group_size = m.group_size
+ORDER BY s.group_size DESC, s.dimension, s.pg_desc, s.known_by

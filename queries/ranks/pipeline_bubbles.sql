@@ -1,0 +1,195 @@
+-- How long does each stage of the pipeline stand still, and which schedule does that fit?
+-- A bubble is what a rank waits for other stages: in receives and sends between stages, and in collectives whose group
+-- has several stages, as far as nothing is computed meanwhile. It is set beside what GPipe and 1F1B cost at least, a share
+-- of (stages - 1) / (micro-batches + stages - 1). The schedule is told by how many forward passes a stage sends on before
+-- the first gradients come back: all in GPipe, as many as there are stages from this one on in 1F1B. Sends and receives
+-- have to name the rank at the other end.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: collective_matches, device_windows, step_ranges, parallel_members
+-- Columns:
+--   stage               BIGINT   place in the pipeline, from 0
+--   stage_count         BIGINT   stages
+--   rank_count          BIGINT   ranks and devices at it
+--   step_count          BIGINT   steps that the trace marks; 1 where it marks none
+--   microbatch_count    DOUBLE   micro-batches in a step; NULL where ranks or steps differ
+--   in_flight_count     BIGINT   most forward passes whose gradients have not come back
+--   schedule            VARCHAR  gpipe or 1f1b, what all stages fit; NULL where it is neither or cannot be told
+--   window_ns           DOUBLE   mean window of its devices, ns
+--   bubble_ns           DOUBLE   mean bubble, ns
+--   bubble_pct          DOUBLE   bubble_ns of window_ns, 0 to 100
+--   schedule_bubble_pct  DOUBLE  what a schedule of either kind costs at least, 0 to 100
+--   pass_wait_ns        DOUBLE   of bubble_ns, in sends and receives, ns
+--   max_bubble_ns       BIGINT   the longest bubble of its devices, ns
+--   max_bubble_rank     INTEGER  on this rank
+--   reason              VARCHAR  why there is no schedule; NULL if there is
+-- Keep:     stage, rank_count, microbatch_count, in_flight_count, schedule, bubble_ns, bubble_pct, schedule_bubble_pct
+-- Invariant: pass_wait_ns <= bubble_ns AND bubble_ns <= window_ns
+
+WITH stage AS (
+    SELECT
+        rank,
+        min(place) AS stage,
+        max(group_size) AS stage_count
+    FROM parallel_members()
+    WHERE dimension = 'pipeline'
+    GROUP BY rank
+),
+
+-- Groups that have ranks of several stages wait for all of them.
+crossing AS (
+    SELECT
+        m.pg_name,
+        m.group_key
+    FROM parallel_members() AS m
+    INNER JOIN stage AS s ON m.rank = s.rank
+    GROUP BY m.pg_name, m.group_key
+    HAVING min(s.stage) < max(s.stage)
+),
+
+crossing_member AS (
+    SELECT DISTINCT
+        m.pg_name,
+        m.rank
+    FROM parallel_members() AS m
+    INNER JOIN crossing AS c ON m.group_key = c.group_key
+),
+
+part AS (
+    SELECT
+        m.trace_id,
+        m.rank,
+        m.device,
+        m.ts_ns,
+        m.event_id,
+        s.stage,
+        s.stage_count,
+        m.sender_rank IS NOT NULL AS is_pass,
+        least(m.wait_ns, m.wall_ns) AS bubble_ns,
+        -- +1: activations go on to the next stage, or come to the last; -1: their gradients come back.
+        CASE
+            WHEN t.stage IS NULL OR t.stage = s.stage THEN NULL
+            WHEN (t.stage < s.stage) <> (s.stage + 1 = s.stage_count) THEN NULL
+            WHEN (m.sender_rank = m.rank) = (t.stage > s.stage) THEN 1
+            ELSE -1
+        END AS flight
+    FROM collective_matches() AS m
+    INNER JOIN stage AS s ON m.rank = s.rank
+    LEFT JOIN stage AS t
+        ON if(m.sender_rank = m.rank, m.receiver_rank, m.sender_rank) = t.rank
+    LEFT JOIN crossing_member AS c ON m.pg_name = c.pg_name AND m.rank = c.rank
+    WHERE m.sender_rank IS NOT NULL OR c.rank IS NOT NULL
+),
+
+flown AS (
+    SELECT
+        *,
+        sum(flight) OVER (
+            PARTITION BY trace_id, device ORDER BY ts_ns, event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS in_flight_count
+    FROM part
+),
+
+marked AS (
+    SELECT
+        trace_id,
+        count(DISTINCT step) AS step_count
+    FROM step_ranges
+    GROUP BY trace_id
+),
+
+device AS (
+    SELECT
+        f.trace_id,
+        f.device,
+        any_value(f.rank) AS rank,
+        any_value(f.stage) AS stage,
+        any_value(f.stage_count) AS stage_count,
+        coalesce(sum(f.bubble_ns), 0)::BIGINT AS bubble_ns,
+        coalesce(sum(f.bubble_ns) FILTER (f.is_pass), 0)::BIGINT AS pass_wait_ns,
+        max(f.in_flight_count)::BIGINT AS in_flight_count,
+        count(*) FILTER (f.flight = 1) AS forward_count,
+        count(*) FILTER (f.flight = -1) AS backward_count
+    FROM flown AS f
+    GROUP BY f.trace_id, f.device
+),
+
+measured AS (
+    SELECT
+        d.*,
+        w.window_ns,
+        coalesce(k.step_count, 1) AS step_count
+    FROM device AS d
+    INNER JOIN device_windows AS w ON d.trace_id = w.trace_id AND d.device = w.device
+    LEFT JOIN marked AS k ON d.trace_id = k.trace_id
+),
+
+staged AS (
+    SELECT
+        stage,
+        max(stage_count) AS stage_count,
+        count(*) AS rank_count,
+        max(step_count) AS step_count,
+        min(forward_count) AS least_forward_count,
+        max(forward_count) AS most_forward_count,
+        max(in_flight_count) AS in_flight_count,
+        bool_and(forward_count = backward_count) AS is_whole,
+        avg(window_ns) AS window_ns,
+        avg(bubble_ns) AS bubble_ns,
+        avg(pass_wait_ns) AS pass_wait_ns,
+        max(bubble_ns) AS max_bubble_ns,
+        arg_max(rank, (bubble_ns, -rank)) AS max_bubble_rank
+    FROM measured
+    GROUP BY stage
+),
+
+told AS (
+    SELECT
+        *,
+        bool_and(is_whole AND least_forward_count > 0) OVER () AS has_passes,
+        min(least_forward_count) OVER () = max(most_forward_count) OVER ()
+        AND max(most_forward_count) OVER () % max(step_count) OVER () = 0 AS is_even,
+        max(most_forward_count) OVER () / max(step_count) OVER () AS per_step
+    FROM staged
+),
+
+fitted AS (
+    SELECT
+        *,
+        if(has_passes AND is_even, per_step, NULL) AS microbatch_count,
+        bool_and(in_flight_count = per_step) OVER () AS is_gpipe,
+        bool_and(in_flight_count = least(per_step, stage_count - stage)) OVER () AS is_1f1b
+    FROM told
+)
+
+SELECT
+    stage,
+    stage_count,
+    rank_count,
+    step_count,
+    microbatch_count,
+    in_flight_count,
+    -- With one micro-batch both are the same.
+    CASE
+        WHEN microbatch_count IS NULL THEN NULL
+        WHEN is_1f1b THEN '1f1b'
+        WHEN is_gpipe THEN 'gpipe'
+    END AS schedule,
+    window_ns,
+    bubble_ns,
+    100.0 * bubble_ns / nullif(window_ns, 0) AS bubble_pct,
+    100.0 * (stage_count - 1) / (microbatch_count + stage_count - 1) AS schedule_bubble_pct,
+    pass_wait_ns,
+    max_bubble_ns,
+    max_bubble_rank,
+    CASE
+        WHEN NOT has_passes
+            THEN 'not all sends and receives between stages are there, with who is at the other end'
+        WHEN NOT is_even THEN 'ranks or steps have different numbers of micro-batches'
+        WHEN NOT is_1f1b AND NOT is_gpipe
+            THEN 'the order of forward and backward passes is that of neither GPipe nor 1F1B'
+    END AS reason
+FROM fitted
+ORDER BY stage

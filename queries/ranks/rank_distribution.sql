@@ -1,0 +1,136 @@
+-- How is each part of the time spread over the ranks, and which rank is where?
+-- The parts of the timeline of each device, its mean step, what it waited in collectives for others and how long it was
+-- at work between them, and the busy time of its phases; parts that no rank has are left out. Each figure is that of a
+-- rank: the median and p95 are the smallest values that half and 95 % of the ranks do not exceed. Where ranks have one
+-- value in common, the lowest of them is named.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  timeline, rank_waits, phases, steps
+-- Columns:
+--   part         VARCHAR  window, compute, exposed_comm, exposed_memcpy, idle, step, comm_wait, own or phase/…
+--   rank_count   BIGINT   devices that it is spread over
+--   min_ns       BIGINT   the least of them, ns
+--   min_rank     INTEGER  on this rank
+--   median_ns    BIGINT   the median, ns
+--   median_rank  INTEGER  on this rank
+--   p95_ns       BIGINT   95 % have no more, ns
+--   p95_rank     INTEGER  on this rank
+--   max_ns       BIGINT   the most, ns
+--   max_rank     INTEGER  on this rank
+--   mad_ns       DOUBLE   median of the distances from the median, ns
+--   spread_pct   DOUBLE   max_ns less min_ns of the median, 0 to 100 and more; NULL where that is 0
+-- Invariant: min_ns <= median_ns AND median_ns <= p95_ns AND p95_ns <= max_ns
+
+WITH device AS (
+    SELECT
+        rowid AS place,
+        rank,
+        device
+    FROM timeline_rows
+),
+
+phase_sum AS (
+    SELECT
+        phase,
+        rank,
+        device,
+        sum(wall_ns)::BIGINT AS value_ns
+    FROM phases_rows
+    GROUP BY phase, rank, device
+),
+
+-- A rank that never is in a phase is 0 in it.
+phase_name AS (
+    SELECT
+        phase,
+        row_number() OVER (ORDER BY min(rowid)) AS position
+    FROM phases_rows
+    GROUP BY phase
+),
+
+step_mean AS (
+    SELECT
+        rank,
+        device,
+        avg(span_ns)::BIGINT AS value_ns
+    FROM steps_rows
+    WHERE step IS NOT NULL AND span_ns IS NOT NULL
+    GROUP BY rank, device
+),
+
+value AS (
+    SELECT
+        p.position,
+        p.part,
+        d.rank,
+        CASE p.part
+            WHEN 'window' THEN t.window_ns
+            WHEN 'compute' THEN t.compute_ns
+            WHEN 'exposed_comm' THEN t.exposed_comm_ns
+            WHEN 'exposed_memcpy' THEN t.exposed_memcpy_ns
+            WHEN 'idle' THEN t.idle_ns
+            WHEN 'own' THEN w.own_ns
+            WHEN 'comm_wait' THEN if(w.matched_count > 0, w.comm_wait_ns, NULL)
+        END AS value_ns
+    FROM device AS d
+    INNER JOIN timeline_rows AS t ON d.place = t.rowid
+    INNER JOIN rank_waits_rows AS w ON d.place = w.rowid
+    CROSS JOIN (
+        VALUES
+        (1, 'window'), (2, 'compute'), (3, 'exposed_comm'), (4, 'exposed_memcpy'), (5, 'idle'),
+        (7, 'own'), (8, 'comm_wait')
+    ) AS p (position, part)
+    UNION ALL
+    SELECT
+        6,
+        'step',
+        rank,
+        value_ns
+    FROM step_mean
+    UNION ALL
+    SELECT
+        100 + p.position,
+        'phase/' || p.phase,
+        d.rank,
+        coalesce(s.value_ns, 0)
+    FROM device AS d
+    CROSS JOIN phase_name AS p
+    LEFT JOIN phase_sum AS s
+        ON p.phase = s.phase AND d.rank IS NOT DISTINCT FROM s.rank AND d.device = s.device
+),
+
+spread AS (
+    SELECT
+        position,
+        part,
+        count(*) AS rank_count,
+        min(value_ns) AS min_ns,
+        quantile_disc(value_ns, 0.5) AS median_ns,
+        quantile_disc(value_ns, 0.95) AS p95_ns,
+        max(value_ns) AS max_ns,
+        mad(value_ns) AS mad_ns
+    FROM value
+    WHERE value_ns IS NOT NULL
+    GROUP BY position, part
+    HAVING max(value_ns) > 0
+)
+
+SELECT
+    s.part,
+    any_value(s.rank_count) AS rank_count,
+    any_value(s.min_ns) AS min_ns,
+    min(v.rank) FILTER (v.value_ns = s.min_ns) AS min_rank,
+    any_value(s.median_ns) AS median_ns,
+    min(v.rank) FILTER (v.value_ns = s.median_ns) AS median_rank,
+    any_value(s.p95_ns) AS p95_ns,
+    min(v.rank) FILTER (v.value_ns = s.p95_ns) AS p95_rank,
+    any_value(s.max_ns) AS max_ns,
+    min(v.rank) FILTER (v.value_ns = s.max_ns) AS max_rank,
+    any_value(s.mad_ns) AS mad_ns,
+    100.0 * (any_value(s.max_ns) - any_value(s.min_ns)) / nullif(any_value(s.median_ns), 0)
+        AS spread_pct
+FROM spread AS s
+INNER JOIN value AS v ON s.position = v.position AND s.part = v.part
+GROUP BY s.position, s.part
+ORDER BY s.position

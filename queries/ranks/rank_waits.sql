@@ -1,0 +1,193 @@
+-- How much of its time did each rank work for itself between collectives, and how much did it wait for others?
+-- A rank's own time is what passes on its device between the end of one communication and the start of the next: it
+-- depends on no other rank and on no clock but its own. Its peers are the ranks at the same stage of the pipeline, which
+-- have the same to do; excess_ns is what it took longer than their median in the same place of the program.
+--
+-- Kind:     analysis
+-- Access:   private
+-- Scope:    run
+-- Requires: device_windows, collective_matches, rank_nodes, parallel_members
+-- Params:
+--   mad_count   DOUBLE = 6  an outlier is so many robust standard deviations (1.4826 median deviations) from the median
+--   least_pct   DOUBLE = 1  and at least so much of the median away from it, 0 to 100
+-- Columns:
+--   trace_id             INTEGER  the trace
+--   rank                 INTEGER  global rank
+--   device               VARCHAR  number of the device, or cpu
+--   node                 VARCHAR  machine; NULL where nothing tells
+--   node_source          VARCHAR  how that is known
+--   stage                BIGINT   place in its pipeline, from 0; NULL without one
+--   collective_count     BIGINT   collectives
+--   matched_count        BIGINT   of these, matched with other ranks
+--   transfer_ns          BIGINT   transfer time of the matched, ns
+--   comm_wait_ns         BIGINT   what this rank waited for others in the matched, ns
+--   last_count           BIGINT   matched collectives to which it came last
+--   caused_wait_ns       BIGINT   waits of all other ranks in those, ns
+--   own_ns               BIGINT   own time, ns; NULL without collectives
+--   peer_count           BIGINT   ranks and devices that it is compared with, itself among them
+--   peer_own_ns          DOUBLE   median of their own times, ns
+--   limit_ns             DOUBLE   from this on own_ns is an outlier, ns; NULL for fewer than four peers
+--   excess_ns            DOUBLE   own_ns beyond the median of the peers, ns
+--   is_outlier           BOOLEAN  own_ns is at limit_ns or beyond; NULL for fewer than four peers
+--   late_ns              DOUBLE   the most that it was late by in one place, ns
+--   late_class           VARCHAR  class of the collective that this was before
+--   late_pg_name         VARCHAR  process group of that collective
+--   late_number          BIGINT   its Seq, or its place in its order
+--   longest_waiting_rank  INTEGER  who waited longest for it in one collective
+--   max_caused_wait_ns   BIGINT   how long that was, ns
+--   waiting_rank_count   BIGINT   ranks that waited for it
+
+WITH matched AS (
+    SELECT *
+    FROM collective_matches()
+),
+
+stage AS (
+    SELECT
+        rank,
+        min(place) AS stage
+    FROM parallel_members()
+    WHERE dimension = 'pipeline'
+    GROUP BY rank
+),
+
+met AS (
+    SELECT
+        match_id,
+        sum(wait_ns)::BIGINT AS all_wait_ns,
+        max(wait_ns) AS max_wait_ns,
+        arg_max(rank, (wait_ns, -rank)) AS longest_waiting_rank,
+        count(*) FILTER (wait_ns > 0) AS waiting_count
+    FROM matched
+    WHERE reason IS NULL
+    GROUP BY match_id
+),
+
+part AS (
+    SELECT
+        m.trace_id,
+        m.rank,
+        m.device,
+        s.stage,
+        m.class,
+        m.pg_name,
+        m.number,
+        hash(
+            m.class, m.pg_desc, m.expected_count, m.sender_rank = m.rank,
+            m.sender_rank < m.receiver_rank
+        ) AS place_key,
+        if(m.is_first, greatest(m.ts_ns - w.start_ns, 0), m.own_ns) AS own_ns
+    FROM matched AS m
+    INNER JOIN device_windows AS w ON m.trace_id = w.trace_id AND m.device = w.device
+    LEFT JOIN stage AS s ON m.rank = s.rank
+),
+
+usual AS (
+    SELECT
+        stage,
+        place_key,
+        number,
+        median(own_ns) AS own_ns
+    FROM part
+    GROUP BY stage, place_key, number
+),
+
+late AS (
+    SELECT
+        p.*,
+        p.own_ns - u.own_ns AS late_ns
+    FROM part AS p
+    INNER JOIN usual AS u
+        ON
+            p.stage IS NOT DISTINCT FROM u.stage
+            AND p.place_key = u.place_key
+            AND p.number = u.number
+),
+
+own AS (
+    SELECT
+        trace_id,
+        device,
+        any_value(stage) AS stage,
+        sum(own_ns)::BIGINT AS own_ns,
+        max(late_ns) AS late_ns,
+        arg_max({'class': class, 'pg_name': pg_name, 'number': number}, late_ns) AS late_at
+    FROM late
+    GROUP BY trace_id, device
+),
+
+waited AS (
+    SELECT
+        m.trace_id,
+        m.device,
+        count(*) AS collective_count,
+        count(m.wait_ns) AS matched_count,
+        coalesce(sum(m.transfer_ns), 0)::BIGINT AS transfer_ns,
+        coalesce(sum(m.wait_ns), 0)::BIGINT AS comm_wait_ns,
+        count(*) FILTER (m.is_last) AS last_count,
+        coalesce(sum(e.all_wait_ns) FILTER (m.is_last), 0)::BIGINT AS caused_wait_ns,
+        coalesce(max(e.max_wait_ns) FILTER (m.is_last), 0) AS max_caused_wait_ns,
+        arg_max(e.longest_waiting_rank, e.max_wait_ns) FILTER (m.is_last AND e.max_wait_ns > 0)
+            AS longest_waiting_rank,
+        coalesce(max(e.waiting_count) FILTER (m.is_last), 0) AS waiting_rank_count
+    FROM matched AS m
+    LEFT JOIN met AS e ON m.match_id = e.match_id
+    GROUP BY m.trace_id, m.device
+),
+
+peer AS (
+    SELECT
+        stage,
+        count(*) AS peer_count,
+        median(own_ns) AS own_ns,
+        mad(own_ns) AS mad_ns
+    FROM own
+    GROUP BY stage
+),
+
+measured AS (
+    SELECT
+        o.*,
+        p.peer_count,
+        p.own_ns AS peer_own_ns,
+        if(
+            p.peer_count >= 4,
+            p.own_ns
+            + greatest($mad_count * 1.4826 * p.mad_ns, $least_pct * p.own_ns / 100, 1),
+            NULL
+        ) AS limit_ns
+    FROM own AS o
+    INNER JOIN peer AS p ON o.stage IS NOT DISTINCT FROM p.stage
+)
+
+SELECT
+    w.trace_id,
+    w.rank,
+    w.device,
+    n.node,
+    n.node_source,
+    m.stage,
+    coalesce(c.collective_count, 0) AS collective_count,
+    coalesce(c.matched_count, 0) AS matched_count,
+    coalesce(c.transfer_ns, 0) AS transfer_ns,
+    coalesce(c.comm_wait_ns, 0) AS comm_wait_ns,
+    coalesce(c.last_count, 0) AS last_count,
+    coalesce(c.caused_wait_ns, 0) AS caused_wait_ns,
+    m.own_ns,
+    m.peer_count,
+    m.peer_own_ns,
+    m.limit_ns,
+    m.own_ns - m.peer_own_ns AS excess_ns,
+    m.own_ns >= m.limit_ns AS is_outlier,
+    m.late_ns,
+    m.late_at.class AS late_class,
+    m.late_at.pg_name AS late_pg_name,
+    m.late_at.number AS late_number,
+    c.longest_waiting_rank,
+    coalesce(c.max_caused_wait_ns, 0) AS max_caused_wait_ns,
+    coalesce(c.waiting_rank_count, 0) AS waiting_rank_count
+FROM device_windows AS w
+LEFT JOIN rank_nodes() AS n ON w.trace_id = n.trace_id
+LEFT JOIN waited AS c ON w.trace_id = c.trace_id AND w.device = c.device
+LEFT JOIN measured AS m ON w.trace_id = m.trace_id AND w.device = m.device
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device

@@ -1,0 +1,150 @@
+-- Who is waited for, by whom, and for how long?
+-- A row is a rank that came last, and the process group in which others waited for it. A wait is a collective's
+-- duration on a rank beyond the shortest of all ranks: no clocks of different ranks are compared. A rank may be late
+-- because it had waited for another one before: passed_on_ns is what of the wait that explains, and behind_rank the rank
+-- for which it had waited last.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: collective_matches, rank_nodes, parallel_members
+-- Params:
+--   limit  BIGINT = 50  rows, those with the longest wait first; 0 for all
+-- Columns:
+--   straggler_rank        INTEGER  the rank that came last
+--   node                  VARCHAR  its machine; NULL where not known
+--   dimension             VARCHAR  world, tensor, data, pipeline, expert, context or mixed; NULL where not known
+--   pg_name               VARCHAR  process group, where the calls name it
+--   class                 VARCHAR  class of the collectives, as in table kernel_class
+--   match_count           BIGINT   collectives to which it came last and others waited
+--   wait_ns               BIGINT   what all others waited in them, ns
+--   passed_on_ns          BIGINT   of that, no more than it had waited itself since the one before in this group, ns
+--   behind_rank           INTEGER  the rank for which it had mostly waited then; NULL for none
+--   waiting_rank_count    BIGINT   ranks that waited for it
+--   longest_waiting_rank  INTEGER  who waited longest in one collective
+--   max_wait_ns           BIGINT   how long that was, ns
+--   wait_pct              DOUBLE   wait_ns of the waits of all ranks of the run, 0 to 100
+--   is_passed_on          BOOLEAN  most of wait_ns is passed on
+-- Keep:     straggler_rank, dimension, pg_name, class, wait_ns, wait_pct, waiting_rank_count, longest_waiting_rank,
+--           max_wait_ns, passed_on_ns, behind_rank
+-- Invariant: passed_on_ns <= wait_ns AND max_wait_ns <= wait_ns AND match_count > 0
+
+WITH matched AS (
+    SELECT
+        *,
+        regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key
+    FROM collective_matches()
+    WHERE reason IS NULL
+),
+
+last_one AS (
+    SELECT
+        match_id,
+        any_value(rank) FILTER (is_last) AS straggler_rank
+    FROM matched
+    GROUP BY match_id
+),
+
+followed AS (
+    SELECT
+        m.*,
+        l.straggler_rank,
+        sum(m.wait_ns) OVER before AS waited_before_ns,
+        if(
+            lag(m.wait_ns > 0) OVER before, lag(l.straggler_rank) OVER before, NULL
+        ) AS behind_rank
+    FROM matched AS m
+    INNER JOIN last_one AS l ON m.match_id = l.match_id
+    WINDOW before AS (
+        PARTITION BY m.trace_id, m.device ORDER BY m.ts_ns, m.event_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+),
+
+since AS (
+    SELECT
+        match_id,
+        trace_id,
+        rank,
+        behind_rank,
+        is_last,
+        coalesce(waited_before_ns, 0) - coalesce(
+            lag(waited_before_ns + wait_ns) OVER (
+                PARTITION BY trace_id, device, group_key ORDER BY ts_ns, event_id
+            ),
+            0
+        ) AS own_wait_ns
+    FROM followed
+),
+
+straggler AS (
+    SELECT *
+    FROM since
+    WHERE is_last
+),
+
+one AS (
+    SELECT
+        m.match_id,
+        m.rank AS waiting_rank,
+        m.pg_name,
+        m.class,
+        m.wait_ns,
+        s.trace_id,
+        s.rank AS straggler_rank,
+        s.behind_rank,
+        least(m.wait_ns, greatest(s.own_wait_ns, 0)) AS passed_on_ns
+    FROM matched AS m
+    INNER JOIN straggler AS s ON m.match_id = s.match_id
+    WHERE m.wait_ns > 0 AND NOT m.is_last
+),
+
+dimension AS (
+    SELECT
+        pg_name,
+        rank,
+        min(dimension) AS dimension
+    FROM parallel_members()
+    GROUP BY pg_name, rank
+),
+
+summed AS (
+    SELECT
+        trace_id,
+        straggler_rank,
+        pg_name,
+        class,
+        count(DISTINCT match_id) AS match_count,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        sum(passed_on_ns)::BIGINT AS passed_on_ns,
+        mode(behind_rank ORDER BY behind_rank) FILTER (passed_on_ns > 0) AS behind_rank,
+        count(DISTINCT waiting_rank) AS waiting_rank_count,
+        arg_max(waiting_rank, (wait_ns, -waiting_rank)) AS longest_waiting_rank,
+        max(wait_ns) AS max_wait_ns
+    FROM one
+    GROUP BY trace_id, straggler_rank, pg_name, class
+)
+
+SELECT
+    s.straggler_rank,
+    n.node,
+    d.dimension,
+    s.pg_name,
+    s.class,
+    s.match_count,
+    s.wait_ns,
+    s.passed_on_ns,
+    s.behind_rank,
+    s.waiting_rank_count,
+    s.longest_waiting_rank,
+    s.max_wait_ns,
+    100.0 * s.wait_ns / sum(s.wait_ns) OVER ()::BIGINT AS wait_pct,
+    2 * s.passed_on_ns > s.wait_ns AS is_passed_on
+FROM summed AS s
+LEFT JOIN rank_nodes() AS n ON s.trace_id = n.trace_id
+LEFT JOIN dimension AS d ON s.pg_name = d.pg_name AND s.straggler_rank = d.rank
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        ORDER BY s.wait_ns DESC, s.straggler_rank, s.class, s.pg_name, s.trace_id
+    ) <= $limit
+ORDER BY s.wait_ns DESC, s.straggler_rank, s.class, s.pg_name, s.trace_id

@@ -1,0 +1,64 @@
+"""How long are the questions about 1,024 ranks, and how do they grow from 64 and 256?
+
+    python tests/benchmarks/bench_ranks.py [--ranks 64,256,1024]
+
+Runs are made up (tests/shared/made_runs), tensor-parallel by 4 and pipeline-parallel by 4, with a
+slow rank; they are ingested once, and then every analysis of many ranks is asked of the store.
+Printed are CPU seconds, and whether the slow rank is the first that is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+
+from made_runs import Faults, Layout, Step, make_run
+
+import tracekit
+from tracekit.trace import RANKS_BREAKDOWN
+
+_SLOW = 13
+_PER_MIB = 1024
+
+
+def cpu_s() -> float:
+    """Return the CPU time of this process so far, seconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(ranks: int, folder: Path) -> None:
+    """Make a run up, and print what its questions cost."""
+    layout = Layout(data=ranks // 16, tensor=4, pipeline=4)
+    run = make_run(folder, layout, Step(microbatches=4), Faults(slow_ranks={_SLOW: 1.3}))
+    sizes = sum(path.stat().st_size for path in run.paths)
+    began = cpu_s()
+    with tracekit.open(folder, cache=False) as trace:
+        out = [f"{ranks} ranks, {sizes / 1e6:.1f} MB: read in {cpu_s() - began:.2f} s"]
+        for name in ("collective_skew", *RANKS_BREAKDOWN):
+            began = cpu_s()
+            result = trace.query(name)
+            out.append(f"  {name:<18} {cpu_s() - began:6.2f} s  {len(result.rows):,} rows")
+            if name == "stragglers":
+                first = result.to_dicts()[0]["name"]
+                out.append(f"    first named: {first}, which is {first == f'rank {_SLOW}'}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _PER_MIB
+    sys.stdout.write("\n".join([*out, f"  peak memory so far {peak:,} MiB", ""]))
+
+
+def main() -> None:
+    """Measure each size, the smallest first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", default="64,256,1024", help="numbers of ranks, multiples of 16")
+    for ranks in map(int, parser.parse_args().ranks.split(",")):
+        with tempfile.TemporaryDirectory() as name:
+            measure(ranks, Path(name))
+
+
+if __name__ == "__main__":
+    main()

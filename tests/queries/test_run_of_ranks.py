@@ -1,0 +1,243 @@
+"""Analyses of many ranks on runs that are made up: every injected fault is found, and alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import Faults, Late, Layout, MadeRun, Step, make_run
+
+import tracekit
+
+TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, layers=1)
+GRID = Layout(data=8, tensor=2, ranks_per_node=4)
+PIPELINE = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4)
+PIPELINED = Step(
+    forward_ns=100_000, backward_ns=200_000, kernels=1, layers=1, microbatches=6, steps=1
+)
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Callable[..., tuple[MadeRun, dict[str, Rows]]]:
+    """Return a function that makes a run up and asks it analyses."""
+
+    def ask(
+        *names: str, layout: Layout, step: Step = TINY, faults: Faults | None = None, **options: Any
+    ) -> tuple[MadeRun, dict[str, Rows]]:
+        run = make_run(tmp_path / "run", layout, step, faults, **options)
+        with tracekit.open(run.folder, cache=False) as trace:
+            return run, {name: trace.query(name).to_dicts() for name in names}
+
+    return ask
+
+
+def test_a_run_without_faults_has_no_straggler(asked: Callable[..., Any]) -> None:
+    _, found = asked("stragglers", "waits", "rank_groups", layout=GRID)
+    assert found["stragglers"] == []
+    assert found["waits"] == []
+    (group,) = found["rank_groups"]
+    assert (group["rank_count"], group["rank_pct"], group["example_rank"]) == (16, 100.0, 0)
+    assert group["alike"] == "backward, forward, optimizer"
+
+
+def test_a_slow_rank_is_the_first_named(asked: Callable[..., Any]) -> None:
+    """Each step it works 390 µs in place of 300 before the end, and 65 in place of 50 behind it.
+
+    Of two steps that is 90, then 15 and 90 µs before a collective: 195 µs.
+    """
+    run, found = asked(
+        "stragglers",
+        "waits",
+        "rank_summary",
+        "rank_groups",
+        layout=GRID,
+        faults=Faults(slow_ranks={5: 1.3}),
+    )
+    (first,) = found["stragglers"]
+    assert (first["kind"], first["name"], first["ranks"]) == ("rank", "rank 5", [5])
+    assert first["node"] == "node001"
+    assert first["delay_ns"] == 195_000
+    assert first["delay_pct"] == pytest.approx(30)
+    assert first["is_once"] is False
+    # Its neighbour waits for it in their tensor-parallel group, and makes others wait in turn.
+    by_dimension = {(row["straggler_rank"], row["dimension"]): row for row in found["waits"]}
+    own, passed = by_dimension[5, "tensor"], by_dimension[4, "data"]
+    assert (own["waiting_rank_count"], own["passed_on_ns"]) == (1, 0)
+    assert own["wait_ns"] == 195_000
+    assert passed["behind_rank"] == 5
+    assert passed["passed_on_ns"] == passed["wait_ns"]
+    for row in found["rank_summary"]:
+        assert row["comm_wait_ns"] == run.truth.waited_ns[row["rank"]]
+        assert row["is_outlier"] is (row["rank"] == 5)
+    usual, slow = found["rank_groups"]
+    assert usual["rank_count"] == 15
+    assert slow["ranks"] == [5]
+    assert slow["alike"] == "more compute, less exposed communication"
+
+
+def test_a_slow_node_is_named_in_place_of_its_ranks(asked: Callable[..., Any]) -> None:
+    _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={2: 1.2}))
+    (first,) = found["stragglers"]
+    assert (first["kind"], first["name"]) == ("node", "node002")
+    assert first["ranks"] == [8, 9, 10, 11]
+    assert first["delay_pct"] == pytest.approx(20)
+
+
+def test_a_rank_slower_than_its_slow_node_is_named_first(asked: Callable[..., Any]) -> None:
+    faults = Faults(slow_nodes={2: 1.1}, slow_ranks={9: 1.5})
+    _, found = asked("stragglers", layout=GRID, faults=faults)
+    assert [row["name"] for row in found["stragglers"]] == ["rank 9", "node002"]
+
+
+def test_a_rank_that_is_late_once(asked: Callable[..., Any]) -> None:
+    """It is told from its neighbour, which waits for it and then comes as late to the others."""
+    late = Late(rank=6, dimension="tensor", number=1, by_ns=77_000)
+    run, found = asked("stragglers", "collective_skew", layout=GRID, faults=Faults(late=(late,)))
+    (first,) = found["stragglers"]
+    assert (first["name"], first["delay_ns"], first["is_once"]) == ("rank 6", 77_000, True)
+    assert (first["collective"], first["pg_name"], first["number"]) == ("comm_allreduce", "4", 2)
+    truth = {key: waits for key, waits in run.truth.waits.items() if any(waits.values())}
+    rows = {(row["pg_name"], row["number"]): row for row in found["collective_skew"]}
+    assert len(truth) == 3
+    for key, waits in truth.items():
+        assert rows[key]["max_wait_ns"] == max(waits.values()) == 77_000
+        assert rows[key]["wait_ns"] == sum(waits.values())
+
+
+@pytest.mark.parametrize(("name", "label"), [("3", "tensor group 3"), ("9", "data group 9")])
+def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label: str) -> None:
+    layout = Layout(data=8, tensor=3, ranks_per_node=3)
+    _, found = asked(
+        "stragglers", "parallel_groups", layout=layout, faults=Faults(slow_links={name: 2.5})
+    )
+    (first,) = found["stragglers"]
+    assert (first["kind"], first["name"]) == ("link", label)
+    assert first["delay_pct"] == pytest.approx(150)
+    assert first["like_bus_bytes_per_s"] == pytest.approx(2.5 * first["bus_bytes_per_s"])
+    groups = {row["dimension"]: row for row in found["parallel_groups"]}
+    assert groups[label.partition(" ")[0]]["slowest_name"] == name
+
+
+def test_a_slow_link_between_two_stages(asked: Callable[..., Any]) -> None:
+    faults = Faults(slow_links={"1>5": 30.0})
+    _, found = asked("stragglers", layout=PIPELINE, step=PIPELINED, faults=faults)
+    assert [(row["kind"], row["name"]) for row in found["stragglers"]] == [("link", "rank 1 to 5")]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: str) -> None:
+    step = Step(
+        forward_ns=1_000_000,
+        backward_ns=2_000_000,
+        optimizer_ns=1_000,
+        transfer_ns=4,
+        pass_ns=1,
+        kernels=1,
+        layers=1,
+        microbatches=6,
+        schedule=schedule,  # type: ignore[arg-type]
+        steps=2,
+    )
+    run, found = asked("pipeline_bubbles", "rank_summary", layout=PIPELINE, step=step)
+    rows = found["pipeline_bubbles"]
+    in_flight = [6] * 4 if schedule == "gpipe" else [4, 3, 2, 1]
+    assert [row["in_flight_count"] for row in rows] == in_flight
+    for stage, row in enumerate(rows):
+        assert (row["schedule"], row["microbatch_count"], row["reason"]) == (schedule, 6, None)
+        assert row["bubble_ns"] == run.truth.waited_ns[stage * 4]
+        # In each step, three stages' forward and backward passes.
+        assert row["bubble_ns"] == pytest.approx(2 * 3 * 3_000_000, rel=1e-4)
+        assert row["schedule_bubble_pct"] == pytest.approx(100 * 3 / 9)
+        assert row["bubble_pct"] == pytest.approx(row["schedule_bubble_pct"], abs=0.05)
+    assert [row["stage"] for row in found["rank_summary"]] == [rank // 4 for rank in range(16)]
+
+
+def test_a_slow_rank_of_a_pipeline_is_compared_with_its_stage(asked: Callable[..., Any]) -> None:
+    layout = Layout(data=4, tensor=1, pipeline=4, ranks_per_node=4)
+    _, found = asked(
+        "stragglers", layout=layout, step=PIPELINED, faults=Faults(slow_ranks={6: 1.3})
+    )
+    assert [row["name"] for row in found["stragglers"]] == ["rank 6"]
+    assert found["stragglers"][0]["like_count"] == 4
+
+
+def test_experts_that_get_more_than_their_share(asked: Callable[..., Any]) -> None:
+    """Of four ranks the last gets five eighths of all tokens: 2.5 times the mean."""
+    layout = Layout(data=8, expert=4, ranks_per_node=4)
+    run, found = asked("expert_balance", layout=layout, faults=Faults(expert_shares=(1, 1, 1, 5)))
+    rows = {row["rank"]: row for row in found["expert_balance"]}
+    assert [rows[rank]["load_pct"] for rank in range(4)] == [50, 50, 50, 250]
+    assert {row["imbalance_pct"] for row in rows.values()} == {150}
+    assert [rank for rank, row in rows.items() if row["is_most_loaded"]] == [3, 7]
+    # A dispatch and its combine have the same load; elements are of two bytes.
+    for rank, row in rows.items():
+        assert row["load_bytes"] == 2 * 2 * run.truth.received[rank]
+
+
+def test_clocks_come_back_within_the_stated_error(asked: Callable[..., Any]) -> None:
+    faults = Faults(clock_ns={5: 3_000_000, 6: -40_000}, end_jitter_ns=2_000)
+    run, found = asked("clock_offsets", "stragglers", layout=GRID, faults=faults)
+    for row in found["clock_offsets"]:
+        assert 0 < row["error_ns"] <= 4_000
+        true_ns = run.truth.clock_ns.get(row["rank"], 0)
+        assert abs(row["offset_ns"] - true_ns) <= row["error_ns"]
+        assert row["is_beyond_error"] is (row["rank"] in (5, 6))
+    # And nothing else rests on clocks.
+    assert found["stragglers"] == []
+
+
+def test_no_clock_is_told_without_collectives_of_all(asked: Callable[..., Any]) -> None:
+    step = Step(forward_ns=100_000, backward_ns=200_000, has_world_end=False)
+    _, found = asked("clock_offsets", layout=Layout(data=2, tensor=2), step=step)
+    assert {row["offset_ns"] for row in found["clock_offsets"]} == {None}
+    assert {row["reason"] for row in found["clock_offsets"]} == {
+        "no matched collective has all ranks of the run"
+    }
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+def test_parallel_groups(asked: Callable[..., Any], is_described: bool) -> None:
+    layout = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4, is_described=is_described)
+    _, found = asked("parallel_groups", layout=layout, step=PIPELINED)
+    rows = {row["dimension"]: row for row in found["parallel_groups"]}
+    assert {
+        name: (row["group_count"], row["group_size"], row["stride"], row["node_count"])
+        for name, row in rows.items()
+    } == {
+        "world": (1, 16, 1, 4),
+        "tensor": (8, 2, 1, 1),
+        "data": (8, 2, 2, 1),
+        "pipeline": (4, 4, 4, 4),
+    }
+    assert rows["pipeline"]["example_ranks"] == [0, 4, 8, 12]
+    known = ["description"] * 3 if is_described else ["layout", "traffic", "layout"]
+    assert [rows[name]["known_by"] for name in ("data", "pipeline", "tensor")] == known
+
+
+def test_a_missing_rank_is_told_and_the_rest_stays(asked: Callable[..., Any]) -> None:
+    faults = Faults(missing=frozenset({3}), slow_ranks={10: 1.3})
+    _, found = asked("stragglers", "rank_summary", "clock_offsets", layout=GRID, faults=faults)
+    assert [row["name"] for row in found["stragglers"]] == ["rank 10"]
+    assert {(row["rank_count"], row["world_size"]) for row in found["rank_summary"]} == {(15, 16)}
+    assert len(found["clock_offsets"]) == 15
+
+
+def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:
+    _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={1: 1.2}), has_hosts=False)
+    assert [row["name"] for row in found["stragglers"]] == ["ranks from 4"]
+
+
+def test_distribution_names_a_rank_for_every_figure(asked: Callable[..., Any]) -> None:
+    _, found = asked("rank_distribution", layout=GRID, faults=Faults(slow_ranks={5: 1.5}))
+    rows = {row["part"]: row for row in found["rank_distribution"]}
+    own = rows["own"]
+    assert (own["min_ns"], own["median_ns"], own["max_ns"]) == (650_000, 650_000, 975_000)
+    assert (own["min_rank"], own["max_rank"], own["rank_count"]) == (0, 5, 16)
+    assert rows["compute"]["max_rank"] == 5
+    assert rows["comm_wait"]["min_rank"] == 5
+    assert {"window", "step", "phase/forward", "phase/backward"} <= set(rows)
+    assert "idle" not in rows

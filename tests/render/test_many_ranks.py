@@ -1,0 +1,95 @@
+"""The screen of many ranks: groups, distribution, strip, stragglers, as the command shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import Faults, Layout, Step, make_run
+
+from tracekit.render._strip import cells_of_ranks, marks, strip
+from tracekit.trace import RANKS_BREAKDOWN
+
+TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, layers=1)
+
+
+def test_a_strip_shows_every_rank_or_the_highest_of_a_cell() -> None:
+    values = [0, 1, 2, 3, 4, 5, 6, 8]
+    marked = [False] * 7 + [True]
+    assert strip(values, marked, 8).plain == "▁▂▃▄▅▆▇█"
+    assert marks(marked, 8).plain == "       ▲"
+    assert strip(values, marked, 4).plain == "▂▄▆█"
+    assert marks(marked, 4).plain == "   ▲"
+    assert strip([None, 0.0], [False, False], 4).plain == " ▁"
+    assert [list(cell) for cell in cells_of_ranks(5, 2)] == [[0, 1], [2, 3, 4]]
+    # Nobody is left out, however narrow the screen.
+    assert sorted(rank for cell in cells_of_ranks(1000, 77) for rank in cell) == list(range(1000))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    layout = Layout(data=12, tensor=2, ranks_per_node=4)
+    return make_run(tmp_path / "run", layout, TINY, Faults(slow_ranks={13: 1.3})).folder
+
+
+def test_the_screen_of_24_ranks(run: Path, cli: Callable[..., Any]) -> None:
+    done = cli("breakdown", run, env={"COLUMNS": "104"})
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 104 for line in lines)
+    text = done.stdout
+    # No list of ranks, but what they have in common.
+    assert "rank 1 · device" not in text
+    assert "  23 alike, as rank 0  " in text
+    assert "  rank 13 alone        " in text
+    assert "    more compute, less exposed communication" in lines
+    assert "Ranks  24 on 6 nodes; each figure with the rank that has it" in lines
+    words = [line.split() for line in lines]
+    (at_work,) = [found for found in words if found[:3] == ["at", "work", "0.650"]]
+    assert at_work == ["at", "work", "0.650", "#0", "0.650", "#0", "0.650", "#0", "0.845", "#13"]
+    blocks = next(line for line in lines if line.startswith("  at work  ▇"))
+    assert blocks == "  at work  " + "▇" * 13 + "█" + "▇" * 10
+    assert " " * (11 + 13) + "▲" in [line.rstrip() for line in lines]
+    straggler = next(line for line in lines if line.startswith("  rank 13 on node003"))
+    assert straggler.startswith("  rank 13 on node003  +195.000 µs (+30.0 %) at work")
+    assert any("11 ranks wait for rank 13 in data group" in line for line in lines)
+    assert any(line.startswith("  tensor  12 × 2 ranks") for line in lines)
+
+
+def test_the_same_without_colour_and_with(run: Path, cli: Callable[..., Any]) -> None:
+    plain = cli("breakdown", run).stdout
+    assert "\x1b" not in plain
+    assert "▲" in plain
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown"])
+def test_other_formats_hold_the_analyses(run: Path, cli: Callable[..., Any], form: str) -> None:
+    done = cli("breakdown", run, "--format", form)
+    assert done.exit_code == 0
+    if form == "json":
+        found = json.loads(done.stdout)
+        assert set(RANKS_BREAKDOWN) <= set(found)
+        assert found["stragglers"][0]["name"] == "rank 13"
+        assert found["stragglers"] == json.loads(
+            cli("query", "stragglers", run, "--format", "json").stdout
+        )
+    else:
+        assert "rank 13" in done.stdout
+        assert "rank_distribution" in done.stdout
+
+
+def test_few_ranks_keep_a_bar_each(tmp_path: Path, cli: Callable[..., Any]) -> None:
+    folder = make_run(tmp_path / "run", Layout(data=4), TINY, Faults(slow_ranks={2: 1.3})).folder
+    text = cli("breakdown", folder).stdout
+    assert all(f"rank {rank} · device {rank}" in text for rank in range(4))
+    assert "alike" not in text
+    assert "  rank 2 " in text.partition("Stragglers")[2]
+
+
+def test_one_trace_says_nothing_of_ranks(tmp_path: Path, cli: Callable[..., Any]) -> None:
+    path = make_run(tmp_path / "run", Layout(data=4), TINY).paths[0]
+    found = json.loads(cli("breakdown", path, "--format", "json").stdout)
+    assert not set(RANKS_BREAKDOWN) & set(found)
