@@ -309,7 +309,7 @@ class Trace:
         answers |= dict(zip(open_names, run_analyses(self.connection, specs), strict=True))
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
         totals += [spec for spec in map(catalog.analysis, of_ranks) if spec.reduces]
-        reduced = run_reductions(self.connection, totals, answers)
+        reduced = run_reductions(self.connection, totals, {**known, **answers})
         answers |= {result.name: result for result in reduced}
         rest = [name for name in names[place:] if name not in of_ranks]
         names = [*names[:place], *of_ranks, *rest]
