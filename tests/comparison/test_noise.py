@@ -12,13 +12,11 @@ from tracekit.comparison.noise import (
     _median_atoms,
     bootstrap_interval,
     compare_series,
-    drift_pct,
     least_count,
-    outliers,
     rank_test,
     shift_interval,
-    warm_up_count,
 )
+from tracekit.comparison.trends import drift_pct, outliers, warm_up_count
 
 
 def _p_by_counting(base: list[float], new: list[float]) -> float:

@@ -218,58 +218,14 @@ def least_count(alpha: float = ALPHA) -> int:
     return count
 
 
-def outliers(series: Sequence[float]) -> list[int]:
-    """Return the places of measurements far above or below all others.
-
-    Far is more than five standard deviations, estimated from the median of distances from the
-    median, and more than 1 % of the median.
-    """
-    if len(series) < 4:
-        return []
-    middle = median(series)
-    limit = max(5 * _sigma(series), abs(middle) / 100)
-    return [place for place, value in enumerate(series) if abs(value - middle) > limit]
-
-
-def warm_up_count(series: Sequence[float]) -> int:
-    """Return how many measurements at the beginning are outliers above the rest: a warm-up."""
-    middle = median(series)
-    high = {place for place in outliers(series) if series[place] > middle}
-    count = 0
-    while count in high:
-        count += 1
-    return count
-
-
-def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
-    """Return by how much a series rises from its first to its last measurement, if it does.
+def spread(series: Sequence[float]) -> float:
+    """Return the standard deviation that the median distance from the median stands for.
 
     Args:
-        series: measurements in their order.
-        alpha: how often chance alone may look like a drift.
-
-    Returns:
-        The slope (Theil and Sen) over the whole series in percent of the median; None where the
-        test of Mann and Kendall sees no drift.
+        series: at least one measurement.
     """
-    count = len(series)
-    if count < 5:
-        return None
-    signs = sum(
-        (later > earlier) - (later < earlier)
-        for place, earlier in enumerate(series)
-        for later in series[place + 1 :]
-    )
-    variance = count * (count - 1) * (2 * count + 5) / 18
-    z = max(0, abs(signs) - 1) / math.sqrt(variance)
-    if 2 * (1 - _NORMAL.cdf(z)) > alpha or median(series) == 0:
-        return None
-    slopes = [
-        (series[right] - series[left]) / (right - left)
-        for left in range(count)
-        for right in range(left + 1, count)
-    ]
-    return 100 * median(slopes) * (count - 1) / median(series)
+    middle = median(series)
+    return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
 
 
 def _pct(part: float, whole: float) -> float | None:
@@ -401,12 +357,6 @@ def _quantile(atoms: Sequence[tuple[float, float]], share: float) -> float:
     return atoms[-1][0]
 
 
-def _sigma(series: Sequence[float]) -> float:
-    """Return the standard deviation that the median distance from the median stands for."""
-    middle = median(series)
-    return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
-
-
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
@@ -417,7 +367,7 @@ def _more_count(
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)
-    sigma = math.sqrt((_sigma(base) ** 2 + _sigma(new) ** 2) / 2)
+    sigma = math.sqrt((spread(base) ** 2 + spread(new) ** 2) / 2)
     goal = max(size, margin - size)
     if sigma == 0:
         return least
