@@ -102,6 +102,7 @@ def compare_series(
     *,
     alpha: float = ALPHA,
     margin_pct: float = MARGIN_PCT,
+    margin: float | None = None,
 ) -> Difference:
     """Compare two series of times, or of anything of which less is better.
 
@@ -110,6 +111,7 @@ def compare_series(
         new: those of the other side.
         alpha: how often chance alone may look like a difference, 0 to 1.
         margin_pct: a difference up to this share of the base's median is none, percent.
+        margin: the same as an amount, where it is a share of something else.
 
     Returns:
         The difference. Its verdict is None where a side has fewer than two measurements: one
@@ -128,7 +130,8 @@ def compare_series(
     low, high = bootstrap_interval(base, new, alpha=alpha)
     p_value = rank_test(base, new)
     turned = shift_interval(base, new, alpha=alpha)
-    margin = abs(middle[0]) * margin_pct / 100
+    if margin is None:
+        margin = abs(middle[0]) * margin_pct / 100
     verdict: Verdict = "inconclusive"
     if turned is not None and -margin <= min(low, turned[0]) <= max(high, turned[1]) <= margin:
         verdict = "same"
