@@ -88,7 +88,7 @@ def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
             pools[is_new][place or cell.module].append(cell)
     pairs: list[Pair] = []
     for (part, phase), pools in groups.items():
-        pairs.extend(_match_group(part, phase, pools, parents))
+        pairs.extend(_match_group(part, phase, pools, parents, (base.unit_count, new.unit_count)))
     return pairs
 
 
@@ -121,7 +121,11 @@ _LEVELS: tuple[tuple[Match, _Key], ...] = (
 
 
 def _match_group(
-    part: str, phase: str, pools: tuple[_Pool, _Pool], parents: Mapping[str, str | None]
+    part: str,
+    phase: str,
+    pools: tuple[_Pool, _Pool],
+    parents: Mapping[str, str | None],
+    units: tuple[int, int],
 ) -> list[Pair]:
     """Match the work of one part and phase: place by place, the innermost first."""
     pairs: list[Pair] = []
@@ -132,6 +136,7 @@ def _match_group(
         depth = depths.pop(place)
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
         # Idle time is what its cause says, and is not another cause elsewhere.
+        first = len(pairs)
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[3], _LEVELS[4])
         for match, key in levels:
             if left[0] and left[1]:
@@ -143,6 +148,8 @@ def _match_group(
         if part != "idle" and place != top and left[0] and left[1] and _are_alike(*left, "place"):
             pairs.append(Pair(part, phase, place, left[0], left[1], "place"))
             left = [], []
+        if part != "idle" and bool(left[0]) != bool(left[1]):
+            pairs[first:], left = _fused(pairs[first:], left, units)
         if not left[0] and not left[1]:
             continue
         if place == top:
@@ -156,6 +163,39 @@ def _match_group(
         pools[0][around] += left[0]
         pools[1][around] += left[1]
     return pairs
+
+
+def _fused(
+    pairs: Sequence[Pair], left: tuple[list[Cell], list[Cell]], units: tuple[int, int]
+) -> tuple[list[Pair], tuple[list[Cell], list[Cell]]]:
+    """Find what became part of another kernel: that has another name, and does more.
+
+    What one side has left of a place belongs to a pair there whose kernels have other names on the
+    other side, if with it the times of both sides of the pair are at most half as far apart.
+    """
+    found, is_new = list(pairs), bool(left[1])
+    rest: tuple[list[Cell], list[Cell]] = [], []
+    for cell in sorted(left[is_new], key=lambda one: -one.kernel_ns):
+        best: tuple[float, int] | None = None
+        for number, pair in enumerate(found):
+            if pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
+                continue
+            apart = _time(pair.new) / units[1] - _time(pair.base) / units[0]
+            gained = cell.kernel_ns / units[is_new]
+            left_apart = abs(apart + gained if is_new else apart - gained)
+            if 2 * left_apart <= abs(apart) and (best is None or left_apart < best[0]):
+                best = left_apart, number
+        if best is None:
+            rest[is_new].append(cell)
+            continue
+        pair = found[best[1]]
+        base, new = (pair.base, [*pair.new, cell]) if is_new else ([*pair.base, cell], pair.new)
+        found[best[1]] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
+    return found, rest
+
+
+def _time(cells: Iterable[Cell]) -> int:
+    return sum(cell.kernel_ns for cell in cells)
 
 
 def _one_side(cell: Cell, match: str) -> tuple[list[Cell], list[Cell]]:
@@ -202,5 +242,5 @@ def _by_key(
 
 def _are_alike(base: Sequence[Cell], new: Sequence[Cell], match: Match) -> bool:
     """Whether work without the same op or name may be the same: neither side is most of it."""
-    sums = [sum(cell.kernel_ns for cell in cells) for cells in (base, new)]
+    sums = [_time(cells) for cells in (base, new)]
     return max(sums) <= _ALIKE_RATIO[match] * max(min(sums), 1)
