@@ -98,12 +98,13 @@ class Reading:
     request_counts: Sequence[int | None]
 
 
-def read(traces: Sequence[Trace], label: str) -> Reading:
+def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
     """Ask the runs of one side for all that a comparison needs of their time.
 
     Args:
         traces: the runs, open.
         label: what the side is called.
+        per: what figures will be divided by, where that is known.
     """
     rows, columns = [], {}
     modules: dict[str, ModuleNode] = {}
@@ -127,9 +128,9 @@ def read(traces: Sequence[Trace], label: str) -> Reading:
         columns,
         modules,
         min(step_counts) > 1 and 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1),
-        [_layer_count(trace) for trace in traces],
-        [_tokens(trace) for trace in traces],
-        [_request_count(trace) for trace in traces],
+        [_layer_count(trace) if per == "layer" else None for trace in traces],
+        [_tokens(trace) if per == "token" else None for trace in traces],
+        [_request_count(trace) if per == "request" else None for trace in traces],
     )
 
 

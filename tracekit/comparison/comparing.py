@@ -129,7 +129,7 @@ def compare(
 
     names = _labels(base, new)
     with _sides(base, new, opened) as sides, ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(_read, sides, names)
+        first, second = pool.map(_read, sides, names, (per, per))
     per = per or usual_per(first.reading, second.reading)
     both = make_side(first.reading, per, skip), make_side(second.reading, per, skip)
     alignment = align_modules(both[0].modules, both[1].modules)
@@ -158,8 +158,8 @@ class _Said:
     plain_steps: Sequence[float]
 
 
-def _read(traces: Sequence[Trace], label: str) -> _Said:
-    return _Said(read(traces, label), facts_of(traces), health_of(traces), plain_steps(traces))
+def _read(traces: Sequence[Trace], label: str, per: Per | None) -> _Said:
+    return _Said(read(traces, label, per), facts_of(traces), health_of(traces), plain_steps(traces))
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
         many = f"{row['more_count']:,} more {sample}{'s' if row['more_count'] != 1 else ''}"
         return f"inconclusive: {many} on each side would likely decide"
     if verdict == "inconclusive":
-        return "inconclusive: noise is too large for any number of steps to decide"
+        return f"inconclusive: at this noise no reasonable number of {sample}s would decide"
     return str(verdict)
 
 
@@ -157,7 +157,7 @@ def _seen(row: Mapping[str, Any], side: str) -> str:
 
 
 def _signed_ms(value_ns: int, decimals: int) -> str:
-    sign = "+" if value_ns > 0 else "−" if value_ns < 0 else "±"
+    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else "±"
     return f"{sign}{format_ms(abs(value_ns), decimals)} ms"
 
 

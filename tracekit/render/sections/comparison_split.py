@@ -152,5 +152,5 @@ def _count(count: float) -> str:
 
 
 def _signed(value_ns: int, decimals: int) -> str:
-    sign = "+" if value_ns > 0 else "−" if value_ns < 0 else "±"
+    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else "±"
     return f"{sign}{format_ms(abs(value_ns), decimals)}"
