@@ -79,7 +79,7 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
         return {f"by_{pair.match}_ns": wall[1] - wall[0]}
     found = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
     longer = kernel[1] - kernel[0]
-    is_same = {cell.name for cell in pair.base} == {cell.name for cell in pair.new}
+    is_same = _is_same(pair)
     is_one_each = len(pair.base_names) == len(pair.new_names) == 1
     if count[0] and count[1] and kernel[0] and (pair.match == "same" or is_same or is_one_each):
         mean = kernel[0] / count[0]
@@ -98,7 +98,21 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
 
 
 def _has_same_shapes(pair: Pair) -> bool:
+    if not _has_names(pair):
+        return True
     return {cell.shape for cell in pair.base} == {cell.shape for cell in pair.new}
+
+
+def _is_same(pair: Pair) -> bool:
+    """Whether both sides run the same kernels, as far as both tell."""
+    if not _has_names(pair):
+        return True
+    return {cell.name for cell in pair.base} == {cell.name for cell in pair.new}
+
+
+def _has_names(pair: Pair) -> bool:
+    """Whether the kernels of both sides are known: a baseline keeps none."""
+    return bool(pair.base_names) and bool(pair.new_names)
 
 
 def _sum(pair: Pair, side: int) -> tuple[int, int, int]:
