@@ -23,6 +23,9 @@ _INSTALL = "install it with: pip install 'tracekit[plot]'"
 
 _WIDTH_PX = 720
 
+# Bars of this part of the whole width have room for a text.
+_LABELS_OF_WIDTH = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -45,10 +48,30 @@ class Chart:
             "$schema": SCHEMA,
             "title": self.title,
             "width": _WIDTH_PX,
-            **self.spec,
+            **self._spec_with_labels(),
             "datasets": {name: _plain(result) for name, result in self.data.items()},
             "config": {"view": {"stroke": None}, "axis": {"labelLimit": 260}},
         }
+
+    def _spec_with_labels(self) -> Mapping[str, Any]:
+        """Return the description with the texts inside of bars that the report sets by itself."""
+        label = self.spec.get("usermeta", {}).get("label")
+        if label is None:
+            return self.spec
+        x, x2 = (self.spec["encoding"][channel]["field"] for channel in ("x", "x2"))
+        shared = {name: self.spec["encoding"][name] for name in ("x", "y")}
+        encoding = {name: one for name, one in self.spec["encoding"].items() if name != "text"}
+        bars = {"mark": self.spec["mark"], "encoding": encoding}
+        widest = max(self.data[self.spec["data"]["name"]].column(x2))
+        wide = f"datum.{x2} - datum.{x} > {widest // _LABELS_OF_WIDTH}"
+        mark = {"type": "text", "align": "left", "dx": 4, "limit": _WIDTH_PX // _LABELS_OF_WIDTH}
+        texts = {
+            "transform": [{"filter": wide}],
+            "mark": mark,
+            "encoding": {**shared, "text": {"field": label}},
+        }
+        rest = {name: part for name, part in self.spec.items() if name not in bars}
+        return {**rest, "layer": [bars, texts]}
 
     def to_altair(self) -> altair.TopLevelMixin:
         """Return the chart as one of altair's, to be changed or put beside others.

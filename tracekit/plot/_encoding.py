@@ -92,8 +92,8 @@ def told(*fields: str) -> list[dict[str, str]]:
     return [{"field": field} for field in fields]
 
 
-def device_names(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether rows are of several devices, so that charts have to tell them apart."""
+def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether rows are of several devices, so that a chart has to tell them apart."""
     return len({(row["rank"], row["device"]) for row in rows}) > 1
 
 

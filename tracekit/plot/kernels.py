@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import BLUE
 from tracekit.plot._chart import Chart
-from tracekit.plot._encoding import bar_step, largest, names, quantity, told, where
+from tracekit.plot._encoding import (
+    bar_step,
+    has_several_devices,
+    largest,
+    names,
+    quantity,
+    told,
+    where,
+)
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -24,21 +32,22 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     if not rows:
         return None
     rows = sorted(rows, key=lambda row: -row["wall_ns"])
-    spec = {
+    # A bar is a row: the lists of devices are cut, so bars of one name do not add up to anything.
+    label = "datum.class + ' · ' + datum.name"
+    if has_several_devices(all_rows):
+        label += " + ' · ' + " + where(all_rows)[0]["calculate"]
+    spec: dict[str, Any] = {
         "data": {"name": "kernels"},
-        "height": bar_step(len({row["name"] for row in rows})),
-        "transform": [*keep, *where(all_rows)],
-        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 1},
+        "height": bar_step(len(rows)),
+        "transform": [*keep, {"calculate": label, "as": "which"}],
+        "mark": {"type": "bar"},
         "encoding": {
-            "y": names("name", list(dict.fromkeys(row["name"] for row in rows))),
-            "x": quantity("wall_ns", [row["wall_ns"] for row in rows], "wall time", stack="zero"),
+            "y": names("which"),
+            "x": quantity("wall_ns", [row["wall_ns"] for row in rows], "wall time"),
             "color": {"value": BLUE.light},
-            "detail": {"field": "where"},
-            "tooltip": told(
-                "name", "class", "where", "kernel_count", "wall_ns", "kernel_ns", "mean_ns"
-            ),
+            "tooltip": told("which", "class", "kernel_count", "wall_ns", "kernel_ns", "mean_ns"),
         },
     }
-    return Chart(
-        "kernels", "Kernels that held a device longest", spec, {"kernels": data["kernels"]}, omitted
-    )
+    spec["encoding"]["y"]["sort"] = "-x"
+    title = "Kernels that held a device longest"
+    return Chart("kernels", title, spec, {"kernels": data["kernels"]}, omitted)

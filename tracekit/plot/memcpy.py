@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import KIND
 from tracekit.plot._chart import Chart
@@ -20,22 +20,23 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     keep, rows, omitted = largest(data["memcpy_totals"].to_dicts(), "kernel_ns")
     if not rows:
         return None
-    rows = sorted(rows, key=lambda row: -row["kernel_ns"])
-    spec = {
+    spec: dict[str, Any] = {
         "data": {"name": "memcpy_totals"},
-        "height": bar_step(len({row["direction"] for row in rows})),
-        "transform": keep,
-        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 1},
+        "height": bar_step(len(rows)),
+        "transform": [*keep, {"calculate": "datum.direction + ' · ' + datum.name", "as": "which"}],
+        "mark": {"type": "bar"},
         "encoding": {
-            "y": names("direction", list(dict.fromkeys(row["direction"] for row in rows))),
-            "x": quantity(
-                "kernel_ns", [row["kernel_ns"] for row in rows], "time of all copies", stack="zero"
-            ),
+            "y": names("which"),
+            "x": quantity("kernel_ns", [row["kernel_ns"] for row in rows], "time of all copies"),
             "color": {"value": KIND["memcpy"].light},
-            "tooltip": told(
-                "direction", "name", "copy_count", "kernel_ns", "bytes", "bandwidth_bytes_per_s"
-            ),
+            "tooltip": told("which", "copy_count", "kernel_ns", "bytes", "bandwidth_bytes_per_s"),
         },
     }
-    title = "Copies and memsets"
-    return Chart("memcpy", title, spec, {"memcpy_totals": data["memcpy_totals"]}, omitted)
+    spec["encoding"]["y"]["sort"] = "-x"
+    return Chart(
+        "memcpy",
+        "What was copied or set, which way",
+        spec,
+        {"memcpy_totals": data["memcpy_totals"]},
+        omitted,
+    )

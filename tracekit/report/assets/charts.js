@@ -72,7 +72,11 @@ function valuesOf(layers, channel) {
 function bandDomain(layers, channel) {
   const encoding = layers.map((layer) => layer.encoding[channel]).find(Boolean);
   const found = new Set();
-  for (const { encoding: of, rows } of layers) for (const row of rows) if (of[channel]) found.add(row[of[channel].field]);
+  const largestFirst = (of, rows) => (of[channel]?.sort === '-x' ? [...rows].sort((a, b) => b[of.x.field] - a[of.x.field]) : rows);
+  for (const { encoding: of, rows } of layers) {
+    if (of[channel]) for (const row of largestFirst(of, rows)) found.add(row[of[channel].field]);
+  }
+  if (encoding.sort === '-x') return [...found];
   const sort = (encoding.sort ?? []).filter((value) => found.has(value));
   return [...sort, ...[...found].filter((value) => !sort.includes(value))];
 }

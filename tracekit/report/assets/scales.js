@@ -15,7 +15,8 @@ function logTicks(from, to) {
   const first = Math.floor(Math.log10(from));
   const last = Math.ceil(Math.log10(to));
   const every = Math.max(1, Math.ceil((last - first) / 8));
-  for (let e = first; e <= last; e += every) ticks.push(10 ** e);
+  const within = last - first <= 2 ? [1, 2, 5] : [1];
+  for (let e = first; e <= last; e += every) for (const part of within) ticks.push(part * 10 ** e);
   return ticks;
 }
 

@@ -2,6 +2,9 @@
 
 const FIRST_ROWS = 12;
 
+// Columns of sentences, which go over several lines; names are cut, and told whole when pointed at.
+const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
+
 function drawTable(place, name, data) {
   const { columns, rows, total } = data;
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
@@ -59,7 +62,7 @@ function drawTable(place, name, data) {
       const cell = element('td', isNumber[c] ? { class: 'number' } : {}, text);
       if (typeof value === 'number') cell.title = `${columns[c]} = ${value}`;
       else if (text.length > 40) cell.title = text;
-      if (text.length > 90) cell.className = 'long';
+      if (text.length > 60 && SENTENCES.includes(columns[c])) cell.className = 'long';
       line.append(cell);
     });
     return line;

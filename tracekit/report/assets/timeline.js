@@ -154,7 +154,8 @@ class TimelineView {
       context.fillStyle = this.ink;
       context.fillText(this.lanes[at].label, 4, y + 14, this.left - 10);
     }
-    wide.sort((a, b) => a.colour - b.colour);
+    const isTile = ({ lane, index }) => lane.isTile[index];
+    wide.sort((a, b) => isTile(b) - isTile(a) || a.colour - b.colour);
     for (const { lane, at, index, x, w, colour } of wide) {
       const y = this.rowTop(at);
       context.fillStyle = this.palette[colour];
@@ -374,9 +375,13 @@ function lanesOf(track) {
   let start = 0;
   const starts = track.start.map((delta) => (start += delta));
   starts.forEach((from, i) => {
-    let row = ends.findIndex((end) => end <= from);
-    if (row < 0) row = ends.length < MOST_LANES ? ends.length : MOST_LANES - 1;
-    ends[row] = Math.max(ends[row] ?? 0, from + track.dur[i]);
+    let row = 0;
+    // A tile lies behind the events that it was too full for.
+    if (track.name[i] >= 0) {
+      row = ends.findIndex((end) => end <= from);
+      if (row < 0) row = ends.length < MOST_LANES ? ends.length : MOST_LANES - 1;
+      ends[row] = Math.max(ends[row] ?? 0, from + track.dur[i]);
+    }
     (members[row] ??= []).push(i);
   });
   return members.map((of, row) => {
