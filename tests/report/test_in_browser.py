@@ -109,7 +109,7 @@ def test_the_timeline_has_every_device_event(shown: Any) -> None:
     assert int(place.get_attribute("data-events")) == len(rows)
     starts = report.page.evaluate(
         """document.getElementById('events-view').timeline.lanes
-            .flatMap((lane) => Array.from(lane.start, (start, i) => [start, lane.end[i] - start]))"""
+            .flatMap(({start, end}) => Array.from(start, (from, i) => [from, end[i] - from]))"""
     )
     column = rows.column
     asked = [list(pair) for pair in zip(column("start_ns"), column("dur_ns"), strict=True)]

@@ -35,7 +35,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     # A bar is a row: the lists of devices are cut, so bars of one name do not add up to anything.
     label = "datum.class + ' · ' + datum.name"
     if has_several_devices(all_rows):
-        label += " + ' · ' + " + where(all_rows)[0]["calculate"]
+        label = where(all_rows)[0]["calculate"] + " + ' · ' + " + label
     spec: dict[str, Any] = {
         "data": {"name": "kernels"},
         "height": bar_step(len(rows)),
@@ -49,5 +49,6 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
         },
     }
     spec["encoding"]["y"]["sort"] = "-x"
+    spec["encoding"]["y"]["axis"]["labelLimit"] = 400
     title = "Kernels that held a device longest"
     return Chart("kernels", title, spec, {"kernels": data["kernels"]}, omitted)

@@ -53,7 +53,11 @@ def packed_events(result: Result) -> str:
                 else f"device {device}"
             )
             track = {column: [] for column in _COLUMNS}
-            track |= {"label": f"{where} · {stream}", "trace": trace_id, "tiles": []}
+            track |= {
+                "label": f"{where} · {'thread' if device == 'cpu' else 'stream'} {stream}",
+                "trace": trace_id,
+                "tiles": [],
+            }
             tracks[key] = track
             last[key] = 0
         if event_id is None:

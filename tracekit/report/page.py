@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import tracekit
@@ -92,7 +93,9 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         *_refused(answers),
         "</main>",
         _NO_SCRIPT,
-        f'<script type="application/json" id="page-data">{_page_json(charts, data)}</script>',
+        '<script type="application/json" id="page-data">',
+        _page_json(charts, data, traces),
+        "</script>",
     ]
     if any(one.section.name == "events" for one in shown):
         packed = packed_events(answers.results[TIMELINE_EVENTS])
@@ -222,17 +225,30 @@ def _refused(answers: Answers) -> Iterator[str]:
 
 
 def _command(analysis: str, traces: Sequence[str]) -> str:
-    named = " ".join(shlex.quote(printable(name)) for name in traces)
-    return f"tracekit query {analysis} {named} --format json"
+    return f"tracekit query {analysis} {_named(traces)} --format json"
 
 
-def _page_json(charts: Mapping[str, Chart], data: Mapping[str, Cut]) -> str:
+def _named(traces: Sequence[str]) -> str:
+    return " ".join(shlex.quote(printable(name)) for name in traces)
+
+
+def _view_command(traces: Sequence[str]) -> str | None:
+    """Return the command that opens the trace in Perfetto; None where there is no such command."""
+    if find_spec("tracekit.cli.view") is None:
+        return None
+    return f"tracekit view {_named(traces)}"
+
+
+def _page_json(charts: Mapping[str, Chart], data: Mapping[str, Cut], traces: Sequence[str]) -> str:
     """Return charts and rows as JSON that nothing in it can end early."""
     text = io.StringIO()
     specs = {
         name: {"title": chart.title, "spec": dict(chart.spec)} for name, chart in charts.items()
     }
-    text.write('{"charts":' + json.dumps(specs, separators=(",", ":")) + ',\n"data":{')
+    view = json.dumps(_view_command(traces), separators=(",", ":"))
+    text.write(
+        '{"view":' + view + ',"charts":' + json.dumps(specs, separators=(",", ":")) + ',\n"data":{'
+    )
     for place, (name, one) in enumerate(data.items()):
         text.write(",\n" if place else "\n")
         columns = json.dumps(one.shown.column_names)

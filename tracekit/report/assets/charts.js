@@ -138,7 +138,8 @@ class ChartView {
     const labels = bands?.map((value) => printable(String(value))) ?? [];
     const isNamed = bands && !this.spec.usermeta?.label;
     const widest = Math.max(0, ...labels.map((label) => label.length)) * FONT_PX + 14;
-    const left = isNamed ? Math.min(widest, MAX_LABEL_PX, width * 0.4) : bands ? 34 : 74;
+    const most = this.layers.map((layer) => layer.encoding.y?.axis?.labelLimit).find(Boolean) ?? MAX_LABEL_PX;
+    const left = isNamed ? Math.min(widest, most, width * 0.4) : bands ? 34 : 74;
     const inner = bands && this.spec.height.step ? this.spec.height.step * bands.length : this.spec.height;
     const box = { left, top: 8, right: width - 18, bottom: 8 + inner };
     const svg = svgElement('svg', {

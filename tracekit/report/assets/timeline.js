@@ -52,6 +52,11 @@ class TimelineView {
     const tools = element('div', { class: 'tools' }, 'colours by ', by, this.search,
       button('‹', 'previous found', () => this.next(-1)), button('›', 'next found', () => this.next(1)), this.hits,
       button('+', 'zoom in', () => this.zoom(0.5)), button('−', 'zoom out', () => this.zoom(2)), button('whole', 'show the whole trace', () => this.show(this.first, this.last)));
+    if (PAGE.view) {
+      const open = element('button', { type: 'button', title: 'the command that opens what is in sight in Perfetto' }, 'copy command for Perfetto');
+      open.addEventListener('click', () => copy(this.viewCommand(), open));
+      tools.append(open);
+    }
     this.legend = element('ul', { class: 'legend' });
     const height = Math.min(this.lanes.length * (ROW_PX + GAP_PX), MOST_ROWS_PX) + AXIS_PX;
     this.canvas = element('canvas', {
@@ -92,7 +97,7 @@ class TimelineView {
     this.height = this.canvas.clientHeight;
     this.canvas.width = width * this.scale;
     this.canvas.height = this.height * this.scale;
-    this.left = Math.min(170, width * 0.25);
+    this.left = Math.min(190, width * 0.25);
     this.redraw();
   }
 
@@ -243,6 +248,14 @@ class TimelineView {
       context.stroke();
       context.fillText(tick.toLocaleString('en', { maximumSignificantDigits: 9 }), x + 3, 16);
     }
+  }
+
+  // Ranks lie side by side by their own first events here, and by their clocks there: of several, all is opened.
+  viewCommand() {
+    const isOne = new Set(this.lanes.map((lane) => lane.trace)).size === 1;
+    const isWhole = this.from <= this.first && this.to >= this.last;
+    if (!isOne || isWhole) return PAGE.view;
+    return `${PAGE.view} --from ${Math.max(0, Math.floor(this.from))}ns --to ${Math.ceil(this.to)}ns`;
   }
 
   nameOf(lane, index) {
