@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tracekit.analysis.result import Column, Result
     from tracekit.collectors.session import collect
+    from tracekit.comparison.comparing import compare
     from tracekit.errors import (
         QueryError,
         StoreError,
@@ -49,6 +50,7 @@ _HOME_OF = {
     "UsageError": "tracekit.errors",
     "WorkloadError": "tracekit.errors",
     "collect": "tracekit.collectors.session",
+    "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
     # What a notebook shows of these: nothing below render imports it, so it is asked for here.
     "result_html": "tracekit.render._notebook",
@@ -68,6 +70,7 @@ __all__ = [
     "WorkloadError",
     "__version__",
     "collect",
+    "compare",
     "open",
 ]
 

@@ -1,0 +1,297 @@
+-- What does the time of each step consist of, to the nanosecond?
+-- A row is work of one kind, in one place: what ran by class, phase, module, op with its shape, and name; or idle time
+-- by its cause, with the phase and the module of the work that ended it and the op that kept the CPU busy. Time is cut
+-- where steps begin on the device, as in view device_steps: so wall_ns of a step's rows adds up to its span_ns in steps,
+-- and that of all rows to the device's window. Where the last step lasts longer on the CPU than on the device, the rest is
+-- idle time with cause after_last_work, outside of the window. tracekit compare puts the rows of two runs side by side.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device, or cpu
+--   step          BIGINT   number of the step; NULL outside of steps, and where none are marked
+--   part          VARCHAR  compute, exposed_comm, exposed_memcpy or idle
+--   class         VARCHAR  class as in kernel_classes; of idle time its cause
+--   phase         VARCHAR  as in phases
+--   module_path   VARCHAR  as rollup_path in modules: layers are one; a row in parentheses where there is no module
+--   op            VARCHAR  innermost op around the launch; of idle time the op that kept the CPU busy
+--   shape         VARCHAR  shapes of the op's arguments, else the grid of the kernel; of a collective its message
+--   name          VARCHAR  kernel, copy or op; NULL for idle time
+--   kernel_count  BIGINT   device events that begin here, or gaps
+--   kernel_ns     BIGINT   sum of their durations within the step, ns
+--   wall_ns       BIGINT   time of the step that is theirs alone, ns
+-- Keep:     rank, step, part, class, phase, module_path, kernel_count, wall_ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0
+-- Invariant: (part = 'idle') = (name IS NULL) AND (part <> 'idle' OR wall_ns = kernel_ns)
+
+WITH step_span AS (
+    SELECT
+        trace_id,
+        device,
+        step,
+        start_ns,
+        start_ns + span_ns AS end_ns
+    FROM device_steps
+    WHERE span_ns > 0
+),
+
+step_end AS (
+    SELECT
+        trace_id,
+        device,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns
+    FROM step_span
+    GROUP BY trace_id, device
+),
+
+-- Steps, with what is before the first and behind the last: every moment of a device is in one.
+stretch AS MATERIALIZED (
+    SELECT * FROM step_span
+    UNION ALL
+    SELECT
+        w.trace_id,
+        w.device,
+        NULL AS step,
+        w.start_ns - 1 AS start_ns,
+        coalesce(s.first_ns, w.end_ns + 1) AS end_ns
+    FROM device_windows AS w
+    LEFT JOIN step_end AS s ON w.trace_id = s.trace_id AND w.device = s.device
+    UNION ALL
+    SELECT
+        w.trace_id,
+        w.device,
+        NULL AS step,
+        s.last_ns AS start_ns,
+        w.end_ns + 1 AS end_ns
+    FROM device_windows AS w
+    INNER JOIN step_end AS s ON w.trace_id = s.trace_id AND w.device = s.device
+    WHERE s.last_ns <= w.end_ns
+),
+
+op_shape AS (
+    SELECT
+        e.trace_id,
+        e.event_id,
+        e.name,
+        e.args ->> '$."Input Dims"' AS shape
+    FROM event AS e
+    WHERE is_op(e.category)
+),
+
+work AS MATERIALIZED (
+    SELECT
+        d.trace_id,
+        d.device,
+        d.event_id,
+        d.piece,
+        d.kind,
+        coalesce(c.class, d.class) AS class,
+        a.phase,
+        a.module_id,
+        a.row_name,
+        a.op_id,
+        a.op_name,
+        d.name,
+        d.ts_ns,
+        d.end_ns,
+        d.dur_ns,
+        d.wall_ns,
+        d.end_ns - d.kind_wall_ns AS own_ns,
+        c.message_bytes,
+        s.step,
+        s.end_ns AS stretch_end_ns,
+        row_number() OVER () AS id
+    FROM device_events AS d
+    INNER JOIN attribution AS a
+        ON d.trace_id = a.trace_id AND d.event_id = a.event_id AND d.piece = a.piece
+    LEFT JOIN collective_events AS c
+        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    ASOF INNER JOIN stretch AS s
+        ON d.trace_id = s.trace_id AND d.device = s.device AND d.ts_ns >= s.start_ns
+),
+
+-- What lasts into the next step is cut there.
+cut AS MATERIALIZED (
+    SELECT
+        w.id AS work_id,
+        w.kind,
+        w.trace_id || '/' || w.device AS part,
+        s.step,
+        w.ts_ns >= s.start_ns AS is_begin,
+        least(w.end_ns, s.end_ns) - greatest(w.ts_ns, s.start_ns) AS dur_ns,
+        greatest(w.own_ns, s.start_ns) AS start_ns,
+        greatest(least(w.end_ns, s.end_ns), w.own_ns, s.start_ns) AS end_ns,
+        row_number() OVER () AS id
+    FROM work AS w
+    INNER JOIN stretch AS s
+        ON
+            w.trace_id = s.trace_id
+            AND w.device = s.device
+            AND w.ts_ns < s.end_ns
+            AND w.end_ns > s.start_ns
+    WHERE w.end_ns > w.stretch_end_ns
+),
+
+cut_comm AS (SELECT * FROM cut WHERE kind = 'comm' AND start_ns < end_ns),
+
+cut_copy AS (SELECT * FROM cut WHERE kind = 'memcpy' AND start_ns < end_ns),
+
+compute_cover AS (
+    SELECT
+        trace_id || '/' || device AS part,
+        own_ns AS start_ns,
+        end_ns
+    FROM work
+    WHERE kind = 'compute' AND own_ns < end_ns AND EXISTS (FROM cut_comm)
+),
+
+work_cover AS (
+    SELECT
+        trace_id || '/' || device AS part,
+        own_ns AS start_ns,
+        end_ns
+    FROM work
+    WHERE kind <> 'memcpy' AND own_ns < end_ns AND EXISTS (FROM cut_copy)
+),
+
+hidden AS (
+    SELECT * FROM interval_overlap('cut_comm', 'compute_cover')
+    UNION ALL
+    SELECT * FROM interval_overlap('cut_copy', 'work_cover')
+),
+
+stepped AS (
+    SELECT
+        id AS work_id,
+        step,
+        (piece = 0)::BIGINT AS kernel_count,
+        dur_ns,
+        wall_ns
+    FROM work
+    WHERE end_ns <= stretch_end_ns
+    UNION ALL
+    SELECT
+        cut.work_id,
+        cut.step,
+        (cut.is_begin AND work.piece = 0)::BIGINT AS kernel_count,
+        cut.dur_ns,
+        cut.end_ns - cut.start_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns
+    FROM cut
+    INNER JOIN work ON cut.work_id = work.id
+    LEFT JOIN hidden ON cut.id = hidden.id
+),
+
+busy AS (
+    SELECT
+        w.trace_id,
+        w.device,
+        p.step,
+        CASE w.kind
+            WHEN 'compute' THEN 'compute'
+            WHEN 'comm' THEN 'exposed_comm'
+            ELSE 'exposed_memcpy'
+        END AS part,
+        w.class,
+        w.phase,
+        w.module_id,
+        w.row_name,
+        w.op_name AS op,
+        CASE
+            WHEN w.message_bytes IS NOT NULL THEN w.message_bytes || ' bytes'
+            ELSE coalesce(o.shape, k.args ->> '$.grid')
+        END AS shape,
+        w.name,
+        p.kernel_count,
+        p.dur_ns,
+        p.wall_ns
+    FROM stepped AS p
+    INNER JOIN work AS w ON p.work_id = w.id
+    LEFT JOIN op_shape AS o ON w.trace_id = o.trace_id AND w.op_id = o.event_id
+    LEFT JOIN event AS k
+        ON o.shape IS NULL AND w.trace_id = k.trace_id AND w.event_id = k.event_id
+),
+
+idle AS (
+    SELECT
+        g.trace_id,
+        g.device,
+        s.step,
+        'idle' AS part,
+        g.cause AS class,
+        a.phase,
+        a.module_id,
+        a.row_name,
+        e.name AS op,
+        NULL::VARCHAR AS shape,
+        NULL::VARCHAR AS name,
+        (g.start_ns >= s.start_ns)::BIGINT AS kernel_count,
+        least(g.end_ns, s.end_ns) - greatest(g.start_ns, s.start_ns) AS dur_ns,
+        least(g.end_ns, s.end_ns) - greatest(g.start_ns, s.start_ns) AS wall_ns
+    FROM idle_gap AS g
+    INNER JOIN stretch AS s
+        ON
+            g.trace_id = s.trace_id
+            AND g.device = s.device
+            AND g.start_ns < s.end_ns
+            AND g.end_ns > s.start_ns
+    INNER JOIN attribution AS a
+        ON
+            g.trace_id = a.trace_id
+            AND g.next_event_id = a.event_id
+            AND g.next_piece = a.piece
+    LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
+),
+
+after_last_work AS (
+    SELECT
+        s.trace_id,
+        s.device,
+        s.step,
+        'idle' AS part,
+        'after_last_work' AS class,
+        'other' AS phase,
+        NULL::INTEGER AS module_id,
+        '(unattributed)' AS row_name,
+        NULL::VARCHAR AS op,
+        NULL::VARCHAR AS shape,
+        NULL::VARCHAR AS name,
+        1::BIGINT AS kernel_count,
+        s.end_ns - w.end_ns AS dur_ns,
+        s.end_ns - w.end_ns AS wall_ns
+    FROM step_span AS s
+    INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+    WHERE s.end_ns > w.end_ns
+)
+
+SELECT
+    w.rank,
+    w.device,
+    x.step,
+    x.part,
+    x.class,
+    x.phase,
+    coalesce(m.rollup_path, x.row_name) AS module_path,
+    x.op,
+    x.shape,
+    x.name,
+    sum(x.kernel_count)::BIGINT AS kernel_count,
+    sum(x.dur_ns)::BIGINT AS kernel_ns,
+    sum(x.wall_ns)::BIGINT AS wall_ns
+FROM (
+    SELECT * FROM busy
+    UNION ALL
+    SELECT * FROM idle
+    UNION ALL
+    SELECT * FROM after_last_work
+) AS x
+INNER JOIN device_windows AS w ON x.trace_id = w.trace_id AND x.device = w.device
+LEFT JOIN module AS m ON x.trace_id = m.trace_id AND x.module_id = m.module_id
+GROUP BY
+    w.rank, w.trace_id, w.device, x.step, x.part, x.class, x.phase,
+    coalesce(m.rollup_path, x.row_name), x.op, x.shape, x.name
+ORDER BY
+    w.rank NULLS LAST, w.trace_id, w.device, x.step NULLS LAST,
+    wall_ns DESC, x.part, x.class, x.phase, module_path, x.op, x.shape, x.name

@@ -1,0 +1,36 @@
+"""Run the command in this process, with one cache for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tracekit.cli._main import main
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def tracekit_in_process(
+    shared_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., Outcome]:
+    """Return a function that runs a command, and says how it ended."""
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(shared_folder / "checked"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str | Path) -> Outcome:
+        exit_code = main([str(arg) for arg in args])
+        return Outcome(exit_code, *capsys.readouterr())
+
+    return run

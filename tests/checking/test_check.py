@@ -1,0 +1,204 @@
+"""The gate as a whole: a run against rules and baselines, its reports, its exit codes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.checking.annotations import annotation_lines
+from tracekit.checking.baseline import Baseline, load, names, save
+from tracekit.checking.checking import Report, check, keep, measure
+from tracekit.checking.judging import judge
+from tracekit.checking.junit import junit_text
+from tracekit.checking.measured import Measured
+from tracekit.checking.rule import parse_rule
+from tracekit.comparison.cells import Cell, Side
+from tracekit.errors import UsageError
+
+REPO = Path(__file__).resolve().parents[2]
+SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
+
+
+def _side(steps_ns: list[int]) -> Side:
+    """Steps of one device in which one gemm does all."""
+    cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", "[]", "gemm", len(steps_ns))
+    cell.samples = dict(enumerate(steps_ns))
+    cell.wall_ns = cell.kernel_ns = sum(steps_ns)
+    names = [f"step {n}" for n in range(len(steps_ns))]
+    count = len(steps_ns)
+    return Side("x", "step", [cell], {}, count, 1, 1, names, [1] * count, 0, cell.wall_ns)
+
+
+def _measured(steps_ns: list[int]) -> Measured:
+    return Measured("x", _side(steps_ns), {}, {"peak_memory": 5e9})
+
+
+BASE = [1000, 1001, 1002, 1003, 1004, 1005]
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "outcome"),
+    [
+        ("step_time <= +3%", 1.00, "passed"),
+        ("step_time <= +3%", 1.05, "failed"),
+        ("step_time <= +3%", 1.03, "inconclusive"),
+        ("step_time <= +0%", 1.00, "inconclusive"),
+        ("step_time <= -10%", 0.80, "passed"),
+        ("class.gemm.wall_ns <= +2%", 1.05, "failed"),
+        ("compute_pct <= 100", 1.00, "passed"),
+        ("step_time <= 1.003 us", 1.0, "passed"),
+        ("step_time < 1 us", 1.0, "failed"),
+        ("peak_memory <= 4.9 GB", 1.0, "failed"),
+        ("peak_memory <= +0%", 1.0, "passed"),
+        ("class.gemm.kernel_count = 1", 1.0, "passed"),
+        ("mfu >= 0.4", 1.0, "inconclusive"),
+    ],
+)
+def test_a_rule_is_judged(rule: str, change: float, outcome: str) -> None:
+    new = _measured([round(value * change) for value in BASE])
+    assert judge(parse_rule(rule), new, _measured(BASE)).outcome == outcome
+
+
+def test_one_step_each_decides_nothing() -> None:
+    found = judge(parse_rule("step_time <= +3%"), _measured([2000]), _measured([1000]))
+    assert (found.outcome, found.change_pct) == ("inconclusive", 100.0)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    for text in ("speed <= 3", "class.gemm.colour <= 3"):
+        with pytest.raises(UsageError, match="which there is not"):
+            judge(parse_rule(text), _measured(BASE), None)
+    with pytest.raises(UsageError, match="nothing is given"):
+        judge(parse_rule("step_time <= +3%"), _measured(BASE), None)
+
+
+def test_reports_hold_nothing_that_ends_them() -> None:
+    rule = parse_rule("step_time <= 1 ns", name='a "name" <&> \x1b[2J\n::error::x')
+    report = Report("x<y", None, [judge(rule, _measured(BASE), None)])
+    suite = ET.fromstring(junit_text(report))
+    assert suite.get("failures") == "1"
+    (case,) = suite.iter("testcase")
+    assert case.get("classname") == "x<y"
+    (line,) = annotation_lines(report)
+    assert line.startswith("::error title=tracekit check::")
+    assert "\n" not in line
+
+
+@pytest.fixture
+def sample(opened: Callable[[Path], tracekit.Trace]) -> tracekit.Trace:
+    return opened(SAMPLE)
+
+
+def test_a_baseline_is_what_was_kept(sample: tracekit.Trace, tmp_path: Path) -> None:
+    kept = keep("main", sample, "pretrain_Naive")
+    path = save(kept, tmp_path)
+    assert names(tmp_path) == ["main"]
+    again = load("main", tmp_path)
+    assert again == load(str(path), tmp_path)
+    side, other = kept.side, again.side
+    assert other.series(other.cells) == side.series(side.cells)
+    assert replace(again, side=side) == kept
+    for part in ("compute", "idle"):
+        sums = [
+            side.series(cell for cell in one.cells if cell.part == part) for one in (side, other)
+        ]
+        assert sums[0] == sums[1]
+    assert path.stat().st_size < 100_000
+    before = path.read_text()
+    save(again, tmp_path)
+    assert path.read_text() == before
+
+
+def test_rules_about_a_run(sample: tracekit.Trace, tmp_path: Path) -> None:
+    save(keep("main", sample, "pretrain_Naive"), tmp_path)
+    texts = {
+        "step_time <= +500%": "inconclusive",
+        "class.gemm.kernel_count <= +0%": "passed",
+        "peak_memory <= +0%": "passed",
+        "health.device_time_in_phase >= 95": "passed",
+        "timeline.idle_pct <= 20": "passed",
+        "timeline.idle_pct <= 1": "failed",
+        "count(kernel LIKE 'aten::%mm') = 0": "failed",
+        "FROM rejected": "passed",
+        "FROM trace": "failed",
+        'module("*.self_attn").wall_ns <= 1 ms': "failed",
+        'module("nothing").wall_ns <= 1 ms': "inconclusive",
+    }
+    rules = [parse_rule(text) for text in texts]
+    report = check(sample, rules, against="main", baselines=tmp_path)
+    found = {one.rule.text: one.outcome for one in report.judgements}
+    assert found == texts
+    assert report.outcome == "failed"
+    assert report.result().column("outcome") == list(texts.values())
+
+
+def test_a_module_is_meant_with_what_is_inside(sample: tracekit.Trace) -> None:
+    measured = measure(sample, "x")
+    inside = measured.values('module("*.self_attn*").kernel_ns').series
+    whole = measured.values('module("*.self_attn").kernel_ns').series
+    assert inside == whole
+    rows = sample.query("modules", rollup=True).to_dicts()
+    kernel_ns = sum(
+        row["total_kernel_ns"] for row in rows if row["module_path"].endswith(".self_attn")
+    )
+    side = measured.cells()[0]
+    assert whole == [kernel_ns / side.unit_count]
+
+
+def test_a_broken_baseline_is_refused(tmp_path: Path) -> None:
+    for text in ("{", "[]", '{"tracekit_baseline": 99}'):
+        (tmp_path / "main.baseline.json").write_text(text)
+        with pytest.raises(UsageError, match="not a baseline"):
+            load("main", tmp_path)
+    with pytest.raises(UsageError, match="no baseline 'other'"):
+        load("other", tmp_path)
+    with pytest.raises(UsageError, match="cannot be the name"):
+        save(Baseline("../x", _side(BASE), {}, {}, {}, ""), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rules", "more", "exit_code"),
+    [
+        (["timeline.idle_pct <= 20"], [], 0),
+        (["timeline.idle_pct <= 1"], [], 1),
+        (["mfu >= 0.4"], [], 7),
+        (["mfu >= 0.4"], ["--inconclusive", "pass"], 0),
+        (["mfu >= 0.4"], ["--inconclusive", "fail"], 1),
+        (["mfu"], [], 2),
+        ([], [], 2),
+    ],
+)
+def test_exit_codes(
+    tracekit_in_process: Callable[..., Any], rules: list[str], more: list[str], exit_code: int
+) -> None:
+    options = [part for rule in rules for part in ("--rule", rule)]
+    assert tracekit_in_process("check", SAMPLE, *options, *more).exit_code == exit_code
+
+
+def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) -> None:
+    saved = cli("baseline", "save", "main", SAMPLE)
+    assert (saved.exit_code, saved.stderr) == (0, "")
+    assert saved.stdout.startswith(".tracekit/baselines/main.baseline.json: 2 samples, ")
+    (row,) = cli("baseline", "list", "--format", "json").json()
+    assert (row["name"], row["per"], row["sample_count"]) == ("main", "step", 2)
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.tracekit.check]\n"
+        'against = "main"\n'
+        'rules = {launches = "class.gemm.kernel_count <= +0%", idle = "idle_pct <= 1"}\n'
+    )
+    checked = cli("check", SAMPLE, "--junit", "out.xml", "--annotations", "github")
+    assert checked.exit_code == 1
+    assert [line.split()[:2] for line in checked.stdout.splitlines()[2:4]] == [
+        ["passed", "launches"],
+        ["failed", "idle"],
+    ]
+    assert checked.stderr.startswith("::error title=tracekit check::idle: failed: ")
+    assert ET.parse(tmp_path / "out.xml").getroot().get("tests") == "2"
+    shown = cli("baseline", "show", "main", "--format", "json").json()
+    assert sum(row["wall_ns"] for row in shown) == pytest.approx(180_663_360.25)

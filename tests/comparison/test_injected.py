@@ -1,0 +1,230 @@
+"""Traces changed in a known way: the split gives back what was injected, to the ns, in its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from injected import Event, Injected
+from traces_by_hand import call, kernel, span
+
+import tracekit
+from tracekit.comparison.comparing import Comparison
+from tracekit.comparison.tree import BYS
+
+_MLP = "model.layers.*.mlp"
+
+
+def _step(number: int) -> list[Event]:
+    """One step of 1,000 µs: two layers of two kernels, an all-reduce half hidden by a softmax."""
+    at, key = 1000.0 * number, 100 * number
+    events = [
+        span("user_annotation", f"ProfilerStep#{number}", at, at + 1000),
+        span("user_annotation", "tk/phase/forward", at + 5, at + 900),
+    ]
+    for layer in (0, 1):
+        t, c = at + 200 * layer, key + 10 * layer
+        name = f"tk/module/forward/model.layers.{layer}.mlp#MLP"
+        shapes = {"Input Dims": [[64, 128], [128, 256]]}
+        events += [
+            span("user_annotation", name, t + 10, t + 200),
+            span("cpu_op", "aten::mm", t + 20, t + 60, **shapes),
+            call(t + 30, t + 35, c + 1),
+            kernel("sm90_xmma_gemm_bf16", t + 40, t + 140, c + 1),
+            span("cpu_op", "aten::add", t + 70, t + 90, **{"Input Dims": [[64, 256], []]}),
+            call(t + 75, t + 80, c + 2),
+            kernel("vectorized_elementwise_kernel", t + 145, t + 185, c + 2),
+        ]
+    return [
+        *events,
+        span("cpu_op", "c10d::allreduce_", at + 420, at + 440),
+        call(at + 425, at + 430, key + 31),
+        kernel("ncclDevKernel_AllReduce_Sum_bf16", at + 440, at + 560, key + 31, stream=20),
+        span("cpu_op", "aten::softmax", at + 450, at + 470, **{"Input Dims": [[64, 64], [], []]}),
+        call(at + 455, at + 460, key + 32),
+        kernel("softmax_warp_forward", at + 470, at + 700, key + 32),
+    ]
+
+
+@pytest.fixture
+def base() -> Injected:
+    events = [event for number in (1, 2, 3) for event in _step(number)]
+    return Injected({"traceEvents": events})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    """The trace that was not changed, open."""
+    events = [event for number in (1, 2, 3) for event in _step(number)]
+    path = Injected({"traceEvents": events}).write(tmp_path_factory.mktemp("base") / "base.json")
+    with tracekit.open(path, cache=False) as trace:
+        yield trace
+
+
+@pytest.fixture
+def compared(tmp_path: Path, whole: tracekit.Trace) -> Callable[[Injected], Comparison]:
+    """Return a function that compares a changed trace with the one that it was."""
+
+    def compare(changed: Injected) -> Comparison:
+        new = changed.write(tmp_path / "new.json")
+        found = tracekit.compare(whole, new, per="window", cache=False)
+        _adds_up(found)
+        return found
+
+    return compare
+
+
+def _adds_up(found: Comparison) -> None:
+    for tree in (found.root, *map(found.tree, BYS)):
+        assert tree.delta_ns == found.delta_ns
+        for node in tree.walk():
+            assert sum(node.effects.values()) == node.delta_ns
+            if node.children:
+                assert sum(child.base_ns for child in node.children) == node.base_ns
+                assert sum(child.new_ns for child in node.children) == node.new_ns
+
+
+def _rows(found: Comparison) -> list[tuple[Any, ...]]:
+    """Return the work whose time changed: part, module, class, how it was matched, ns, effects."""
+    rows = []
+    for leaf in found.root.walk():
+        if leaf.level == "work" and leaf.delta_ns:
+            (pair,) = leaf.pairs
+            effects = {name: ns for name, ns in leaf.effects.items() if ns}
+            rows.append(
+                (pair.part, pair.module, pair.class_name, pair.match, leaf.delta_ns, effects)
+            )
+    return rows
+
+
+def _named(name: str) -> Callable[[Event], bool]:
+    return lambda event: name in event["name"]
+
+
+def test_nothing_changed(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+    found = compared(base)
+    assert (found.delta_ns, found.matched_pct, _rows(found)) == (0, 100.0, [])
+
+
+def test_kernels_of_one_kind_7_pct_slower(
+    base: Injected, compared: Callable[[Injected], Comparison]
+) -> None:
+    added_ns = base.lengthen(_named("xmma_gemm"), 70_000)
+    assert added_ns == 6 * 7_000
+    found = compared(base)
+    assert _rows(found) == [("compute", _MLP, "gemm", "same", 42_000, {"by_cost_ns": 42_000})]
+    assert (found.delta_ns, found.clock) == (42_000, None)
+
+
+def test_all_work_2_pct_slower_is_other_clocks(
+    base: Injected, compared: Callable[[Injected], Comparison]
+) -> None:
+    added_ns = base.lengthen(lambda event: "nccl" not in event["name"], 20_000)
+    found = compared(base)
+    assert found.clock is not None
+    assert float(found.clock) == pytest.approx(1.02)
+    assert found.root.effects["by_clock_ns"] == added_ns == 3 * (2 * 2_800 + 4_600)
+
+
+def test_an_added_copy(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+    gemm = next(event for event in base.work() if "gemm" in event["name"])
+    base.add_copy(gemm, 12_345)
+    found = compared(base)
+    assert _rows(found) == [
+        ("exposed_memcpy", _MLP, "memcpy_d2d", "new", 12_345, {"by_new_ns": 12_345})
+    ]
+
+
+def test_a_lost_overlap(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+    reduction = next(event for event in base.work() if "AllReduce" in event["name"])
+    hidden_ns = 90_000
+    base.insert([(reduction["start"] + 30_000, hidden_ns)])
+    reduction["end"] -= hidden_ns
+    found = compared(base)
+    (row,) = _rows(found)
+    assert (row[0], *row[2:]) == (
+        *("exposed_comm", "comm_allreduce", "same", hidden_ns),
+        {"by_overlap_ns": hidden_ns},
+    )
+
+
+def test_a_late_host(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+    # Between the two layers the device waits for a launch at 230 µs.
+    base.insert([(1_000_000 + 222_000, 50_000)])
+    found = compared(base)
+    (row,) = _rows(found)
+    assert row == ("idle", _MLP, "host_bound", row[3], 50_000, {"by_cost_ns": 50_000})
+
+
+def test_a_fused_pair(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
+    for first, second in _pairs(base):
+        assert base.fuse(first, second, "fused_gemm_add_kernel") == 5_000
+    found = compared(base)
+    rows = {row[0]: row for row in _rows(found)}
+    assert found.delta_ns == 0
+    assert rows["idle"][4] == -6 * 5_000
+    assert rows["compute"][1:5] == (_MLP, "elementwise+gemm → gemm", "place", 6 * 5_000)
+    (work,) = [
+        row for row in found.results()["comparison_work"].to_dicts() if row["match"] == "place"
+    ]
+    assert (len(work["base_kernels"]), work["new_kernels"]) == (2, ["fused_gemm_add_kernel"])
+
+
+def _pairs(trace: Injected) -> list[tuple[Event, Event]]:
+    work = trace.work()
+    gemms = [place for place, event in enumerate(work) if "gemm" in event["name"]]
+    return [(work[place], work[place + 1]) for place in gemms]
+
+
+def test_names_of_another_vendor(
+    base: Injected, compared: Callable[[Injected], Comparison]
+) -> None:
+    base.rename(lambda name: "Cijk_Alik_Bljk_BBS" if "xmma_gemm" in name else name)
+    found = compared(base)
+    assert (found.delta_ns, found.matched_pct, _rows(found)) == (0, 100.0, [])
+    matches = {pair.match for pair in found.pairs if "Cijk" in "".join(pair.new_names)}
+    assert matches == {"op and shape"}
+
+
+def test_steps_are_those_of_the_trace(
+    tmp_path: Path, whole: tracekit.Trace, base: Injected
+) -> None:
+    """Per step: the sums are those of analysis steps; the last step, cut short, is like itself."""
+    base.lengthen(_named("softmax"), 100_000)
+    longer = base.write(tmp_path / "new.json")
+    found = tracekit.compare(whole, longer, cache=False)
+    _adds_up(found)
+    assert (found.per, found.base.unit_count, found.verdict) == ("step", 3, "inconclusive")
+    spans = [row["span_ns"] for row in whole.query("steps").to_dicts() if row["step"]]
+    assert found.root.base_sum_ns == sum(spans)
+    assert found.root.base_ns == round(sum(spans) / 3)
+    assert found.delta_ns == 23_000
+    assert [row[4] for row in _rows(found)] == [23_000]
+
+
+def test_a_real_trace_gives_back_what_was_injected(
+    public_traces: Path, opened: Callable[[Path], tracekit.Trace], tmp_path: Path
+) -> None:
+    real = public_traces / "tl_h100_qwen.json.gz"
+    trace = Injected.of(real)
+    added_ns = trace.lengthen(_named("flash_fwd"), 70_000)
+    found = tracekit.compare(opened(real), trace.write(tmp_path / "slow.json"), cache=False)
+    _adds_up(found)
+    assert found.delta_ns == added_ns > 0
+    assert {row[:4] for row in _rows(found)} <= {
+        ("compute", row[1], "attention", "same") for row in _rows(found)
+    }
+    assert found.root.effects["by_cost_ns"] == added_ns
+
+
+def test_two_vendors_are_matched(
+    public_traces: Path, opened: Callable[[Path], tracekit.Trace]
+) -> None:
+    sides = [opened(public_traces / f"tl_{name}_qwen.json.gz") for name in ("h100", "mi300")]
+    found = tracekit.compare(*sides)
+    _adds_up(found)
+    assert found.matched_pct >= 95
+    assert found.verdict is None
+    assert {(one.subject, one.name) for one in found.setup} >= {("device", "devices")}

@@ -1,0 +1,142 @@
+"""The statistics of comparisons, held against what can be counted by hand or drawn."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from statistics import NormalDist, median
+
+import pytest
+
+from tracekit.comparison.noise import (
+    _median_atoms,
+    bootstrap_interval,
+    compare_series,
+    least_count,
+    rank_test,
+    shift_interval,
+)
+from tracekit.comparison.trends import drift_pct, outliers, warm_up_count
+
+
+def _p_by_counting(base: list[float], new: list[float]) -> float:
+    """The exact test by all ways to share the values between the two sides."""
+    values = [*base, *new]
+    rank = [
+        sum(other < value for other in values) + sum(other <= value for other in values) + 1
+        for value in values
+    ]
+    observed = sum(rank[: len(base)])
+    sums = [
+        sum(rank[i] for i in chosen)
+        for chosen in itertools.combinations(range(len(values)), len(base))
+    ]
+    below = sum(total <= observed for total in sums)
+    above = sum(total >= observed for total in sums)
+    return min(1.0, 2 * min(below, above) / len(sums))
+
+
+@pytest.mark.parametrize(
+    ("base", "new"),
+    [
+        ([1.0, 2, 3], [4.0, 5, 6]),
+        ([1.0, 2, 2], [2.0, 2, 3, 9]),
+        ([5.0, 1, 4, 4], [4.0, 6, 7, 8, 4]),
+        ([3.0, 3], [3.0, 3]),
+    ],
+)
+def test_the_rank_test_is_the_count_of_all_cases(base: list[float], new: list[float]) -> None:
+    assert rank_test(base, new) == pytest.approx(_p_by_counting(base, new), abs=1e-12)
+
+
+def test_the_rank_test_of_long_series_continues_that_of_short_ones() -> None:
+    draw = random.Random(7)
+    base = [draw.gauss(100, 1) for _ in range(50)]
+    new = [draw.gauss(100.5, 1) for _ in range(50)]
+    assert rank_test(base, new) == pytest.approx(rank_test([*base, 100.0], new), rel=0.35)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6])
+def test_the_median_of_draws_is_that_of_all_draws(count: int) -> None:
+    values = sorted(random.Random(count).uniform(0, 10) for _ in range(count))
+    counted: dict[float, int] = {}
+    for drawn in itertools.product(values, repeat=count):
+        counted[median(drawn)] = counted.get(median(drawn), 0) + 1
+    atoms: dict[float, float] = {}
+    for value, chance in _median_atoms(values):
+        atoms[value] = atoms.get(value, 0.0) + chance
+    for value, ways in counted.items():
+        assert atoms[value] == pytest.approx(ways / count**count, abs=1e-12)
+    assert sum(atoms.values()) == pytest.approx(1)
+
+
+def test_the_interval_of_the_bootstrap_holds_the_difference() -> None:
+    base, new = [10.0, 11, 12, 13, 14], [20.0, 21, 22, 23, 24]
+    low, high = bootstrap_interval(base, new)
+    assert 6 <= low < 10 < high <= 14
+
+
+def test_the_interval_of_the_rank_test_turned_around() -> None:
+    # 2 / C(10, 5) is 0.8 %: of five each, the extreme case alone is excluded at 1 %.
+    assert shift_interval([1, 2, 3, 4, 5], [11, 12, 13, 14, 15]) == (6, 14)
+    assert shift_interval([1, 2, 3, 4], [11, 12, 13, 14]) is None
+    assert least_count() == 5
+
+
+def test_one_measurement_each_gives_no_verdict() -> None:
+    found = compare_series([100], [110])
+    assert (found.difference, found.difference_pct, found.verdict) == (10, 10, None)
+    assert (found.p_value, found.low, found.more_count) == (None, None, None)
+
+
+def test_too_few_are_inconclusive_and_say_how_many_more() -> None:
+    found = compare_series([100, 101, 102], [110, 111, 112])
+    assert (found.verdict, found.more_count) == ("inconclusive", 2)
+
+
+def test_faster_slower_same() -> None:
+    base = [100.0, 100.1, 100.2, 100.3, 100.4, 100.5]
+    assert compare_series(base, [x + 5 for x in base]).verdict == "slower"
+    assert compare_series(base, [x - 5 for x in base]).verdict == "faster"
+    assert compare_series(base, list(base)).verdict == "same"
+    assert compare_series(base, list(base), margin_pct=0.1).verdict == "inconclusive"
+
+
+def test_equal_measurements_are_the_same() -> None:
+    found = compare_series([7.0] * 6, [7.0] * 6)
+    assert (found.verdict, found.p_value, found.within_pct) == ("same", 1.0, 0.0)
+
+
+def test_a_series_without_measurements_is_refused() -> None:
+    with pytest.raises(ValueError, match="without measurements"):
+        compare_series([], [1])
+
+
+def test_no_more_than_one_false_alarm_in_a_hundred() -> None:
+    """The tails of the exact test itself: over all rankings, at most 1 % are called different."""
+    for count in (5, 6, 7):
+        values = list(range(2 * count))
+        alarms = total = 0
+        for chosen in itertools.combinations(values, count):
+            rest = [value for value in values if value not in chosen]
+            total += 1
+            alarms += rank_test(chosen, rest) <= 0.01
+        assert 0 < alarms <= total / 100
+
+
+def test_what_is_advised_is_about_what_is_needed() -> None:
+    """Normal noise of 1 % and a difference of 1 %: as many as the normal theory says, and a bit."""
+    quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]
+    found = compare_series(quantiles, [value + 1 for value in quantiles], margin_pct=0)
+    assert found.verdict == "inconclusive"
+    z = NormalDist().inv_cdf(0.995) + NormalDist().inv_cdf(0.9)
+    assert found.more_count is not None
+    assert 0.7 <= (found.more_count + 8) / (2 * z**2) <= 1.5
+
+
+def test_warm_up_outliers_and_drift() -> None:
+    steps = [190.0, 150, 100, 101, 100, 99, 101, 100, 130, 100]
+    assert outliers(steps) == [0, 1, 8]
+    assert warm_up_count(steps) == 2
+    assert drift_pct([100.0, 101, 102, 103, 104, 105, 106]) == pytest.approx(600 / 103)
+    assert drift_pct([100.0, 102, 99, 101, 100, 98, 103]) is None

@@ -1,0 +1,187 @@
+"""Traces changed in a known way, so that what a comparison says can be held against the truth.
+
+Times are whole nanoseconds here. Time is put into a trace at a moment: what begins later begins so
+much later, what lasts over the moment lasts so much longer. Where one kernel alone runs then, it is
+the only work of the device that changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+
+
+class Injected:
+    """A trace that can be changed: its events with `start` and `end` in ns."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.top = {key: value for key, value in document.items() if key != "traceEvents"}
+        self.events: list[Event] = []
+        for event in document["traceEvents"]:
+            event = copy.copy(event)
+            if "ts" in event:
+                event["start"] = _ns(event.pop("ts"))
+                if "dur" in event:
+                    event["end"] = event["start"] + _ns(event.pop("dur"))
+            self.events.append(event)
+
+    @classmethod
+    def of(cls, path: Path) -> Injected:
+        """Read a trace file, its times to the last digit."""
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        return cls(json.loads(text, parse_float=Decimal))
+
+    def write(self, path: Path) -> Path:
+        """Write the trace, its times in µs with three decimals."""
+        events = []
+        for event in self.events:
+            event = copy.copy(event)
+            if "start" in event:
+                start, end = event.pop("start"), event.pop("end", None)
+                event["ts"] = _Exact(start)
+                if end is not None:
+                    event["dur"] = _Exact(end - start)
+            events.append(event)
+        path.write_text(_text({**self.top, "traceEvents": events}))
+        return path
+
+    def work(self) -> list[Event]:
+        """Return the device events in the order of their starts."""
+        found = [event for event in self.events if event.get("cat") in _DEVICE]
+        return sorted(found, key=lambda event: event["start"])
+
+    def insert(self, moments: Iterable[tuple[int, int]]) -> None:
+        """Put time into the trace: moments, and how many ns at each. Moments count before that.
+
+        What ends at the moment lasts over it if it is device work, and not if it is not.
+        """
+        ordered = sorted(moments)
+        at = [moment for moment, _ in ordered]
+        sums = [0]
+        for _, added_ns in ordered:
+            sums.append(sums[-1] + added_ns)
+        for event in self.events:
+            if "start" not in event:
+                continue
+            start = event["start"]
+            # What begins at the moment comes behind it; device work that ends then goes on.
+            event["start"] = start + sums[bisect_right(at, start)]
+            if "end" in event:
+                look = bisect_right if event.get("cat") in _DEVICE else bisect_left
+                event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
+
+    def lengthen(self, is_meant: Callable[[Event], bool], ppm: int) -> int:
+        """Make device events longer by so many millionths, rounded down; return the sum, ns."""
+        moments = [
+            (event["end"], (event["end"] - event["start"]) * ppm // 1_000_000)
+            for event in self.work()
+            if is_meant(event)
+        ]
+        self.insert(moments)
+        return sum(added_ns for _, added_ns in moments)
+
+    def rename(self, names: Callable[[str], str]) -> None:
+        """Give device events other names."""
+        for event in self.work():
+            event["name"] = names(event["name"])
+
+    def launch_of(self, work: Event) -> Event:
+        """Return the call that launched a device event."""
+        correlation = work["args"]["correlation"]
+        return next(
+            event
+            for event in self.events
+            if event.get("cat") in ("cuda_runtime", "cuda_driver")
+            and event.get("args", {}).get("correlation") == correlation
+        )
+
+    def add_copy(self, behind: Event, dur_ns: int) -> None:
+        """Add a copy right behind a device event, launched where that was launched."""
+        launch = self.launch_of(behind)
+        end = behind["end"]
+        self.insert([(end, dur_ns)])
+        # The insertion made the event longer: what it gained is the copy's.
+        behind["end"] = end
+        correlation = 1 + max(
+            (e["args"]["correlation"] for e in self.events if "correlation" in e.get("args", {})),
+            default=0,
+        )
+        place = {key: behind["args"][key] for key in ("device", "stream")}
+        added = {
+            "ph": "X",
+            "cat": "gpu_memcpy",
+            "name": "Memcpy DtoD (Device -> Device)",
+            "pid": behind["pid"],
+            "tid": behind["tid"],
+            "start": end,
+            "end": end + dur_ns,
+            "args": {**place, "correlation": correlation, "bytes": 4096},
+        }
+        call = copy.deepcopy(launch)
+        call["name"] = "cudaMemcpyAsync"
+        call["args"]["correlation"] = correlation
+        call["start"] = call["end"] = launch["end"]
+        self.events += [added, call]
+
+    def fuse(self, first: Event, second: Event, name: str) -> int:
+        """Make one kernel of two that follow each other; return the gap that it swallows, ns."""
+        gap_ns: int = second["start"] - first["end"]
+        first["end"], first["name"] = second["end"], name
+        launch = self.launch_of(second)
+        self.events = [
+            event for event in self.events if event is not second and event is not launch
+        ]
+        return gap_ns
+
+
+def _ns(value: int | float | Decimal) -> int:
+    found = Decimal(str(value)) * 1000
+    assert found == int(found), f"{value} is no whole number of ns"
+    return int(found)
+
+
+class _Exact(float):
+    """A time in µs that is written with three decimals, to the last digit."""
+
+    def __new__(cls, ns: int) -> _Exact:
+        self = super().__new__(cls, ns / 1000)
+        self.ns = ns
+        return self
+
+    ns: int
+
+    def __repr__(self) -> str:
+        return f"{self.ns // 1000}.{self.ns % 1000:03d}"
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """Return JSON; the encoder in Python is the one that asks floats for their text."""
+    parts = []
+    for key, value in document.items():
+        if key == "traceEvents":
+            inside = ",\n".join(_event_text(event) for event in value)
+            parts.append(f'"traceEvents": [\n{inside}\n]')
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value, default=float)}")
+    return "{" + ",\n".join(parts) + "}"
+
+
+def _event_text(event: Event) -> str:
+    members = [
+        f"{json.dumps(key)}: {value!r}"
+        if isinstance(value, _Exact)
+        else f"{json.dumps(key)}: {json.dumps(value, default=float)}"
+        for key, value in event.items()
+    ]
+    return "{" + ", ".join(members) + "}"

@@ -1,0 +1,197 @@
+"""Baselines: what a run was like, small enough to lie beside the code.
+
+A baseline is one JSON file: the time of every step by part, class, phase, module and op, the facts
+and the health of the run, and a few figures of it as a whole. No event, no name of a kernel, no
+shape: tens of kB, one line for each place, so that a change of it can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Side
+from tracekit.comparison.setup import Facts, Health
+from tracekit.errors import StoreError, UsageError
+
+VERSION = 1
+SUFFIX = ".baseline.json"
+DEFAULT_FOLDER = Path(".tracekit") / "baselines"
+"""Where baselines lie unless told otherwise: below the current folder."""
+
+_SMALL_PPM = 100
+"""Ops with less than these millionths of the whole are not told apart."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What is kept of a run: its side of a comparison, and what it says of itself."""
+
+    name: str
+    side: Side
+    facts: Facts
+    health: Health
+    figures: Mapping[str, float]
+    created_at: str
+
+
+def save(baseline: Baseline, folder: Path) -> Path:
+    """Write a baseline; one of the same name is replaced as a whole.
+
+    Raises:
+        UsageError: the name cannot be that of a file.
+        StoreError: it cannot be written.
+    """
+    path = path_of(baseline.name, folder)
+    side = baseline.side
+    document = {
+        "tracekit_baseline": VERSION,
+        "name": baseline.name,
+        "created_at": baseline.created_at,
+        "label": side.label,
+        "per": side.per,
+        "unit_count": side.unit_count,
+        "device_count": side.device_count,
+        "run_count": side.run_count,
+        "sample_names": list(side.sample_names),
+        "sample_units": list(side.sample_units),
+        "outside_ns": side.outside_ns,
+        "total_ns": side.total_ns,
+        "figures": dict(baseline.figures),
+        "health": dict(baseline.health),
+    }
+    lists: dict[str, Sequence[object]] = {
+        "facts": [[*key, *value] for key, value in sorted(baseline.facts.items())],
+        "modules": [[one.path, one.parent, one.class_name] for one in side.modules.values()],
+        "cells": [_row(cell, len(side.sample_units)) for cell in _reduced(side)],
+    }
+    lines = [f'"{key}": {json.dumps(value)}' for key, value in document.items()]
+    for key, values in lists.items():
+        inside = ",\n".join(json.dumps(value, ensure_ascii=False) for value in values)
+        lines.append(f'"{key}": [\n{inside}\n]')
+    partial = path.with_name(path.name + ".partial")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def load(name: str, folder: Path) -> Baseline:
+    """Read a baseline by its name, or by the path of its file.
+
+    Raises:
+        UsageError: there is none, or it is none.
+    """
+    path = Path(name) if name.endswith(SUFFIX) else path_of(name, folder)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        known = ", ".join(names(folder)) or "none"
+        raise UsageError(
+            f"there is no baseline {name!r}", hint=f"in {folder}: {known}; tracekit baseline save"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: not a baseline: {error}") from error
+    try:
+        return _loaded(document)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"{path}: not a baseline of this version of tracekit",
+            hint="make it anew: tracekit baseline save",
+        ) from error
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of the baselines in a folder."""
+    return sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+
+
+def path_of(name: str, folder: Path) -> Path:
+    """Return the file of a baseline.
+
+    Raises:
+        UsageError: the name cannot be that of a file.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a baseline", hint="letters, digits, . _ and -"
+        )
+    return folder / (name + SUFFIX)
+
+
+def _reduced(side: Side) -> list[Cell]:
+    """Return the cells without shapes and names of kernels, in an order that does not change.
+
+    Ops that take next to nothing are one for their class, phase and module: no sum changes by it.
+    """
+    summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
+    of_op: dict[tuple[str, str, str, str, str | None], int] = {}
+    for cell in side.cells:
+        key = cell.part, cell.class_name, cell.phase, cell.module, cell.op
+        of_op[key] = of_op.get(key, 0) + cell.kernel_ns
+    small_ns = side.total_ns * _SMALL_PPM // 1_000_000
+    for cell in side.cells:
+        key = cell.part, cell.class_name, cell.phase, cell.module, cell.op
+        if of_op[key] < small_ns:
+            key = (*key[:4], None)
+        into = summed.setdefault(key, Cell(*key, None, None))
+        into.kernel_count += cell.kernel_count
+        into.kernel_ns += cell.kernel_ns
+        into.wall_ns += cell.wall_ns
+        for sample, wall_ns in cell.samples.items():
+            into.samples[sample] = into.samples.get(sample, 0) + wall_ns
+    order = {part: number for number, part in enumerate(PARTS)}
+    return sorted(
+        summed.values(),
+        key=lambda one: (order[one.part], one.class_name, one.phase, one.module, one.op or ""),
+    )
+
+
+def _row(cell: Cell, sample_count: int) -> list[Any]:
+    samples = [cell.samples.get(sample, 0) for sample in range(sample_count)]
+    place = [cell.part, cell.class_name, cell.phase, cell.module, cell.op]
+    return [*place, cell.kernel_count, cell.kernel_ns, samples]
+
+
+def _loaded(document: Mapping[str, Any]) -> Baseline:
+    if document["tracekit_baseline"] != VERSION:
+        raise ValueError("another version")
+    cells = []
+    for part, class_name, phase, module, op, count, kernel_ns, samples in document["cells"]:
+        cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns)
+        cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
+        cell.wall_ns = sum(samples)
+        cells.append(cell)
+    side = Side(
+        label=document["label"],
+        per=document["per"],
+        cells=cells,
+        modules={one[0]: ModuleNode(*one) for one in document["modules"]},
+        unit_count=document["unit_count"],
+        device_count=document["device_count"],
+        run_count=document["run_count"],
+        sample_names=document["sample_names"],
+        sample_units=document["sample_units"],
+        outside_ns=document["outside_ns"],
+        total_ns=document["total_ns"],
+    )
+    facts: Facts = {
+        (subject, name): (text, weight) for subject, name, text, weight in document["facts"]
+    }
+    return Baseline(
+        document["name"],
+        side,
+        facts,
+        document["health"],
+        document["figures"],
+        document["created_at"],
+    )

@@ -1,0 +1,188 @@
+"""Checking a run against rules, and against what it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.result import Column, Result
+from tracekit.checking.amounts import amount_text
+from tracekit.checking.baseline import DEFAULT_FOLDER, SUFFIX, Baseline, load, names
+from tracekit.checking.judging import Judgement, Outcome, judge
+from tracekit.checking.measured import Measured, figures_of
+from tracekit.checking.rule import Rule
+from tracekit.comparison.cells import Per, make_side, read
+from tracekit.comparison.setup import facts_of, health_of
+
+if TYPE_CHECKING:
+    from tracekit.ingest.progress import Progress
+    from tracekit.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of all rules."""
+
+    new: str
+    base: str | None
+    judgements: Sequence[Judgement]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Failed if a rule failed, else inconclusive if one was, else passed."""
+        outcomes = {judgement.outcome for judgement in self.judgements}
+        if "failed" in outcomes:
+            return "failed"
+        return "inconclusive" if "inconclusive" in outcomes else "passed"
+
+    def result(self) -> Result:
+        """Return one row for each rule."""
+        columns = (
+            Column("rule", "VARCHAR"),
+            Column("outcome", "VARCHAR"),
+            Column("value", "DOUBLE"),
+            Column("base_value", "DOUBLE"),
+            Column("limit", "DOUBLE"),
+            Column("unit", "VARCHAR"),
+            Column("change_pct", "DOUBLE"),
+            Column("reason", "VARCHAR"),
+        )
+        rows = [
+            (
+                *(one.rule.title, one.outcome, one.value, one.base_value, one.limit),
+                *(one.unit, one.change_pct, one.reason),
+            )
+            for one in self.judgements
+        ]
+        return Result("check", columns, rows)
+
+    def shown(self) -> Result:
+        """Return one row of text for each rule, for people."""
+        names = ("outcome", "rule", "value", "limit", "base", "reason")
+        rows: list[tuple[str | None, ...]] = []
+        for one in self.judgements:
+            value, limit, base = (
+                amount_text(amount, one.unit) for amount in (one.value, one.limit, one.base_value)
+            )
+            change = "" if one.change_pct is None else f"{one.change_pct:+.2f} %"
+            reason = ", ".join(filter(None, (change, one.reason)))
+            rows.append((one.outcome, one.rule.title, value, limit, base, reason or None))
+        return Result("check", tuple(Column(name, "VARCHAR") for name in names), rows)
+
+
+def check(
+    new: str | Path | Trace,
+    rules: Sequence[Rule],
+    *,
+    against: str | Path | Trace | None = None,
+    baselines: Path = DEFAULT_FOLDER,
+    per: Per | None = None,
+    skip: int = 0,
+    cache: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Check a run.
+
+    Args:
+        new: the run: a trace, a run folder, a store, or an open trace.
+        rules: what it must keep.
+        against: what relative rules are relative to: a run likewise, or the name of a baseline.
+        baselines: the folder of baselines.
+        per: what times are divided by; as :func:`tracekit.compare` chooses without it.
+        skip: how many steps at the beginning of each run are left out.
+        cache: keep ingested traces.
+        progress: called now and then while a trace is read.
+
+    Raises:
+        UsageError: a rule looks at what there is not, or there is no such baseline.
+        TraceError: a trace cannot be read.
+        StoreError: a store cannot be opened.
+        QueryError: a statement of a rule cannot be run.
+    """
+    with _opened(new, cache, progress) as trace:
+        if against is None or not any(rule.is_relative for rule in rules):
+            base = None
+            measured = measure(trace, _label(new), per, skip)
+        elif is_baseline(against, baselines):
+            kept = load(str(against), baselines)
+            base = Measured(f"baseline {kept.name}", kept.side, kept.health, kept.figures)
+            measured = measure(trace, _label(new), per or kept.side.per, skip)
+        else:
+            with _opened(against, cache, progress) as other:
+                base = measure(other, _label(against), per, skip)
+                measured = measure(trace, _label(new), per or _per_of(base), skip)
+                if per is None and measured.side and _per_of(base) != measured.side.per:
+                    base = measure(other, _label(against), measured.side.per, skip)
+                judgements = [judge(rule, measured, base) for rule in rules]
+                return Report(measured.label, base.label, judgements)
+        judgements = [judge(rule, measured, base) for rule in rules]
+    return Report(measured.label, base.label if base else None, judgements)
+
+
+def _per_of(measured: Measured) -> Per | None:
+    return measured.side.per if measured.side else None
+
+
+def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
+    """Measure a run for rules.
+
+    Args:
+        trace: the run, open.
+        label: what it is called.
+        per: what times are divided by.
+        skip: how many steps at the beginning are left out.
+    """
+    side = None
+    (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
+    if has_trace[0]:
+        reading = read([trace], label, per)
+        side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
+    return Measured(label, side, {}, figures_of(trace), trace)
+
+
+def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
+    """Return the baseline of a run.
+
+    Args:
+        name: of the baseline.
+        trace: the run, open.
+        label: what it is called.
+        per: what times are divided by.
+        skip: how many steps at the beginning are left out.
+    """
+    measured = measure(trace, label, per, skip)
+    side, _ = measured.cells()
+    created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
+    facts, health = facts_of([trace]), health_of([trace])
+    return Baseline(name, side, facts, health, measured.figures, created_at)
+
+
+def is_baseline(against: str | Path | Trace, folder: Path) -> bool:
+    """Whether something names a baseline: one of the folder, or a file of one."""
+    if not isinstance(against, str | Path):
+        return False
+    text = str(against)
+    return text.endswith(SUFFIX) or text in names(folder) or not Path(text).exists()
+
+
+@contextmanager
+def _opened(
+    one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
+) -> Iterator[Trace]:
+    import tracekit
+
+    if isinstance(one, str | Path):
+        with tracekit.open(one, cache=cache, progress=progress) as trace:
+            yield trace
+    else:
+        yield one
+
+
+def _label(one: str | Path | Trace) -> str:
+    if isinstance(one, str | Path):
+        return Path(one).name
+    return one.store_path.name if one.store_path else "trace"

@@ -1,0 +1,117 @@
+"""Whether a rule is kept, beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tracekit.checking.measured import Measured, Values
+from tracekit.checking.rule import HOLDS, Rule
+from tracekit.comparison.noise import compare_series
+from tracekit.errors import QueryError, UsageError
+from tracekit.units import Unit
+
+Outcome = Literal["passed", "failed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of a rule. Values are in the base unit of what it looks at, as is `limit`."""
+
+    rule: Rule
+    outcome: Outcome
+    value: float | None
+    base_value: float | None
+    limit: float | None
+    unit: Unit | None
+    change_pct: float | None
+    reason: str
+
+
+def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
+    """Judge one rule.
+
+    A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
+    rule allows, against the new ones. It fails where these are beyond that by more than noise,
+    passes where they keep it by more than noise, and is inconclusive else. What does not vary
+    (counts, bytes, the result of a statement) is compared as it is.
+
+    Args:
+        rule: the rule.
+        new: what is checked.
+        base: what relative rules are relative to.
+
+    Raises:
+        UsageError: the rule looks at what there is not, or is relative and there is no base.
+    """
+    try:
+        if rule.operator is None:
+            return _of_statement(rule, new)
+        values = new.values(rule.subject)
+        if not rule.is_relative:
+            return _absolute(rule, values)
+        if base is None:
+            raise UsageError(
+                f"{rule.title}: the rule is relative, and nothing is given to hold against",
+                hint="--against BASE: a run, a trace, or the name of a baseline",
+            )
+        return _relative(rule, values, base.values(rule.subject))
+    except QueryError as error:
+        # What cannot be told can be neither kept nor broken.
+        return Judgement(rule, "inconclusive", None, None, None, None, None, error.message)
+
+
+def _of_statement(rule: Rule, new: Measured) -> Judgement:
+    if new.trace is None:
+        raise QueryError(f"{new.label} is a baseline, which SQL cannot ask")
+    count = len(new.trace.sql(rule.subject))
+    reason = "no row" if count == 0 else f"{count:,} row{'s' * (count != 1)} where none may be"
+    outcome: Outcome = "failed" if count else "passed"
+    return Judgement(rule, outcome, float(count), None, 0.0, "count", None, reason)
+
+
+def _absolute(rule: Rule, values: Values) -> Judgement:
+    assert rule.operator is not None
+    value = values.worst(rule.operator)
+    is_kept = HOLDS[rule.operator](value, rule.bound)
+    count = len(values.series)
+    reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
+    if not values.is_sampled and count > 1:
+        reason = f"the worst of {count:,} values"
+    outcome: Outcome = "passed" if is_kept else "failed"
+    return Judgement(rule, outcome, value, None, rule.bound, values.unit, None, reason)
+
+
+def _relative(rule: Rule, values: Values, base: Values) -> Judgement:
+    assert rule.operator is not None
+    value, base_value = values.worst(rule.operator), base.worst(rule.operator)
+    limit = base_value * (1 + rule.bound / 100)
+    change = 100 * (value - base_value) / base_value if base_value else None
+    if not values.is_sampled:
+        is_kept = HOLDS[rule.operator](value, limit)
+        outcome: Outcome = "passed" if is_kept else "failed"
+        return Judgement(
+            rule, outcome, value, base_value, limit, values.unit, change, "one value each"
+        )
+    outcome, reason = _beyond_noise(rule, values.series, base.series)
+    return Judgement(rule, outcome, value, base_value, limit, values.unit, change, reason)
+
+
+def _beyond_noise(rule: Rule, new: Sequence[float], base: Sequence[float]) -> tuple[Outcome, str]:
+    if rule.operator == "=":
+        raise UsageError(f"{rule.title}: a relative rule has a bound, not an equality")
+    allowed = [value * (1 + rule.bound / 100) for value in base]
+    # Whatever is not there on both sides keeps every bound.
+    if not any(allowed) and not any(new):
+        return "passed", "none on both sides"
+    found = compare_series(allowed, new, margin_pct=0)
+    counts = f"{len(base):,} against {len(new):,} steps"
+    if found.verdict is None:
+        return "inconclusive", f"{counts}: one tells nothing of noise"
+    if found.verdict in ("faster", "slower"):
+        is_below = found.verdict == "faster"
+        outcome: Outcome = "passed" if is_below == (rule.operator in ("<=", "<")) else "failed"
+        return outcome, f"{counts}, beyond noise (p = {found.p_value:.2g})"
+    more = "" if found.more_count is None else f"; {found.more_count:,} more would likely decide"
+    return "inconclusive", f"{counts}, within noise{more}"

@@ -1,0 +1,97 @@
+"""One rule, as it is written: what is looked at, and the bound that it must keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt
+from typing import Literal
+
+from tracekit.errors import UsageError
+from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB
+
+Operator = Literal["<=", ">=", "<", ">", "="]
+
+HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
+    "<=": le,
+    ">=": ge,
+    "<": lt,
+    ">": gt,
+    "=": eq,
+}
+"""What each operator asks of a value and its bound."""
+
+_UNITS: Mapping[str, int] = {
+    "ns": 1,
+    "us": NS_PER_US,
+    "µs": NS_PER_US,
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "B": 1,
+    "kB": KB,
+    "MB": MB,
+    "GB": GB,
+    "TB": TB,
+    "%": 1,
+    "": 1,
+}
+_RULE = re.compile(
+    r"(?P<subject>.*[^<>=\s])\s*(?P<operator><=|>=|==|=|<|>)\s*"
+    r"(?P<sign>[+-]?)\s*(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)",
+    re.DOTALL,
+)
+_STATEMENT = re.compile(r"\s*(?:SELECT|WITH|FROM)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: `subject` must be related to the bound as `operator` says.
+
+    `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change
+    against the base, in percent. A rule that is a SQL statement has no operator: it must return no
+    row.
+    """
+
+    text: str
+    subject: str
+    operator: Operator | None = None
+    bound: float = 0.0
+    is_relative: bool = False
+    name: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What the rule is called: its name, else its text."""
+        return self.name or " ".join(self.text.split())
+
+
+def parse_rule(text: str, name: str | None = None) -> Rule:
+    """Read a rule.
+
+    Args:
+        text: such as `step_time <= +3%`, `p99(ttft) <= 300 ms`, or SQL that must return no row. A
+            bound with a sign and a percent sign is relative to the base.
+        name: what it is called.
+
+    Raises:
+        UsageError: it is no rule.
+    """
+    if _STATEMENT.match(text):
+        return Rule(text, text.strip().rstrip(";"), name=name)
+    found = _RULE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"{text!r} is no rule", hint="for example: step_time <= +3%, or exposed_comm_pct <= 10"
+        )
+    unit = found["unit"]
+    if unit not in _UNITS:
+        raise UsageError(
+            f"{text!r}: there is no unit {unit!r}", hint="units: " + ", ".join(filter(None, _UNITS))
+        )
+    number = float(found["number"].replace("_", "")) * _UNITS[unit]
+    is_relative = bool(found["sign"]) and unit == "%"
+    if found["sign"] == "-":
+        number = -number
+    operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
+    return Rule(text, found["subject"].strip(), operator, number, is_relative, name)

@@ -1,0 +1,151 @@
+"""`tracekit check`: a gate for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import format_option, no_cache_option
+
+_FAILED = 1
+_INCONCLUSIVE = 7
+
+
+@click.command(name="check")
+@click.argument("new", metavar="NEW")
+@click.option(
+    "--against",
+    metavar="BASE",
+    help="What relative rules are relative to: a run, a trace, or the name of a baseline.",
+)
+@click.option(
+    "--rules",
+    "rules_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Rules in TOML.  [default: [tool.tracekit.check] in pyproject.toml here]",
+)
+@click.option(
+    "--rule",
+    "texts",
+    metavar="RULE",
+    multiple=True,
+    help="A rule, such as 'step_time <= +3%'. May be given several times.",
+)
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["report", "pass", "fail"]),
+    help="What a rule that noise leaves open is.  [default: report, exit code 7]",
+)
+@click.option(
+    "--baselines",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of baselines.  [default: .tracekit/baselines]",
+)
+@click.option(
+    "--per",
+    type=click.Choice(["step", "window"]),
+    help="What times are divided by.  [default: step where several are marked, else window]",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N steps of each run.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the outcome as JUnit XML, too.",
+)
+@click.option(
+    "--annotations",
+    type=click.Choice(["github"]),
+    help="Write a line for each rule that is not kept, as annotations of a CI, to stderr.",
+)
+@format_option
+@no_cache_option
+def command(
+    new: str,
+    against: str | None,
+    rules_path: Path | None,
+    texts: tuple[str, ...],
+    inconclusive: str | None,
+    baselines: Path | None,
+    per: str | None,
+    skip: int,
+    junit: Path | None,
+    annotations: str | None,
+    format_name: str,
+    no_cache: bool,
+) -> None:
+    """Hold a run against rules, and against what it was before.
+
+    A rule is SUBJECT OPERATOR BOUND, such as 'step_time <= +3%', 'exposed_comm_pct <= 10',
+    'mfu >= 0.4', 'p99(ttft) <= 300 ms', 'peak_memory <= 70 GB', 'class.gemm.wall_ns <= +2%',
+    'phase.backward.wall_ns <= +2%', 'cause.host_sync.idle_ns <= 1 ms',
+    'module("*.self_attn").wall_ns <= +5%', 'health.device_time_linked >= 95',
+    "count(kernel LIKE '%nchwToNhwc%') = 0", the column of any analysis, as in
+    'timeline.idle_pct <= 20', or a SQL statement that must return no row. A bound with a sign and %
+    is relative to the base, and is judged by statistics over steps. Exit codes: 0 all rules are
+    kept, 1 a rule failed, 7 noise leaves one open.
+    """
+    from tracekit.checking.baseline import DEFAULT_FOLDER
+    from tracekit.checking.checking import check
+    from tracekit.checking.rule import Rule, parse_rule
+    from tracekit.checking.rules_file import PROJECT_FILE, has_rules, load_rules
+    from tracekit.cli._emit import STREAMED, emit
+    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._progress import progress_bar
+    from tracekit.errors import UsageError
+
+    rules: list[Rule] = []
+    settings: dict[str, object] = {}
+    if rules_path is None and not texts and has_rules(Path(PROJECT_FILE)):
+        rules_path = Path(PROJECT_FILE)
+    if rules_path is not None:
+        rules, settings = load_rules(rules_path)
+    rules += [parse_rule(text) for text in texts]
+    if not rules:
+        raise UsageError(
+            "there is no rule to check", hint="--rule 'step_time <= +3%', or --rules FILE"
+        )
+    against = against or _text(settings, "against")
+    folder = baselines or Path(_text(settings, "baselines") or DEFAULT_FOLDER)
+    when_open = inconclusive or _text(settings, "inconclusive") or "report"
+    tune_for_traces()
+    with progress_bar() as progress:
+        report = check(
+            new,
+            rules,
+            against=against,
+            baselines=folder,
+            per=per,  # type: ignore[arg-type]
+            skip=skip,
+            cache=not no_cache,
+            progress=progress,
+        )
+    emit(report.result() if format_name in STREAMED else report.shown(), format_name)
+    if junit is not None:
+        from tracekit.checking.junit import write_junit
+
+        write_junit(report, junit)
+    if annotations is not None:
+        from tracekit.checking.annotations import annotation_lines
+
+        for line in annotation_lines(report):
+            click.echo(line, err=True)
+    outcome = report.outcome
+    if outcome == "failed" or (outcome == "inconclusive" and when_open == "fail"):
+        raise click.exceptions.Exit(_FAILED)
+    if outcome == "inconclusive" and when_open == "report":
+        raise click.exceptions.Exit(_INCONCLUSIVE)
+
+
+def _text(settings: dict[str, object], name: str) -> str | None:
+    found = settings.get(name)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,113 @@
+"""`tracekit compare`: where two runs differ, by how much, and whether that is more than noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import format_option, no_cache_option, rules_option
+
+
+@click.command(name="compare")
+@click.argument("base", metavar="BASE")
+@click.argument("new", metavar="NEW")
+@click.option(
+    "--base",
+    "more_base",
+    metavar="TRACE",
+    multiple=True,
+    help="One more run of the base: a repeat. May be given several times.",
+)
+@click.option(
+    "--new",
+    "more_new",
+    metavar="TRACE",
+    multiple=True,
+    help="One more run of the other side. May be given several times.",
+)
+@click.option(
+    "--per",
+    type=click.Choice(["step", "window", "layer", "token", "request"]),
+    help="What times are divided by.  [default: step where both sides mark several, else window]",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["module", "class", "phase"]),
+    default="module",
+    show_default=True,
+    help="What compute is split by first.",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N steps of each run.",
+)
+@click.option(
+    "--within",
+    "margin_pct",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="PCT",
+    help="A difference up to this share of the base is none.",
+)
+@click.option("--sql", "statement", metavar="SELECT", help="Ask both: views base.* and new.*.")
+@click.option("--full", is_flag=True, help="Show every row instead of the largest ones.")
+@click.option(
+    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
+)
+@format_option
+@rules_option
+@no_cache_option
+def command(
+    base: str,
+    new: str,
+    more_base: tuple[str, ...],
+    more_new: tuple[str, ...],
+    per: str | None,
+    by: str,
+    skip: int,
+    margin_pct: float,
+    statement: str | None,
+    full: bool,
+    wide: bool,
+    format_name: str,
+    rules: Path | None,
+    no_cache: bool,
+) -> None:
+    """Show where NEW takes longer or shorter than BASE, by how much, and whether that is real.
+
+    The difference is split into parts that add up to it, to the nanosecond: compute, exposed
+    communication, exposed copies and idle time, by phase, module, class and cause. Work is matched
+    by what it is, not by the names of kernels. Steps are samples: whether a difference is more than
+    noise is a matter of statistics, and said; with one step on each side there is no verdict.
+    """
+    from tracekit.cli._emit import emit
+    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._progress import progress_bar
+
+    tune_for_traces()
+    if statement is not None:
+        from tracekit.comparison.side_by_side import ask_both
+
+        with progress_bar() as progress:
+            answer = ask_both(base, new, statement, rules=rules, progress=progress)
+        emit(answer, format_name, units=False, wide=wide)
+        return
+    from tracekit.comparison.comparing import compare
+
+    with progress_bar() as progress:
+        found = compare(
+            [base, *more_base],
+            [new, *more_new],
+            per=per,  # type: ignore[arg-type]
+            skip=skip,
+            margin_pct=margin_pct,
+            cache=not no_cache,
+            rules=rules,
+            progress=progress,
+        )
+    emit(found.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]

@@ -1,0 +1,269 @@
+"""One side of a comparison: its time in cells, its samples, and what one unit of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+Per = Literal["step", "window", "layer", "token", "request"]
+"""What figures are divided by: steps (those of each device count apart), devices' windows, …"""
+
+PERS: tuple[Per, ...] = ("step", "window", "layer", "token", "request")
+
+PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
+"""What the time of a device consists of, in the order of the split."""
+
+AFTER_LAST_WORK = "after_last_work"
+"""The cause of idle time that lies behind the last work of a device, so outside of its window."""
+
+_COVERED_BY_STEPS_PCT = 50
+
+
+@dataclass(slots=True)
+class Cell:
+    """Time of one kind in one place; see the columns of analysis `split`, whose rows these are.
+
+    Sums over all samples. `samples` holds the time of each sample, by its place in the side's list.
+    """
+
+    part: str
+    class_name: str
+    phase: str
+    module: str
+    op: str | None
+    shape: str | None
+    name: str | None
+    kernel_count: int = 0
+    kernel_ns: int = 0
+    wall_ns: int = 0
+    samples: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleNode:
+    """A module of a side, layers rolled up."""
+
+    path: str
+    parent: str | None
+    class_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a comparison knows of one side.
+
+    `unit_count` divides every sum: the figures shown are per unit. `sample_units` are the units in
+    each sample, so a sample's time is comparable to the figures. `outside_ns` is device time that
+    belongs to no unit: before the first step and behind the last.
+    """
+
+    label: str
+    per: Per
+    cells: Sequence[Cell]
+    modules: Mapping[str, ModuleNode]
+    unit_count: int
+    device_count: int
+    run_count: int
+    sample_names: Sequence[str]
+    sample_units: Sequence[int]
+    outside_ns: int
+    total_ns: int
+
+    def series(self, cells: Iterable[Cell]) -> list[float]:
+        """Return the time of cells in each sample, ns per unit."""
+        sums = [0] * len(self.sample_units)
+        for cell in cells:
+            for sample, wall_ns in cell.samples.items():
+                sums[sample] += wall_ns
+        return [total / units for total, units in zip(sums, self.sample_units, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one side, before it is known by what it is divided."""
+
+    label: str
+    rows: Sequence[Sequence[tuple[Any, ...]]]
+    columns: Mapping[str, int]
+    modules: Mapping[str, ModuleNode]
+    has_steps: bool
+    layer_counts: Sequence[int | None]
+    tokens: Sequence[Mapping[int, int] | int | None]
+    request_counts: Sequence[int | None]
+
+
+def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
+    """Ask the runs of one side for all that a comparison needs of their time.
+
+    Args:
+        traces: the runs, open.
+        label: what the side is called.
+        per: what figures will be divided by, where that is known.
+    """
+    rows, columns = [], {}
+    modules: dict[str, ModuleNode] = {}
+    inside_ns = all_ns = 0
+    step_counts = []
+    for trace in traces:
+        split = trace.query("split")
+        columns = {name: place for place, name in enumerate(split.column_names)}
+        rows.append(split.rows)
+        step, wall = columns["step"], columns["wall_ns"]
+        all_ns += sum(row[wall] for row in split.rows)
+        inside_ns += sum(row[wall] for row in split.rows if row[step] is not None)
+        step_counts.append(len({row[step] for row in split.rows} - {None}))
+        for row in trace.query("modules", rollup=True).to_dicts():
+            if row["source"] is not None:
+                node = ModuleNode(row["module_path"], row["parent_path"], row["module_class"])
+                modules.setdefault(node.path, node)
+    return Reading(
+        label,
+        rows,
+        columns,
+        modules,
+        min(step_counts) > 1 and 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1),
+        [_layer_count(trace) if per == "layer" else None for trace in traces],
+        [_tokens(trace) if per == "token" else None for trace in traces],
+        [_request_count(trace) if per == "request" else None for trace in traces],
+    )
+
+
+def usual_per(base: Reading, new: Reading) -> Per:
+    """Return what figures are per, if nobody says: steps, if several hold most of both sides."""
+    return "step" if base.has_steps and new.has_steps else "window"
+
+
+def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
+    """Sum what was read of a side, so that it can be divided by its units.
+
+    Args:
+        reading: what was read.
+        per: the unit.
+        skip: how many steps at the beginning of each run are left out.
+
+    Raises:
+        UsageError: the side has no such unit, or no step is left.
+    """
+    is_stepped = per == "step" or (per != "window" and reading.has_steps)
+    if per == "step" and not any(
+        row[reading.columns["step"]] is not None for rows in reading.rows for row in rows
+    ):
+        raise UsageError(f"{reading.label} marks no steps", hint="--per window compares it whole")
+    place = reading.columns
+    rank, device, step_at = place["rank"], place["device"], place["step"]
+    wall_at, count_at, kernel_at = place["wall_ns"], place["kernel_count"], place["kernel_ns"]
+    key_at = [place[n] for n in ("part", "class", "phase", "module_path", "op", "shape", "name")]
+    cells: dict[tuple[Any, ...], Cell] = {}
+    samples: dict[tuple[int, int | None], int] = {}
+    sample_devices: dict[int, set[tuple[int, Any, str]]] = {}
+    outside_ns = total_ns = 0
+    for run, rows in enumerate(reading.rows):
+        # Steps are numbered in their order; the first ones are those to skip.
+        steps = sorted({row[step_at] for row in rows if row[step_at] is not None})
+        taken = set(steps[skip:])
+        for row in rows:
+            key = tuple([row[at] for at in key_at])
+            step = row[step_at]
+            if is_stepped and step not in taken:
+                outside_ns += row[wall_at]
+                continue
+            if not is_stepped:
+                if key[1] == AFTER_LAST_WORK:
+                    continue
+                step = None
+            sample = samples.setdefault((run, step), len(samples))
+            sample_devices.setdefault(sample, set()).add((run, row[rank], row[device]))
+            cell = cells.get(key)
+            if cell is None:
+                cell = cells[key] = Cell(*key)
+            wall_ns = row[wall_at]
+            total_ns += wall_ns
+            cell.kernel_count += row[count_at]
+            cell.kernel_ns += row[kernel_at]
+            cell.wall_ns += wall_ns
+            cell.samples[sample] = cell.samples.get(sample, 0) + wall_ns
+    if not cells:
+        raise UsageError(
+            f"{reading.label} has no {'step left' if is_stepped else 'work of a device'} to compare"
+        )
+    order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
+    at = {samples[key]: number for number, key in enumerate(order)}
+    for cell in cells.values():
+        cell.samples = {at[sample]: wall_ns for sample, wall_ns in cell.samples.items()}
+    units = [
+        len(sample_devices[samples[key]]) * _factor(reading, per, run=key[0], step=key[1])
+        for key in order
+    ]
+    devices = {one for found in sample_devices.values() for one in found}
+    return Side(
+        reading.label,
+        per,
+        list(cells.values()),
+        reading.modules,
+        sum(units),
+        len(devices),
+        len(reading.rows),
+        [_sample_name(run, step, len(reading.rows)) for run, step in order],
+        units,
+        outside_ns,
+        total_ns,
+    )
+
+
+def _sample_name(run: int, step: int | None, run_count: int) -> str:
+    of_step = "window" if step is None else f"step {step}"
+    return of_step if run_count == 1 else f"run {run + 1}, {of_step}"
+
+
+def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
+    """Return how many units there are in one sample on one device."""
+    found: int | None = 1
+    if per == "layer":
+        found = reading.layer_counts[run]
+    elif per == "token":
+        tokens = reading.tokens[run]
+        if isinstance(tokens, int):
+            found = tokens if step is not None else None
+        elif tokens is not None:
+            found = sum(tokens.values()) if step is None else tokens.get(step)
+    elif per == "request":
+        found = reading.request_counts[run] if step is None else None
+    if not found:
+        raise UsageError(
+            f"{reading.label} does not tell how many {per}s there are"
+            + ("" if step is None else f" in step {step}"),
+            hint="--per step or --per window need no more than the trace",
+        )
+    return found
+
+
+def _layer_count(trace: Trace) -> int | None:
+    (row,) = trace.sql("SELECT count(DISTINCT layer) FROM module WHERE layer IS NOT NULL")
+    return row[0] or None
+
+
+def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
+    """Return the tokens of each serving step, or those of any training step on a device."""
+    served = {
+        row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
+        for row in trace.query("serving_steps").to_dicts()
+        if row["step"] is not None
+    }
+    if any(served.values()):
+        return served
+    for row in trace.sql(
+        "SELECT batch_size * sequence_length * coalesce(gradient_accumulation, 1) FROM run"
+    ):
+        return row[0] or None
+    return None
+
+
+def _request_count(trace: Trace) -> int | None:
+    (row,) = trace.sql("SELECT count(DISTINCT request_id) FROM request_step")
+    return row[0] or None

@@ -1,0 +1,200 @@
+"""Comparing two sides: open them, match their work, split the difference, judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.comparison.cells import Per, Reading, Side, make_side, read, usual_per
+from tracekit.comparison.effects import clock_factor
+from tracekit.comparison.matching import Pair, match_sides
+from tracekit.comparison.measures import Measure, measures_of, plain_steps
+from tracekit.comparison.noise import MARGIN_PCT, Verdict
+from tracekit.comparison.places import Alignment, align_modules
+from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
+from tracekit.comparison.tree import By, Node, make_tree, rearranged
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+    from tracekit.ingest.progress import Progress
+    from tracekit.trace import Trace
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides, and the difference of their time: split into parts that add up, and judged.
+
+    Made by :func:`tracekit.compare`. All figures are ns per unit; `per` says what a unit is.
+    """
+
+    base: Side
+    new: Side
+    pairs: Sequence[Pair]
+    alignment: Alignment
+    clock: Fraction | None
+    root: Node
+    measures: Sequence[Measure]
+    setup: Sequence[Unlike]
+    margin_pct: float
+
+    @property
+    def per(self) -> Per:
+        """What one unit is: a step on one device, the window of a device, or less."""
+        return self.base.per
+
+    @property
+    def delta_ns(self) -> int:
+        """How much longer a unit takes on the new side, ns."""
+        return self.root.delta_ns
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether that is more than noise; None where a side has one measurement only."""
+        return self.measures[0].difference.verdict
+
+    @cached_property
+    def matched_pct(self) -> float:
+        """How much of the device time of both sides has a counterpart, 0 to 100."""
+        matched = whole = 0
+        for pair in self.pairs:
+            if pair.part != "idle":
+                size = sum(cell.kernel_ns for cell in (*pair.base, *pair.new))
+                whole += size
+                matched += size if pair.match not in ("new", "gone") else 0
+        return 100 * matched / whole if whole else 100.0
+
+    def tree(self, by: By = "module") -> Node:
+        """Return the split as a tree; every level adds up to the one above it.
+
+        Args:
+            by: what compute is split by first: module, class or phase.
+        """
+        return rearranged(self.root, by)
+
+    def results(self, by: By = "module") -> dict[str, Result]:
+        """Return the comparison as tables by name, as the command line shows them.
+
+        Args:
+            by: what compute is split by first.
+        """
+        from tracekit.comparison.tables import tables_of
+
+        return tables_of(self, by)
+
+
+def compare(
+    base: str | Path | Trace | Sequence[str | Path | Trace],
+    new: str | Path | Trace | Sequence[str | Path | Trace],
+    *,
+    per: Per | None = None,
+    skip: int = 0,
+    margin_pct: float = MARGIN_PCT,
+    cache: bool = True,
+    rules: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Comparison:
+    """Compare two runs: what takes longer, where, by how much, and is that more than noise?
+
+    Args:
+        base: what is compared with: a trace, a run folder, a store, or an open trace; several are
+            repeats of the same run.
+        new: the other side, likewise.
+        per: what figures are divided by: step, window, layer, token or request; without it, steps
+            where both sides mark several that hold most of their time, else windows of devices.
+        skip: how many steps at the beginning of each run are left out.
+        margin_pct: a difference up to this share of the base is none, percent.
+        cache: keep ingested traces, as for :func:`tracekit.open`.
+        rules: a rules file for the classifier, likewise.
+        progress: called now and then while a trace is read.
+
+    Raises:
+        TraceError: a trace cannot be read.
+        StoreError: a store cannot be opened.
+        UsageError: a side has nothing to compare, or nothing of the unit.
+        QueryError: a side has no trace.
+    """
+    import tracekit
+
+    def opened(one: str | Path | Trace, resources: ExitStack) -> Trace:
+        if isinstance(one, str | Path):
+            made = tracekit.open(one, cache=cache, rules=rules, progress=progress)
+            return resources.enter_context(made)
+        return one
+
+    names = _labels(base, new)
+    with _sides(base, new, opened) as sides, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(_read, sides, names, (per, per))
+    per = per or usual_per(first.reading, second.reading)
+    both = make_side(first.reading, per, skip), make_side(second.reading, per, skip)
+    alignment = align_modules(both[0].modules, both[1].modules)
+    pairs = match_sides(*both, alignment)
+    clock = clock_factor(pairs)
+    root = make_tree(pairs, (both[0].unit_count, both[1].unit_count), clock)
+    return Comparison(
+        *both,
+        pairs,
+        alignment,
+        clock,
+        root,
+        measures_of(*both, (first.plain_steps, second.plain_steps), margin_pct),
+        unlike(first.facts, second.facts, (first.health, second.health)),
+        margin_pct,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """All that was asked of one side."""
+
+    reading: Reading
+    facts: Facts
+    health: Health
+    plain_steps: Sequence[float]
+
+
+def _read(traces: Sequence[Trace], label: str, per: Per | None) -> _Said:
+    return _Said(read(traces, label, per), facts_of(traces), health_of(traces), plain_steps(traces))
+
+
+@contextmanager
+def _sides(
+    base: str | Path | Trace | Sequence[str | Path | Trace],
+    new: str | Path | Trace | Sequence[str | Path | Trace],
+    opened: Callable[[str | Path | Trace, ExitStack], Trace],
+) -> Iterator[tuple[list[Trace], list[Trace]]]:
+    with ExitStack() as resources:
+        yield (
+            [opened(one, resources) for one in _several(base)],
+            [opened(one, resources) for one in _several(new)],
+        )
+
+
+def _several(
+    given: str | Path | Trace | Sequence[str | Path | Trace],
+) -> Sequence[str | Path | Trace]:
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+def _labels(
+    base: str | Path | Trace | Sequence[str | Path | Trace],
+    new: str | Path | Trace | Sequence[str | Path | Trace],
+) -> tuple[str, str]:
+    """Return what both sides are called: the names of their files, as short as tells them apart."""
+    parts = [[_path_of(one).parts for one in _several(side)] for side in (base, new)]
+    for length in (1, 2, 3):
+        names = [" + ".join("/".join(one[-length:]) for one in side) for side in parts]
+        if names[0] != names[1] and all(names):
+            return names[0], names[1]
+    return "base", "new"
+
+
+def _path_of(one: str | Path | Trace) -> Path:
+    if isinstance(one, str | Path):
+        return Path(one)
+    return one.store_path or Path()

@@ -1,0 +1,124 @@
+"""Why matched work takes another time: more of it, longer, of other shapes, less hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tracekit.comparison.matching import Pair
+
+EFFECTS = (
+    "by_new_ns",
+    "by_gone_ns",
+    "by_count_ns",
+    "by_clock_ns",
+    "by_cost_ns",
+    "by_shape_ns",
+    "by_kernel_ns",
+    "by_overlap_ns",
+)
+"""The effects, in the order in which they are shown; of every pair they add up to its difference.
+
+new, gone: work that only one side has. count: more or fewer calls, at what a call took in the base.
+clock: all that ran on both sides takes longer by one factor. cost: calls of the same kernels with
+the same shapes take longer (beyond that factor); idle gaps last longer. shape: the same op with
+other shapes. kernel: other kernels do the same work. overlap: less of it hides behind other work.
+"""
+
+_CLOCK_SHARE = Fraction(4, 5)
+_CLOCK_SPREAD = Fraction(1, 100)
+_LEAST_CLOCK = Fraction(1, 200)
+
+
+def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
+    """Return the factor by which all compute takes longer, where there is one.
+
+    That is the median, by time, of how much longer calls of the same kernel with the same shape
+    take, if four fifths of the time of the base's compute are within 1 % of it, and it is at least
+    half a percent.
+
+    Args:
+        pairs: the matched work of both sides.
+    """
+    whole = 0
+    ratios: list[tuple[Fraction, int]] = []
+    for pair in pairs:
+        if pair.part != "compute":
+            continue
+        base, new = _sum(pair, 0), _sum(pair, 1)
+        whole += base[1]
+        if pair.match == "same" and base[0] and base[1] and new[0] and new[1]:
+            ratios.append((Fraction(new[1] * base[0], base[1] * new[0]), base[1]))
+    ratios.sort()
+    reached, half = 0, sum(weight for _, weight in ratios) / 2
+    factor = None
+    for ratio, weight in ratios:
+        reached += weight
+        if reached >= half:
+            factor = ratio
+            break
+    if factor is None or abs(factor - 1) < _LEAST_CLOCK:
+        return None
+    near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
+    return factor if near >= _CLOCK_SHARE * whole else None
+
+
+def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
+    """Return the effects in a pair, exactly, ns per unit; those left out are 0.
+
+    Args:
+        pair: the matched work.
+        units: the units of the base and of the new side, by which its sums are divided.
+        clock: what :func:`clock_factor` says.
+    """
+    base, new = _sum(pair, 0), _sum(pair, 1)
+    count, kernel, wall = (
+        (Fraction(base[at], units[0]), Fraction(new[at], units[1])) for at in range(3)
+    )
+    if pair.match in ("new", "gone"):
+        return {f"by_{pair.match}_ns": wall[1] - wall[0]}
+    found = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
+    longer = kernel[1] - kernel[0]
+    is_same = _is_same(pair)
+    is_one_each = len(pair.base_names) == len(pair.new_names) == 1
+    if count[0] and count[1] and kernel[0] and (pair.match == "same" or is_same or is_one_each):
+        mean = kernel[0] / count[0]
+        found["by_count_ns"] = (count[1] - count[0]) * mean
+        longer -= found["by_count_ns"]
+        if clock is not None and pair.match == "same" and pair.part == "compute":
+            found["by_clock_ns"] = (clock - 1) * mean * count[1]
+            longer -= found["by_clock_ns"]
+    if pair.part == "idle" or pair.match == "same" or (is_same and _has_same_shapes(pair)):
+        found["by_cost_ns"] = longer
+    elif is_same or (pair.match == "op" and not _has_same_shapes(pair)):
+        found["by_shape_ns"] = longer
+    else:
+        found["by_kernel_ns"] = longer
+    return found
+
+
+def _has_same_shapes(pair: Pair) -> bool:
+    if not _has_names(pair):
+        return True
+    return {cell.shape for cell in pair.base} == {cell.shape for cell in pair.new}
+
+
+def _is_same(pair: Pair) -> bool:
+    """Whether both sides run the same kernels, as far as both tell."""
+    if not _has_names(pair):
+        return True
+    return {cell.name for cell in pair.base} == {cell.name for cell in pair.new}
+
+
+def _has_names(pair: Pair) -> bool:
+    """Whether the kernels of both sides are known: a baseline keeps none."""
+    return bool(pair.base_names) and bool(pair.new_names)
+
+
+def _sum(pair: Pair, side: int) -> tuple[int, int, int]:
+    cells = (pair.base, pair.new)[side]
+    return (
+        sum(cell.kernel_count for cell in cells),
+        sum(cell.kernel_ns for cell in cells),
+        sum(cell.wall_ns for cell in cells),
+    )

@@ -1,0 +1,172 @@
+"""Which module of one side is which of the other: by name, else by where it stands in the tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tracekit.comparison.cells import ModuleNode
+
+_WRAPPERS = frozenset(
+    {
+        "_checkpoint_wrapped_module",
+        "_forward_module",
+        "_fsdp_wrapped_module",
+        "_orig_mod",
+        "DeepSpeedEngine",
+        "DistributedDataParallel",
+        "FullyShardedDataParallel",
+        "OptimizedModule",
+        "module",
+    }
+)
+"""Names of modules that wrap another one and do nothing that it would not do."""
+
+_LIKE_ENOUGH = 0.5
+_NAME = re.compile(r"[^./]+")
+_NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Which modules correspond: the base's path by the new side's; and how, for those renamed."""
+
+    base_of: Mapping[str, str]
+    renamed: Mapping[str, str]
+
+
+def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> Alignment:
+    """Find for modules of the new side those of the base that they are.
+
+    First by the same path; then by the same path without wrappers (DDP's `module`, compile's
+    `_orig_mod`, …); then from the top of both trees down: children of modules that correspond
+    correspond by the same own name, by the same class in the same order, or by what is inside.
+
+    Args:
+        base: the modules of the base by path.
+        new: those of the new side.
+    """
+    base_of = {path: path for path in new if path in base}
+    renamed: dict[str, str] = {}
+    free_base = {path for path in base if path not in base_of}
+    bare = {_bare(path): path for path in sorted(free_base, key=len)}
+    for path in new:
+        same = bare.get(_bare(path))
+        if path not in base_of and same in free_base:
+            base_of[path] = same
+            renamed[path] = "wrapped"
+            free_base.discard(same)
+    children = _children(base), _children(new)
+    _descend(None, None, children, base, new, base_of, renamed, free_base)
+    return Alignment(base_of, renamed)
+
+
+_Children = Mapping[str | None, Sequence[str]]
+
+
+def _descend(
+    base_path: str | None,
+    new_path: str | None,
+    children: tuple[_Children, _Children],
+    base: Mapping[str, ModuleNode],
+    new: Mapping[str, ModuleNode],
+    base_of: dict[str, str],
+    renamed: dict[str, str],
+    free_base: set[str],
+) -> None:
+    """Align the children of two modules that correspond, and what is inside of them."""
+    below_base, below_new = children[0].get(base_path, ()), children[1].get(new_path, ())
+    for how, keys in (("name", _own_name), ("class", _class_of), ("inside", None)):
+        open_base = [path for path in below_base if path in free_base]
+        open_new = [path for path in below_new if path not in base_of]
+        if not open_base or not open_new:
+            break
+        pairs = (
+            _by_key([base[path] for path in open_base], [new[path] for path in open_new], keys)
+            if keys is not None
+            else _by_inside(open_base, open_new, children)
+        )
+        for one, other in pairs:
+            base_of[other] = one
+            renamed[other] = how
+            free_base.discard(one)
+    inside = set(below_base)
+    for path in below_new:
+        if base_of.get(path) in inside:
+            _descend(base_of[path], path, children, base, new, base_of, renamed, free_base)
+
+
+def _by_key(
+    base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: object
+) -> list[tuple[str, str]]:
+    """Pair modules of the same key, the first of one side with the first of the other."""
+    waiting: dict[str, list[str]] = {}
+    for node in base:
+        waiting.setdefault(key(node), []).append(node.path)  # type: ignore[operator]
+    pairs = []
+    for node in new:
+        found = waiting.get(key(node)) if key(node) else None  # type: ignore[operator]
+        if found:
+            pairs.append((found.pop(0), node.path))
+    return pairs
+
+
+def _by_inside(
+    base: Sequence[str], new: Sequence[str], children: tuple[_Children, _Children]
+) -> list[tuple[str, str]]:
+    """Pair modules that hold modules of the same names, the most alike first."""
+    inside_base = {path: _names_inside(path, children[0]) for path in base}
+    inside_new = {path: _names_inside(path, children[1]) for path in new}
+    found = sorted(
+        (-_likeness(inside_base[one], inside_new[other]), base.index(one), new.index(other))
+        for one in base
+        for other in new
+    )
+    pairs, taken_base, taken_new = [], set(), set()
+    for likeness, one, other in found:
+        if -likeness >= _LIKE_ENOUGH and one not in taken_base and other not in taken_new:
+            taken_base.add(one)
+            taken_new.add(other)
+            pairs.append((base[one], new[other]))
+    return pairs
+
+
+def _names_inside(path: str, children: _Children) -> set[str]:
+    names, waiting = set(), list(children.get(path, ()))
+    while waiting:
+        one = waiting.pop()
+        names.add(_last_name(one))
+        waiting.extend(children.get(one, ()))
+    return names
+
+
+def _likeness(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+def _children(modules: Mapping[str, ModuleNode]) -> dict[str | None, list[str]]:
+    found: dict[str | None, list[str]] = {}
+    for node in modules.values():
+        parent = node.parent if node.parent in modules else None
+        found.setdefault(parent, []).append(node.path)
+    return found
+
+
+def _bare(path: str) -> str:
+    """Return a path without the names of wrappers."""
+    names = (name for name in _NAME.findall(path) if _NUMBER.sub("", name) not in _WRAPPERS)
+    return ".".join(names)
+
+
+def _last_name(path: str) -> str:
+    names = _NAME.findall(path)
+    return _NUMBER.sub("", names[-2] + ".*" if names[-1] == "*" and len(names) > 1 else names[-1])
+
+
+def _own_name(node: ModuleNode) -> str:
+    return _last_name(node.path)
+
+
+def _class_of(node: ModuleNode) -> str:
+    return node.class_name or ""

@@ -1,0 +1,190 @@
+"""What differs in the set-up of two sides, so that they are not like with like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+Weight = Literal["matters", "note"]
+"""Whether figures change with it, or only may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """One thing that is not the same on both sides; a side that does not tell it has None."""
+
+    subject: str
+    name: str
+    base: str | None
+    new: str | None
+    weight: Weight
+
+
+_OF_RUN: tuple[tuple[str, str, Weight], ...] = (
+    ("device", "devices", "matters"),
+    ("device", "processor", "matters"),
+    ("device", "core_count", "note"),
+    ("device", "driver_version", "note"),
+    ("workload", "stage", "matters"),
+    ("workload", "model", "matters"),
+    ("workload", "parameter_count", "matters"),
+    ("workload", "layer_count", "matters"),
+    ("workload", "engine", "matters"),
+    ("workload", "opt", "matters"),
+    ("workload", "precision", "matters"),
+    ("workload", "batch_size", "matters"),
+    ("workload", "sequence_length", "matters"),
+    ("workload", "gradient_accumulation", "matters"),
+    ("workload", "attention_backend", "matters"),
+    ("workload", "world_size", "matters"),
+    ("workload", "data_size", "note"),
+    ("workload", "tensor_size", "matters"),
+    ("workload", "pipeline_size", "matters"),
+    ("workload", "node_count", "matters"),
+    ("workload", "load_request_count", "matters"),
+    ("workload", "load_prompt_token_count", "matters"),
+    ("workload", "load_max_new_token_count", "matters"),
+    ("workload", "load_arrival", "matters"),
+    ("workload", "load_concurrency", "matters"),
+    ("software", "platform", "note"),
+    ("software", "python_version", "note"),
+    ("software", "tracekit_version", "note"),
+    ("software", "thread_count", "matters"),
+    ("run", "outcome", "note"),
+)
+"""Columns of table run that are looked at."""
+
+_FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
+_HEALTH = {
+    "device_time_linked": 5.0,
+    "device_time_in_module_or_row": 5.0,
+    "device_time_in_phase": 5.0,
+    "device_time_classified": 5.0,
+    "inferred_device_time": 10.0,
+    "profiled_step_slowdown": 10.0,
+    "rejected": 0.0,
+    "truncated": 0.0,
+    "missing_ranks": 0.0,
+}
+"""Metrics of health that are compared, and from which difference on they are told."""
+
+Facts = Mapping[tuple[str, str], tuple[str, Weight]]
+"""What a side says of itself, as text, by subject and name."""
+
+
+def facts_of(traces: Sequence[Trace]) -> Facts:
+    """Return what the manifests and the headers of the traces of one side say.
+
+    Args:
+        traces: the runs of the side, open. Where they differ among themselves, all is told.
+    """
+    found: dict[tuple[str, str], tuple[list[str], Weight]] = {}
+    for trace in traces:
+        for subject, name, value, weight in _facts(trace):
+            texts, _ = found.setdefault((subject, name), ([], weight))
+            if value not in texts:
+                texts.append(value)
+    return {key: (", ".join(texts), weight) for key, (texts, weight) in found.items()}
+
+
+def _facts(trace: Trace) -> Iterator[tuple[str, str, str, Weight]]:
+    columns = ", ".join(name for _, name, _ in _OF_RUN)
+    packages: dict[str, Any] = {}
+    has_run = False
+    for row in trace.sql(f"SELECT {columns}, packages, variables FROM run ORDER BY rowid LIMIT 1"):
+        has_run = True
+        for (subject, name, weight), value in zip(_OF_RUN, row, strict=False):
+            if value is not None and value != []:
+                yield subject, name, _text(value), weight
+        packages = _object(row[-2])
+        for name, value in sorted(_object(row[-1]).items()):
+            yield "environment", name, _text(value), "note"
+    for name, value in sorted(packages.items()):
+        is_telling = name in ("torch", "triton")
+        yield "software", name, _text(value), "matters" if is_telling else "note"
+    flags = ", ".join(f"bool_or({flag})" for flag in _FLAGS)
+    (row,) = trace.sql(f"SELECT {flags}, any_value(world_size), any_value(backend) FROM trace")
+    for flag, value in zip(_FLAGS, row, strict=False):
+        yield "profiler", flag, "on" if value else "off", "matters"
+    if not has_run:
+        if row[-2] is not None:
+            yield "workload", "world_size", str(row[-2]), "matters"
+        devices = trace.sql("SELECT DISTINCT name FROM device WHERE name IS NOT NULL ORDER BY 1")
+        names = [name for (name,) in devices]
+        if names:
+            yield "device", "devices", ", ".join(names), "matters"
+    if row[-1] is not None:
+        yield "workload", "backend", row[-1], "matters"
+    (accelerators,) = trace.sql("SELECT string_agg(DISTINCT accelerator, ', ') FROM accelerator")
+    if accelerators[0] is not None:
+        yield "device", "accelerator", accelerators[0], "matters"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        counted = {one: value.count(one) for one in value}
+        return ", ".join(
+            f"{count} × {one}" if count > 1 else str(one) for one, count in counted.items()
+        )
+    return str(value)
+
+
+def _number_text(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+Health = Mapping[str, float]
+"""Metrics of health by name: the mean over the traces of a side."""
+
+
+def health_of(traces: Sequence[Trace]) -> Health:
+    """Return those metrics of the health of one side that are compared."""
+    found: dict[str, list[float]] = {}
+    for trace in traces:
+        for row in trace.health().to_dicts():
+            if row["metric"] in _HEALTH and row["value"] is not None:
+                found.setdefault(row["metric"], []).append(float(row["value"]))
+    return {metric: sum(values) / len(values) for metric, values in found.items()}
+
+
+def unlike(base: Facts, new: Facts, health: tuple[Health, Health]) -> list[Unlike]:
+    """Return what differs, what matters first.
+
+    A thing that one side alone tells is not said to differ, unless it is the device.
+
+    Args:
+        base: the facts of the base.
+        new: those of the new side.
+        health: the health of both.
+    """
+    found = []
+    for subject, name in dict.fromkeys([*base, *new]):
+        key = subject, name
+        is_told = key in base and key in new
+        if is_told and base[key][0] != new[key][0]:
+            found.append(Unlike(subject, name, base[key][0], new[key][0], base[key][1]))
+        elif not is_told and name == "devices":
+            found.append(
+                Unlike(
+                    subject, name, base.get(key, (None,))[0], new.get(key, (None,))[0], "matters"
+                )
+            )
+    for metric, limit in _HEALTH.items():
+        sides = health[0].get(metric), health[1].get(metric)
+        if sides[0] is None or sides[1] is None:
+            continue
+        if abs(sides[0] - sides[1]) > limit:
+            found.append(
+                Unlike("health", metric, _number_text(sides[0]), _number_text(sides[1]), "note")
+            )
+    return sorted(found, key=lambda one: one.weight != "matters")

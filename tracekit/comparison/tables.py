@@ -1,0 +1,274 @@
+"""A comparison as tables: what every form of the output is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis.result import Column, Result
+from tracekit.comparison.effects import EFFECTS
+from tracekit.comparison.noise import compare_series
+from tracekit.comparison.tree import By, Node
+
+if TYPE_CHECKING:
+    from tracekit.comparison.cells import Side
+    from tracekit.comparison.comparing import Comparison
+    from tracekit.comparison.matching import Pair
+
+_JUDGED = 60
+"""So many nodes of the tree, those that differ most, are judged."""
+
+_NAMES = 20
+_EFFECT_COLUMNS = [(name, "BIGINT") for name in EFFECTS]
+
+
+def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
+    """Return a comparison as tables by name.
+
+    Args:
+        comparison: what was found.
+        by: what compute is split by first in the tree.
+    """
+    tree = comparison.tree(by)
+    return {
+        "comparison_setup": _setup(comparison),
+        "comparison": _whole(comparison),
+        "comparison_noise": _noise(comparison),
+        "comparison_effects": _effects(comparison),
+        "comparison_split": _split(comparison, tree),
+        "comparison_work": _work(comparison, tree),
+        "comparison_modules": _modules(comparison),
+    }
+
+
+def _result(name: str, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> Result:
+    return Result(name, tuple(Column(*column) for column in columns), rows)
+
+
+def _setup(comparison: Comparison) -> Result:
+    columns = [(name, "VARCHAR") for name in ("subject", "name", "base", "new", "weight")]
+    rows = [(one.subject, one.name, one.base, one.new, one.weight) for one in comparison.setup]
+    return _result("comparison_setup", columns, rows)
+
+
+def _whole(comparison: Comparison) -> Result:
+    base, new, root = comparison.base, comparison.new, comparison.root
+    decided = comparison.measures[0]
+    found = decided.difference
+    clock = None if comparison.clock is None else 100 * (float(comparison.clock) - 1)
+    columns_and_values: list[tuple[str, str, Any]] = [
+        ("base", "VARCHAR", base.label),
+        ("new", "VARCHAR", new.label),
+        ("per", "VARCHAR", comparison.per),
+        ("base_ns", "BIGINT", root.base_ns),
+        ("new_ns", "BIGINT", root.new_ns),
+        ("delta_ns", "BIGINT", root.delta_ns),
+        ("delta_pct", "DOUBLE", 100 * root.delta_ns / root.base_ns if root.base_ns else None),
+        ("verdict", "VARCHAR", found.verdict),
+        ("within_pct", "DOUBLE", found.within_pct),
+        ("margin_pct", "DOUBLE", comparison.margin_pct),
+        ("more_count", "BIGINT", found.more_count),
+        ("sample", "VARCHAR", decided.name),
+        ("base_sample_count", "BIGINT", found.base_count),
+        ("new_sample_count", "BIGINT", found.new_count),
+        ("base_unit_count", "BIGINT", base.unit_count),
+        ("new_unit_count", "BIGINT", new.unit_count),
+        ("base_sum_ns", "BIGINT", root.base_sum_ns),
+        ("new_sum_ns", "BIGINT", root.new_sum_ns),
+        ("base_device_count", "BIGINT", base.device_count),
+        ("new_device_count", "BIGINT", new.device_count),
+        ("base_run_count", "BIGINT", base.run_count),
+        ("new_run_count", "BIGINT", new.run_count),
+        ("base_outside_pct", "DOUBLE", _outside_pct(base)),
+        ("new_outside_pct", "DOUBLE", _outside_pct(new)),
+        ("matched_pct", "DOUBLE", comparison.matched_pct),
+        ("clock_pct", "DOUBLE", clock),
+    ]
+    columns = [(name, kind) for name, kind, _ in columns_and_values]
+    return _result("comparison", columns, [tuple(value for *_, value in columns_and_values)])
+
+
+def _outside_pct(side: Side) -> float:
+    whole = side.total_ns + side.outside_ns
+    return 100 * side.outside_ns / whole if whole else 0.0
+
+
+_NOISE = [
+    ("measure", "VARCHAR"),
+    ("base_count", "BIGINT"),
+    ("new_count", "BIGINT"),
+    ("base_median_ns", "DOUBLE"),
+    ("new_median_ns", "DOUBLE"),
+    ("difference_ns", "DOUBLE"),
+    ("difference_pct", "DOUBLE"),
+    ("low_pct", "DOUBLE"),
+    ("high_pct", "DOUBLE"),
+    ("p_value", "DOUBLE"),
+    ("verdict", "VARCHAR"),
+    ("more_count", "BIGINT"),
+    ("base_warm_up_count", "BIGINT"),
+    ("new_warm_up_count", "BIGINT"),
+    ("base_outliers", "BIGINT[]"),
+    ("new_outliers", "BIGINT[]"),
+    ("base_drift_pct", "DOUBLE"),
+    ("new_drift_pct", "DOUBLE"),
+    ("base_series_ns", "DOUBLE[]"),
+    ("new_series_ns", "DOUBLE[]"),
+]
+
+
+def _noise(comparison: Comparison) -> Result:
+    rows = []
+    for one in comparison.measures:
+        found = one.difference
+        trends = one.base_trend, one.new_trend
+        rows.append(
+            (
+                one.name,
+                found.base_count,
+                found.new_count,
+                found.base_median,
+                found.new_median,
+                found.difference,
+                found.difference_pct,
+                found.low_pct,
+                found.high_pct,
+                found.p_value,
+                found.verdict,
+                found.more_count,
+                *(trend.warm_up_count for trend in trends),
+                *(list(trend.outliers) for trend in trends),
+                *(trend.drift_pct for trend in trends),
+                list(one.base),
+                list(one.new),
+            )
+        )
+    return _result("comparison_noise", _NOISE, rows)
+
+
+def _effects(comparison: Comparison) -> Result:
+    columns = [("effect", "VARCHAR"), ("delta_ns", "BIGINT")]
+    rows = [
+        (name.removeprefix("by_").removesuffix("_ns"), comparison.root.effects[name])
+        for name in sorted(EFFECTS, key=lambda one: -abs(comparison.root.effects[one]))
+        if comparison.root.effects[name]
+    ]
+    return _result("comparison_effects", columns, rows)
+
+
+def _split(comparison: Comparison, tree: Node) -> Result:
+    columns = [
+        *(("node", "BIGINT"), ("parent", "BIGINT"), ("depth", "BIGINT")),
+        *(("level", "VARCHAR"), ("name", "VARCHAR")),
+        *(("base_ns", "BIGINT"), ("new_ns", "BIGINT"), ("delta_ns", "BIGINT")),
+        *(("share_pct", "DOUBLE"), ("verdict", "VARCHAR")),
+        *(("low_ns", "DOUBLE"), ("high_ns", "DOUBLE")),
+        *(("base_sum_ns", "BIGINT"), ("new_sum_ns", "BIGINT")),
+        *_EFFECT_COLUMNS,
+    ]
+    rows = []
+    judged = _most_different(tree)
+    for number, parent, depth, node in _numbered(tree):
+        judgement = _judge(comparison, node) if id(node) in judged else (None, None, None)
+        rows.append(
+            (
+                *(number, parent, depth, node.level, node.name),
+                *(node.base_ns, node.new_ns, node.delta_ns),
+                100 * node.delta_ns / tree.delta_ns if tree.delta_ns else None,
+                *judgement,
+                *(node.base_sum_ns, node.new_sum_ns),
+                *(node.effects[name] for name in EFFECTS),
+            )
+        )
+    return _result("comparison_split", columns, rows)
+
+
+def _numbered(tree: Node) -> Iterator[tuple[int, int | None, int, Node]]:
+    """Return the nodes that are no single work: number, that of the parent, depth, node."""
+    waiting: list[tuple[Node, int | None, int]] = [(tree, None, 0)]
+    number = 0
+    while waiting:
+        node, parent, depth = waiting.pop()
+        yield number, parent, depth, node
+        inside = [child for child in node.children if child.level != "work"]
+        waiting += [(child, number, depth + 1) for child in reversed(inside)]
+        number += 1
+
+
+def _most_different(tree: Node) -> set[int]:
+    nodes = sorted(tree.walk(), key=lambda node: -abs(node.delta_ns))
+    return {id(node) for node in nodes[:_JUDGED]} | {id(tree)}
+
+
+def _judge(comparison: Comparison, node: Node) -> tuple[str | None, float | None, float | None]:
+    """Return the verdict on one node and the interval of its difference, ns per unit."""
+    series = (
+        comparison.base.series(cell for pair in node.pairs for cell in pair.base),
+        comparison.new.series(cell for pair in node.pairs for cell in pair.new),
+    )
+    margin = comparison.margin_pct * comparison.root.base_ns / 100
+    found = compare_series(*series, margin=margin)
+    return found.verdict, found.low, found.high
+
+
+def _work(comparison: Comparison, tree: Node) -> Result:
+    columns = [
+        *((name, "VARCHAR") for name in ("part", "phase", "module", "new_module", "class")),
+        *((name, "VARCHAR") for name in ("op", "shape", "new_shape", "match")),
+        *(("base_kernels", "VARCHAR[]"), ("new_kernels", "VARCHAR[]")),
+        *(("base_kernel_count", "DOUBLE"), ("new_kernel_count", "DOUBLE")),
+        *(("base_ns", "BIGINT"), ("new_ns", "BIGINT"), ("delta_ns", "BIGINT")),
+        *(("base_kernel_ns", "DOUBLE"), ("new_kernel_ns", "DOUBLE")),
+        *_EFFECT_COLUMNS,
+    ]
+    leaves = sorted(
+        (node for node in tree.walk() if node.level == "work"), key=lambda node: -abs(node.delta_ns)
+    )
+    rows = [_work_row(comparison, leaf) for leaf in leaves]
+    return _result("comparison_work", columns, rows)
+
+
+def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
+    (pair,) = leaf.pairs
+    units = comparison.base.unit_count, comparison.new.unit_count
+    sides = pair.base, pair.new
+    return (
+        pair.part,
+        pair.phase,
+        pair.module,
+        _only(pair, 1, "module"),
+        pair.class_name,
+        leaf.name or None,
+        _only(pair, 0, "shape"),
+        _only(pair, 1, "shape"),
+        pair.match,
+        pair.base_names[:_NAMES],
+        pair.new_names[:_NAMES],
+        *(
+            sum(cell.kernel_count for cell in cells) / unit_count
+            for cells, unit_count in zip(sides, units, strict=True)
+        ),
+        *(leaf.base_ns, leaf.new_ns, leaf.delta_ns),
+        *(
+            sum(cell.kernel_ns for cell in cells) / unit_count
+            for cells, unit_count in zip(sides, units, strict=True)
+        ),
+        *(leaf.effects[name] for name in EFFECTS),
+    )
+
+
+def _only(pair: Pair, side: int, name: str) -> str | None:
+    """Return what all cells of one side have; where they differ, the first with an ellipsis."""
+    found = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
+    texts = [text for text in found if text is not None]
+    return (texts[0] + (", …" if len(texts) > 1 else "")) if texts else None
+
+
+def _modules(comparison: Comparison) -> Result:
+    columns = [("base", "VARCHAR"), ("new", "VARCHAR"), ("how", "VARCHAR")]
+    rows = [
+        (comparison.alignment.base_of[new], new, how)
+        for new, how in comparison.alignment.renamed.items()
+        if comparison.alignment.base_of[new] != new
+    ]
+    return _result("comparison_modules", columns, rows)

@@ -1,0 +1,173 @@
+"""The difference as a tree whose every level adds up: from the whole down to single work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from tracekit.comparison.cells import PARTS
+from tracekit.comparison.effects import EFFECTS, effects_of
+from tracekit.comparison.matching import Pair
+from tracekit.comparison.shares import apportion, rounded
+
+By = Literal["module", "class", "phase"]
+"""By what compute is split first."""
+
+BYS: tuple[By, ...] = ("module", "class", "phase")
+
+_Level = tuple[str, Callable[[Pair], str]]
+
+_PHASE: _Level = ("phase", lambda pair: pair.phase)
+_MODULE: _Level = ("module", lambda pair: pair.module)
+_CLASS: _Level = ("class", lambda pair: pair.class_name)
+
+_COMPUTE: Mapping[By, tuple[_Level, ...]] = {
+    "phase": (_PHASE, _MODULE, _CLASS),
+    "module": (_MODULE, _PHASE, _CLASS),
+    "class": (_CLASS, _PHASE, _MODULE),
+}
+# Of communication the collective comes first, of copies the direction, of idle time the cause.
+_OTHERS = (_CLASS, _PHASE, _MODULE)
+
+
+@dataclass(slots=True)
+class Node:
+    """A part of the difference: ns per unit, in whole numbers that add up to those of the parent.
+
+    `base_sum_ns` and `new_sum_ns` are the exact sums over all units, which the units divide.
+    """
+
+    level: str
+    name: str
+    pairs: Sequence[Pair]
+    children: list[Node] = field(default_factory=list)
+    base_sum_ns: int = 0
+    new_sum_ns: int = 0
+    base_ns: int = 0
+    new_ns: int = 0
+    effects: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def delta_ns(self) -> int:
+        """How much longer the new side takes, ns per unit."""
+        return self.new_ns - self.base_ns
+
+    def walk(self) -> Iterable[Node]:
+        """Return this node and all below, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | None) -> Node:
+    """Return the tree by phase and module, which decides how fractions of a ns are rounded.
+
+    Sums are divided by the units of their side; the quotient of the whole is rounded to the
+    nearest ns, and every node's whole ns are shared among its children by the method of largest
+    remainders, so no figure is 1 ns or more away from its exact value.
+
+    Args:
+        pairs: all work of both sides.
+        units: how many units each side has.
+        clock: the factor between the clocks of both sides, or None.
+    """
+    root = _grown("total", "total", pairs, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
+    root.base_ns = rounded(Fraction(root.base_sum_ns, units[0]))
+    root.new_ns = rounded(Fraction(root.new_sum_ns, units[1]))
+    for node in root.walk():
+        if node.children:
+            _share_out(node, units)
+        else:
+            _explain(node, units, clock)
+    _sum_effects(root)
+    return root
+
+
+def rearranged(root: Node, by: By) -> Node:
+    """Return a tree of the same leaves in another order of levels; figures of leaves stay.
+
+    Args:
+        root: as :func:`make_tree` made it.
+        by: what compute is split by first.
+    """
+    leaves = [node for node in root.walk() if not node.children]
+    top = Node("total", "total", root.pairs)
+    for part in PARTS:
+        inside = [leaf for leaf in leaves if leaf.pairs[0].part == part]
+        if inside:
+            levels = _COMPUTE[by] if part == "compute" else _OTHERS
+            top.children.append(_regrown("part", part, inside, levels))
+    _sum_up(top)
+    return top
+
+
+def _grown(level: str, name: str, pairs: Sequence[Pair], levels: Sequence[_Level]) -> Node:
+    node = Node(level, name, pairs)
+    for pair in pairs:
+        node.base_sum_ns += sum(cell.wall_ns for cell in pair.base)
+        node.new_sum_ns += sum(cell.wall_ns for cell in pair.new)
+    if levels:
+        (next_level, key), *rest = levels
+        grouped: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            grouped.setdefault(key(pair), []).append(pair)
+        node.children = [_grown(next_level, one, inside, rest) for one, inside in grouped.items()]
+    elif len(pairs) > 1 or level != "work":
+        node.children = [_grown("work", _work_name(pair), [pair], ()) for pair in pairs]
+    return node
+
+
+def _work_name(pair: Pair) -> str:
+    """Return what one row of work is called: its op, else its kernel."""
+    cells = pair.base or pair.new
+    names = {cell.op or cell.name or "" for cell in cells}
+    return ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+
+
+def _share_out(node: Node, units: tuple[int, int]) -> None:
+    of_base = [Fraction(child.base_sum_ns, units[0]) for child in node.children]
+    of_new = [Fraction(child.new_sum_ns, units[1]) for child in node.children]
+    shares = zip(apportion(node.base_ns, of_base), apportion(node.new_ns, of_new), strict=True)
+    for child, (base_ns, new_ns) in zip(node.children, shares, strict=True):
+        child.base_ns, child.new_ns = base_ns, new_ns
+
+
+def _explain(leaf: Node, units: tuple[int, int], clock: Fraction | None) -> None:
+    exact = effects_of(leaf.pairs[0], units, clock)
+    names = list(exact)
+    found = apportion(leaf.delta_ns, [exact[name] for name in names])
+    leaf.effects = dict.fromkeys(EFFECTS, 0) | dict(zip(names, found, strict=True))
+
+
+def _sum_effects(node: Node) -> None:
+    for child in node.children:
+        _sum_effects(child)
+    if node.children:
+        node.effects = {
+            name: sum(child.effects[name] for child in node.children) for name in EFFECTS
+        }
+
+
+def _regrown(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
+    node = Node(level, name, [leaf.pairs[0] for leaf in leaves])
+    if not levels:
+        node.children = list(leaves)
+    else:
+        (next_level, key), *rest = levels
+        grouped: dict[str, list[Node]] = {}
+        for leaf in leaves:
+            grouped.setdefault(key(leaf.pairs[0]), []).append(leaf)
+        node.children = [_regrown(next_level, one, inside, rest) for one, inside in grouped.items()]
+    return node
+
+
+def _sum_up(node: Node) -> None:
+    for child in node.children:
+        if child.level != "work":
+            _sum_up(child)
+    for name in ("base_sum_ns", "new_sum_ns", "base_ns", "new_ns"):
+        setattr(node, name, sum(getattr(child, name) for child in node.children))
+    node.effects = {name: sum(child.effects[name] for child in node.children) for name in EFFECTS}
+    node.children.sort(key=lambda child: -abs(child.delta_ns))
