@@ -63,11 +63,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def in_browser(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Opened]:
-    """Return a function that makes the report of a trace and opens it, with everything shown."""
+    """Return a function that opens the report of a trace, or a page, with everything shown."""
 
-    def open_report(trace: tracekit.Trace, name: str = "trace.json") -> Opened:
+    def open_report(trace: tracekit.Trace | str, name: str = "trace.json") -> Opened:
         file = tmp_path_factory.mktemp("report") / "report.html"
-        write(report(trace, [name]), file)
+        write(trace if isinstance(trace, str) else report(trace, [name]), file)
         page = browser.new_page(viewport={"width": 1100, "height": 900})
         opened = Opened(page, file)
         page.on("console", lambda message: opened.messages.append(message.text))

@@ -20,7 +20,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.plot import chart_names
 from tracekit.report import report
 from tracekit.report.budget import MAX_BYTES, MAX_ROWS, cut
-from tracekit.report.page import in_script
+from tracekit.report.document import in_script
 from tracekit.report.sections import SECTIONS
 from tracekit.report.verdict import sentences
 

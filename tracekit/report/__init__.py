@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError, UsageError
 from tracekit.report.answers import gather
-from tracekit.report.page import GENERATOR, page
+from tracekit.report.comparison_page import comparison_page
+from tracekit.report.document import GENERATOR
+from tracekit.report.page import page
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["check_output", "report", "write"]
+__all__ = ["check_output", "comparison_page", "report", "write"]
 
 
 def report(trace: Trace, traces: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The report as one page: HTML with its style, its program and its data inside.
+"""The report of a trace: its sections as HTML, with places for what the program draws.
 
 The page needs no network and may reach none: its content policy allows its own style and program,
 by their digests, and nothing else. Whatever comes from a trace is escaped here, or put into the
@@ -7,45 +7,27 @@ page by the program as text.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import tracekit
-from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.plot import chart_module
-from tracekit.render._json_text import json_text
 from tracekit.render._text import printable
 from tracekit.render.sections import run as run_section
 from tracekit.render.sections import trace as trace_section
 from tracekit.report.answers import Answers
 from tracekit.report.budget import Cut, cut
+from tracekit.report.document import Content, document
 from tracekit.report.events import left_out, packed_events
 from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
 from tracekit.report.verdict import sentences
 
 if TYPE_CHECKING:
     from tracekit.plot import Chart
-
-GENERATOR = "tracekit report"
-
-_NO_SCRIPT = (
-    "<noscript><p>Pictures and tables need JavaScript, which this browser does not run; the "
-    "commands above print the same figures.</p></noscript>"
-)
-
-_SCRIPTS = ("units.js", "tables.js", "scales.js", "charts.js", "timeline.js", "main.js")
-_STYLE = "report.css"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +54,22 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
     used |= {str(chart.spec["data"]["name"]) for section in shown for chart in section.charts}
     data = {name: cuts[name] for name in cuts if name in used}
     title = f"tracekit · {', '.join(printable(name) for name in traces[:3])}"
-    style, script = _style(), _script()
-    policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    charts = {chart.name: chart for section in shown for chart in section.charts}
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta name="generator" content="{GENERATOR} {tracekit.__version__}">',
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
-        '<meta name="viewport" content="width=device-width">',
-        '<meta name="referrer" content="no-referrer">',
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+    lines = [
         *_head(answers, traces),
         *_contents(shown),
         "<main>",
         *(line for one in shown for line in _section(one, answers, cuts, traces)),
         *_refused(answers),
         "</main>",
-        _NO_SCRIPT,
-        '<script type="application/json" id="page-data">',
-        _page_json(charts, data, traces),
-        "</script>",
     ]
-    if any(one.section.name == "events" for one in shown):
-        packed = packed_events(answers.results[TIMELINE_EVENTS])
-        parts.append(f'<script type="text/plain" id="events-data">{packed}</script>')
-    parts += [f"<script>{script}</script>", "</body></html>\n"]
-    return "\n".join(parts)
+    has_events = any(one.section.name == "events" for one in shown)
+    content = Content(
+        charts={chart.name: chart for section in shown for chart in section.charts},
+        data=data,
+        events=packed_events(answers.results[TIMELINE_EVENTS]) if has_events else None,
+        view_command=_view_command(traces),
+    )
+    return document(title, lines, content)
 
 
 def _shown(answers: Answers, cuts: Mapping[str, Cut]) -> Iterator[_Shown]:
@@ -237,62 +205,3 @@ def _view_command(traces: Sequence[str]) -> str | None:
     if find_spec("tracekit.cli.view") is None:
         return None
     return f"tracekit view {_named(traces)}"
-
-
-def _page_json(charts: Mapping[str, Chart], data: Mapping[str, Cut], traces: Sequence[str]) -> str:
-    """Return charts and rows as JSON that nothing in it can end early."""
-    text = io.StringIO()
-    specs = {
-        name: {"title": chart.title, "spec": dict(chart.spec)} for name, chart in charts.items()
-    }
-    view = json.dumps(_view_command(traces), separators=(",", ":"))
-    text.write(
-        '{"view":' + view + ',"charts":' + json.dumps(specs, separators=(",", ":")) + ',\n"data":{'
-    )
-    for place, (name, one) in enumerate(data.items()):
-        text.write(",\n" if place else "\n")
-        columns = json.dumps(one.shown.column_names)
-        text.write(f'{json.dumps(name)}:{{"columns":{columns},"total":{one.total},"rows":[')
-        for number, row in enumerate(one.shown.rows):
-            text.write(",\n" if number else "\n")
-            text.write("[" + ",".join(map(json_text, row)) + "]")
-        text.write("]}")
-    text.write("}}")
-    return in_script(text.getvalue())
-
-
-def in_script(json: str) -> str:
-    r"""Return JSON for an element `script`: what could end the element is written as an escape.
-
-    The signs < > & and the line ends of JavaScript alone, U+2028 and U+2029, stand only in texts
-    there, where \uXXXX means the same.
-    """
-    for character in "<>&\u2028\u2029":
-        json = json.replace(character, f"\\u{ord(character):04x}")
-    return json
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("tracekit.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    return "'use strict';\n{\n" + "\n".join(map(_asset, _SCRIPTS)) + "}\n"
-
-
-@cache
-def _style() -> str:
-    dark = "".join(f"--c-{colour.light[1:]}:{colour.dark};" for colour in palette.ALL)
-    light = "".join(f"--c-{colour.light[1:]}:{colour.light};" for colour in palette.ALL)
-    return (
-        f":root{{{light}}}\n@media (prefers-color-scheme: dark)"
-        f"{{:root:not([data-theme=light]){{{dark}}}}}\n:root[data-theme=dark]{{{dark}}}\n"
-        + _asset(_STYLE)
-    )
-
-
-def _digest(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

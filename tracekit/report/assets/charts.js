@@ -8,13 +8,16 @@ function filtered(rows, test) {
   if ('equal' in test) return rows.filter((row) => row[test.field] === test.equal);
   if ('gte' in test) return rows.filter((row) => row[test.field] >= test.gte && row[test.field] !== null);
   if ('gt' in test) return rows.filter((row) => row[test.field] > test.gt);
+  if ('lt' in test) return rows.filter((row) => row[test.field] < test.lt && row[test.field] !== null);
   if ('oneOf' in test) return rows.filter((row) => test.oneOf.includes(row[test.field]));
   if ('valid' in test) return rows.filter((row) => row[test.field] !== null && row[test.field] !== undefined);
   throw new Error(`no such filter: ${JSON.stringify(test)}`);
 }
 
-// Only texts put together: 'rank ' + datum.rank + ' · ' + datum.device
+// Only texts put together, 'rank ' + datum.rank + ' · ' + datum.device, and one column less another.
 function calculated(rows, { calculate, as }) {
+  const difference = /^datum\.(\w+) - datum\.(\w+)$/.exec(calculate);
+  if (difference) return rows.map((row) => ({ ...row, [as]: row[difference[1]] - row[difference[2]] }));
   const parts = [...calculate.matchAll(/'([^']*)'|datum\.(\w+)/g)];
   const text = (row) => parts.map(([, words, field]) => words ?? String(row[field])).join('');
   return rows.map((row) => ({ ...row, [as]: text(row) }));
@@ -27,6 +30,10 @@ function transformed(rows, transforms = []) {
     else if ('fold' in transform) {
       const [key, value] = transform.as;
       rows = rows.flatMap((row) => transform.fold.map((field) => ({ ...row, [key]: field, [value]: row[field] })));
+    } else if (transform.window?.[0].op === 'sum') {
+      const [{ field, as }] = transform.window;
+      let sum = 0;
+      rows = rows.map((row) => ({ ...row, [as]: (sum += row[field]) }));
     } else throw new Error(`no such transform: ${JSON.stringify(transform)}`);
   }
   return rows;
@@ -218,10 +225,10 @@ class ChartView {
     for (const row of rows) {
       const vertical = ys.kind === 'band' ? ys.centre(row[encoding.y.field]) : ys.position(row[encoding.y?.field]);
       if (mark.type === 'bar') {
-        const height = ys.step * (mark.height?.band ?? (encoding.x2 ? 1 : 0.78));
+        const height = ys.step * (mark.height?.band ?? (this.spec.usermeta?.zoom ? 1 : 0.78));
         const [from, to] = encoding.x2 ? [row[encoding.x.field], row[encoding.x2.field]]
           : encoding.x.stack === 'zero' ? [row.stack_from, row.stack_to] : [0, row[encoding.x.field] ?? 0];
-        const [a, b] = [xs.position(from), xs.position(to)];
+        const [a, b] = [xs.position(Math.min(from, to)), xs.position(Math.max(from, to))];
         if (b < box.left || a > box.right || !(b > a)) continue;
         const [x, wide] = [Math.max(a, box.left), Math.min(b, box.right) - Math.max(a, box.left)];
         const made = style(svgElement('rect', { x, y: vertical - height / 2, width: Math.max(wide, 0.5), height }), row);
