@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tracekit.palette import VERMILLION, series
+from tracekit.palette import INK, series
 from tracekit.plot._chart import Chart
 from tracekit.plot._encoding import colours, quantity, told
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
-NEEDS = ("compute_memory",)
-
-ROOFS = {"ceiling_flop_per_s": VERMILLION}
-"""Rates that bound the others, as lines."""
+NEEDS = ("compute_memory", "roofline")
 
 
 def chart(data: Mapping[str, Result]) -> Chart | None:
@@ -27,48 +24,59 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     ]
     if not counted:
         return None
-    rates = [row["flop_per_s"] for row in counted]
-    rates += [row[f] for row in counted for f in ROOFS if row[f]]
+    types = sorted({row["dtype"] for row in counted})
+    roofs = [row for row in data["roofline"].to_dicts() if row["dtype"] in types]
+    rates = [row["flop_per_s"] for row in counted + roofs]
     classes = sorted({row["op_class"] for row in counted})
     x = quantity("intensity_flop_per_byte", [], "FLOP per byte", scale={"type": "log"})
-    spec = {
+    x["axis"]["labelOverlap"] = True
+    y = quantity("flop_per_s", rates, "reached; roofs (dashed)", scale={"type": "log"})
+    tip = told(
+        *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
+        *("intensity_flop_per_byte", "bound", "attainable_pct"),
+    )
+    colour = colours("op_class", series(classes))
+    spec: dict[str, Any] = {
         "data": {"name": "compute_memory"},
         "height": 320,
-        "transform": [
-            {"filter": {"field": "intensity_flop_per_byte", "gt": 0}},
-            {"filter": {"field": "flop_per_s", "gt": 0}},
-        ],
         "layer": [
             {
-                "transform": [{"filter": {"field": column, "gt": 0}}],
-                "mark": {"type": "rule", "strokeDash": [6, 4], "strokeWidth": 1.5},
-                "encoding": {
-                    "y": quantity(column, rates, "reached", scale={"type": "log"}),
-                    "color": {"value": colour.light},
-                    "tooltip": told(column, "dtype"),
-                },
-            }
-            for column, colour in ROOFS.items()
-            if any(row[column] for row in counted)
-        ]
-        + [
-            {
+                "transform": [
+                    {"filter": {"field": "intensity_flop_per_byte", "gt": 0}},
+                    {"filter": {"field": "flop_per_s", "gt": 0}},
+                ],
                 "mark": {"type": "point", "filled": True, "size": 90},
                 "encoding": {
                     "x": x,
-                    "y": quantity("flop_per_s", rates, "reached", scale={"type": "log"}),
-                    "color": colours("op_class", series(classes)),
-                    "tooltip": told(
-                        *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
-                        *("intensity_flop_per_byte", "bound", "attainable_pct"),
-                    ),
+                    "y": y,
+                    "color": colour,
+                    "tooltip": tip,
                 },
             },
         ],
     }
-    return Chart(
-        "gemms",
-        "What ops reached, by arithmetic per byte",
-        spec,
-        {"compute_memory": data["compute_memory"]},
-    )
+    shown = {"compute_memory": data["compute_memory"]}
+    if roofs:
+        spec["layer"].insert(0, _roofs(types, x, y))
+        shown["roofline"] = data["roofline"]
+    return Chart("gemms", "What ops reached, by arithmetic per byte", spec, shown)
+
+
+def _roofs(types: list[str], x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the layer of the roofs of the types that ran."""
+    label = "datum.dtype + ' · ' + datum.roof + ' · ' + datum.rank + ' · ' + datum.device"
+    return {
+        "data": {"name": "roofline"},
+        "transform": [
+            {"filter": {"field": "dtype", "oneOf": types}},
+            {"calculate": label, "as": "which"},
+        ],
+        "mark": {"type": "line", "strokeDash": [6, 4], "strokeWidth": 1.5},
+        "encoding": {
+            "x": x,
+            "y": y,
+            "detail": {"field": "which"},
+            "color": {"value": INK.light},
+            "tooltip": told("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
+        },
+    }

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 REDUCTIONS = ("verdict", "module_icicle")
 
 OF_TRACES = (
-    *("idle_gaps", "gemms", "compute_memory", "queue_length", "launch_delays", "reasons"),
+    *(
+        "idle_gaps",
+        "gemms",
+        "compute_memory",
+        "roofline",
+        "queue_length",
+        "launch_delays",
+        "reasons",
+    ),
     *("memory_over_time", "timeline_events"),
 )
 

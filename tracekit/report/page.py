@@ -51,7 +51,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
     }
     shown = [*_shown(answers, cuts)]
     used = {table for section in shown for table in section.tables}
-    used |= {str(chart.spec["data"]["name"]) for section in shown for chart in section.charts}
+    used |= {name for section in shown for chart in section.charts for name in chart.data}
     data = {name: cuts[name] for name in cuts if name in used}
     title = f"tracekit · {', '.join(printable(name) for name in traces[:3])}"
     lines = [

@@ -45,7 +45,10 @@ SECTIONS = (
     ),
     Section("kernels", "Top kernels", ("kernels",), ("kernels",)),
     Section(
-        "efficiency", "Matrix products and the roofline", ("gemms",), ("gemms", "compute_memory")
+        "efficiency",
+        "Matrix products and the roofline",
+        ("gemms",),
+        ("gemms", "compute_memory", "roofline"),
     ),
     Section(
         "communication",

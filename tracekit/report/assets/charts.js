@@ -39,13 +39,13 @@ function transformed(rows, transforms = []) {
   return rows;
 }
 
-function layersOf(spec, rows) {
-  const base = transformed(rows, spec.transform);
+function layersOf(spec, rowsOf) {
+  const base = transformed(rowsOf(spec.data.name), spec.transform);
   if (!spec.layer) return [{ mark: spec.mark, encoding: spec.encoding, rows: base }];
   return spec.layer.map((layer) => ({
     mark: layer.mark,
     encoding: { ...spec.encoding, ...layer.encoding },
-    rows: transformed(base, layer.transform),
+    rows: transformed(layer.data ? rowsOf(layer.data.name) : base, layer.transform),
   }));
 }
 
@@ -103,11 +103,11 @@ function legendText(color, name) {
 }
 
 class ChartView {
-  constructor(figure, chart, rows) {
+  constructor(figure, chart, rowsOf) {
     this.figure = figure;
     this.chart = chart;
     this.spec = chart.spec;
-    this.layers = layersOf(chart.spec, rows);
+    this.layers = layersOf(chart.spec, rowsOf);
     this.layers.forEach(stack);
     this.zoomed = null;
     this.at = -1;
@@ -257,8 +257,9 @@ class ChartView {
   }
 
   drawLines({ mark, encoding, rows }, xs, ys, keep) {
-    const groups = Map.groupBy ? Map.groupBy(rows, (row) => row[encoding.color?.field]) : new Map();
-    if (!Map.groupBy) for (const row of rows) groups.set(row[encoding.color?.field], [...(groups.get(row[encoding.color?.field]) ?? []), row]);
+    const field = encoding.detail?.field ?? encoding.color?.field;
+    const groups = new Map();
+    for (const row of rows) groups.has(row[field]) ? groups.get(row[field]).push(row) : groups.set(row[field], [row]);
     for (const group of groups.values()) {
       const points = group.filter((row) => row[encoding.y.field] !== null).map((row) => [xs.position(row[encoding.x.field]), ys.position(row[encoding.y.field]), row]);
       points.sort((a, b) => a[0] - b[0]);

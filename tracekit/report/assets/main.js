@@ -12,7 +12,7 @@ function fill(place) {
   place.dataset.filled = 'yes';
   if (place.dataset.chart) {
     const chart = PAGE.charts[place.dataset.chart];
-    new ChartView(place, chart, rowsOf(chart.spec.data.name));
+    new ChartView(place, chart, rowsOf);
   } else if (place.dataset.rows) drawTable(place, place.dataset.rows, PAGE.data[place.dataset.rows]);
   else if (place.id === 'events-view') openTimeline(place);
 }
