@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap
+-- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -121,9 +121,9 @@ cut AS MATERIALIZED (
         w.trace_id || '/' || w.device AS part,
         s.step,
         w.ts_ns >= s.start_ns AS is_begin,
-        least(w.end_ns, s.end_ns) - greatest(w.ts_ns, s.start_ns) AS dur_ns,
-        greatest(w.own_ns, s.start_ns) AS start_ns,
-        greatest(least(w.end_ns, s.end_ns), w.own_ns, s.start_ns) AS end_ns,
+        common_ns(w.ts_ns, w.end_ns, s.start_ns, s.end_ns) AS dur_ns,
+        common_start_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS start_ns,
+        common_end_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS end_ns,
         row_number() OVER () AS id
     FROM work AS w
     INNER JOIN stretch AS s
@@ -228,8 +228,8 @@ idle AS (
         NULL::VARCHAR AS shape,
         NULL::VARCHAR AS name,
         (g.start_ns >= s.start_ns)::BIGINT AS kernel_count,
-        least(g.end_ns, s.end_ns) - greatest(g.start_ns, s.start_ns) AS dur_ns,
-        least(g.end_ns, s.end_ns) - greatest(g.start_ns, s.start_ns) AS wall_ns
+        common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS dur_ns,
+        common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS wall_ns
     FROM idle_gap AS g
     INNER JOIN stretch AS s
         ON

@@ -128,8 +128,11 @@ def compare(
         return one
 
     names = _labels(base, new)
-    with _sides(base, new, opened) as sides, ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(_read, sides, names, (per, per))
+    with _sides(base, new, opened) as sides:
+        # An open trace answers one question at a time: one that is on both sides, in turn.
+        is_shared = any(one is other for one in sides[0] for other in sides[1])
+        with ThreadPoolExecutor(1 if is_shared else 2) as pool:
+            first, second = pool.map(_read, sides, names, (per, per))
     per = per or usual_per(first.reading, second.reading)
     both = make_side(first.reading, per, skip), make_side(second.reading, per, skip)
     alignment = align_modules(both[0].modules, both[1].modules)

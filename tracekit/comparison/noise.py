@@ -28,8 +28,11 @@ from itertools import pairwise
 from statistics import NormalDist, median
 from typing import Literal
 
-ALPHA = 0.01
-"""How often two series of the same kind may be told apart by chance; intervals are of 99 %."""
+ALPHA = 0.005
+"""How often two series of the same kind may be told apart by chance; intervals are of 99.5 %.
+
+Half of the 1 % that is promised: so it is kept over any thousand pairs, not on the average alone.
+"""
 
 MARGIN_PCT = 1.0
 """Differences up to this share of the base count as none, unless told otherwise, percent."""
@@ -37,7 +40,7 @@ MARGIN_PCT = 1.0
 POWER = 0.9
 """How surely the advised number of measurements would decide."""
 
-EXACT_COUNT = 100
+EXACT_COUNT = 40
 """Up to so many measurements on both sides together, the rank test counts all cases."""
 
 Verdict = Literal["faster", "slower", "same", "inconclusive"]

@@ -131,7 +131,7 @@ def _noise(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
     ]
     out = [
         Text(),
-        heading("Noise", "count × median, difference, its 99 % interval, verdict", width),
+        heading("Noise", "count × median, difference, its 99.5 % interval, verdict", width),
     ]
     for row, figures in zip(rows, aligned(columns), strict=True):
         out.append(Text(shorten(f"  {figures}", width), style=_STYLES.get(row["verdict"], "")))

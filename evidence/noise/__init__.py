@@ -1,0 +1,1 @@
+"""How well noise is told from differences, worked out on the steps of a real run."""

@@ -1,0 +1,67 @@
+"""The workflows of the page about CI: their commands are ones that this tracekit takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracekit.checking.rule import parse_rule
+from tracekit.cli._main import group
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
+SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
+
+
+def _commands() -> list[list[str]]:
+    found = []
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
+        joined = re.sub(r"run: >\n\s+", "run: ", block).replace("\n          >>", " >>")
+        for line in re.findall(r"^\s*(?:- run:|-) (tracekit .*)$", joined, re.MULTILINE):
+            found.append(shlex.split(line.partition(" >>")[0])[1:])
+    return found
+
+
+def test_every_command_of_the_workflows_is_understood() -> None:
+    commands = _commands()
+    assert [command[0] for command in commands] == ["collect", "check", "collect", "check"]
+    for name, *arguments in commands:
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        command.make_context(name, [*arguments])
+
+
+def test_the_gate_of_the_workflows_runs(
+    tracekit_in_process: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.tracekit.check]\nrules = ["timeline.idle_pct <= 20", "timeline.idle_pct <= 1"]\n'
+    )
+    for command in _commands():
+        if command[0] == "check":
+            arguments = [str(SAMPLE) if part == "runs/new" else part for part in command]
+            outcome = tracekit_in_process(*arguments)
+            assert outcome.exit_code == 1
+            assert (tmp_path / "check.xml").read_text().count("<testcase") == 2
+
+
+def test_every_rule_of_the_page_is_one() -> None:
+    table = PAGE.partition("## Rules")[2].partition("\n\nA bound")[0]
+    texts = [
+        text
+        for row in table.splitlines()[4:]
+        for text in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
+    assert len(texts) > 12
+    for text in texts:
+        parse_rule(text)
+    (block,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    settings = tomllib.loads(block)["tool"]["tracekit"]["check"]
+    for text in settings["rules"].values():
+        parse_rule(text)

@@ -1,0 +1,179 @@
+"""Modules and work that have other names on the other side, and numbers that add up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.comparison.cells import Cell, ModuleNode, Side
+from tracekit.comparison.matching import match_sides
+from tracekit.comparison.places import Alignment, align_modules
+from tracekit.comparison.shares import apportion
+from tracekit.errors import UsageError
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def _modules(*paths: str, **classes: str) -> dict[str, ModuleNode]:
+    known = set(paths)
+    found = {}
+    for path in paths:
+        parts = path.split(".")
+        around = (".".join(parts[:length]) for length in range(len(parts) - 1, 0, -1))
+        parent = next((one for one in around if one in known), None)
+        found[path] = ModuleNode(path, parent, classes.get(parts[-1]))
+    return found
+
+
+def _renamed(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> dict[str, str]:
+    return {path: to for path, to in align_modules(base, new).base_of.items() if path != to}
+
+
+def test_wrappers_are_seen_through() -> None:
+    base = _modules("model", "model.layers.*", "model.layers.*.mlp")
+    new = _modules(
+        *("module", "module.model", "module.model.layers.*", "module.model.layers.*._orig_mod.mlp")
+    )
+    assert _renamed(base, new) == {
+        "module.model": "model",
+        "module.model.layers.*": "model.layers.*",
+        "module.model.layers.*._orig_mod.mlp": "model.layers.*.mlp",
+    }
+
+
+def test_layers_of_another_name_are_the_same_layers() -> None:
+    base = _modules("model", "model.layers.*", "model.layers.*.attn", "model.layers.*.mlp")
+    new = _modules("model", "model.blocks.*", "model.blocks.*.attn", "model.blocks.*.mlp")
+    assert _renamed(base, new) == {
+        "model.blocks.*": "model.layers.*",
+        "model.blocks.*.attn": "model.layers.*.attn",
+        "model.blocks.*.mlp": "model.layers.*.mlp",
+    }
+
+
+def test_modules_of_one_class_are_the_same() -> None:
+    base = _modules("model", "model.ln_f", "model.head", ln_f="RMSNorm", head="Linear")
+    new = _modules("model", "model.norm", "model.lm_head", norm="RMSNorm", lm_head="Linear")
+    assert _renamed(base, new) == {"model.norm": "model.ln_f", "model.lm_head": "model.head"}
+
+
+def test_a_module_that_is_like_none_is_new() -> None:
+    base = _modules("model", "model.mlp", mlp="MLP")
+    new = _modules("model", "model.mlp", "model.router", mlp="MLP", router="Router")
+    assert "model.router" not in align_modules(base, new).base_of
+
+
+def _cell(module: str, op: str | None, class_name: str, name: str, kernel_ns: int) -> Cell:
+    cell = Cell("compute", class_name, "forward", module, op, None, name, 1, kernel_ns, kernel_ns)
+    cell.samples = {0: kernel_ns}
+    return cell
+
+
+def _side(*cells: Cell) -> Side:
+    modules = _modules("model", "model.mlp", "model.norm")
+    total = sum(cell.wall_ns for cell in cells)
+    return Side("x", "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
+
+
+def _matched(base: Side, new: Side) -> list[tuple[str, str, int, int]]:
+    alignment = Alignment({path: path for path in base.modules}, {})
+    pairs = match_sides(base, new, alignment)
+    for side, cells in (
+        (base, [c for p in pairs for c in p.base]),
+        (new, [c for p in pairs for c in p.new]),
+    ):
+        assert sorted(map(id, cells)) == sorted(map(id, side.cells))
+    return sorted((pair.match, pair.module, len(pair.base), len(pair.new)) for pair in pairs)
+
+
+def test_three_kernels_became_one() -> None:
+    base = _side(
+        _cell("model.norm", "pow", "elementwise", "a", 10),
+        _cell("model.norm", "mean", "reduction", "b", 10),
+        _cell("model.norm", "mul", "layout", "c", 10),
+    )
+    new = _side(_cell("model.norm", "fused", "triton_fused", "d", 25))
+    assert _matched(base, new) == [("place", "model.norm", 3, 1)]
+
+
+def test_what_moved_is_found_around_its_module() -> None:
+    base = _side(_cell("model.mlp", "mm", "gemm", "a", 10))
+    new = _side(_cell("model.norm", "mm", "gemm", "a", 10))
+    assert _matched(base, new) == [("same", "model", 1, 1)]
+
+
+def test_what_is_nowhere_is_new_and_gone() -> None:
+    base = _side(_cell("model.mlp", "mm", "gemm", "a", 1_000))
+    new = _side(_cell("model.norm", "copy", "layout", "b", 10))
+    assert _matched(base, new) == [("gone", "model.mlp", 1, 0), ("new", "model.norm", 0, 1)]
+
+
+def test_shares_add_up_and_are_next_to_the_exact_values() -> None:
+    draw = random.Random(3)
+    for _ in range(200):
+        values = [Fraction(draw.randrange(10_000), 7) for _ in range(draw.randrange(1, 9))]
+        whole = sum(values)
+        total = round(whole)
+        shares = apportion(total, values)
+        assert sum(shares) == total
+        assert all(abs(share - value) < 1 for share, value in zip(shares, values, strict=True))
+    assert apportion(0, []) == []
+    assert apportion(1, [Fraction(0), Fraction(1, 2), Fraction(1, 2)]) == [0, 1, 0]
+
+
+def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
+    run = opened(REPO / "sample_traces" / "pretrain_Naive")
+    found = tracekit.compare([run, run], [run, run])
+    assert (found.delta_ns, found.base.run_count, found.base.unit_count) == (0, 2, 8)
+    assert [one.name for one in found.measures] == ["step", "run", "plain step"]
+
+
+@pytest.mark.parametrize(("per", "factor"), [("step", 1), ("layer", 4), ("token", 350)])
+def test_what_is_one_unit(opened: Any, per: Any, factor: int) -> None:
+    run = opened(REPO / "sample_traces" / "pretrain_Naive")
+    found = tracekit.compare(run, run, per=per)
+    assert found.root.base_sum_ns == 722_653_441
+    assert found.base.unit_count == 4 * factor
+
+
+def test_a_unit_that_nobody_tells_is_refused(opened: Any) -> None:
+    run = opened(REPO / "sample_traces" / "pretrain_Naive")
+    with pytest.raises(UsageError, match="does not tell how many requests"):
+        tracekit.compare(run, run, per="request")
+    with pytest.raises(UsageError, match="no step left"):
+        tracekit.compare(run, run, skip=9)
+
+
+def test_the_command_in_all_forms(cli: Any) -> None:
+    sides = [REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3")]
+    shown = cli("compare", *sides)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("Not alike")
+    assert "  180.663 → 566.058 ms   +385.394 ms   +213.3 %   inconclusive: " in shown.stdout
+    data = cli("compare", *sides, "--format", "json").json()
+    (whole,) = data["comparison"]
+    tree = data["comparison_split"]
+    assert whole["delta_ns"] == tree[0]["delta_ns"] == 385_394_475
+    for node in tree:
+        inside = [row["delta_ns"] for row in tree if row["parent"] == node["node"]]
+        assert not inside or sum(inside) == node["delta_ns"]
+    assert sum(row["delta_ns"] for row in data["comparison_work"]) == whole["delta_ns"]
+    effects = [name for name in data["comparison_work"][0] if name.startswith("by_")]
+    for row in data["comparison_work"]:
+        assert sum(row[name] for name in effects) == row["delta_ns"]
+    table = cli("compare", *sides, "--format", "markdown").stdout
+    assert "## `comparison_split`" in table or "## comparison_split" in table
+    asked = cli(
+        *("compare", *sides, "--format", "csv", "--sql"),
+        "SELECT (SELECT count(*) FROM base.device_events) a, count(*) b FROM new.device_events",
+    )
+    assert asked.stdout == "a,b\n24732,46316\n"
+    refused = cli("compare", *sides, "--sql", "COPY (SELECT 1) TO 'x.csv'")
+    assert refused.exit_code == 5
