@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from tracekit.ingest.progress import Progress
     from tracekit.opening import open
+    from tracekit.plot import Chart as Chart
+    from tracekit.plot import Plots as Plots
     from tracekit.render._notebook import result_html as result_html
     from tracekit.render._notebook import trace_html as trace_html
     from tracekit.trace import Trace
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "Chart": "tracekit.plot",
     "Column": "tracekit.analysis.result",
+    "Plots": "tracekit.plot",
     "Progress": "tracekit.ingest.progress",
     "QueryError": "tracekit.errors",
     "Result": "tracekit.analysis.result",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.library import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
+    from tracekit.plot import Plots
 
 BREAKDOWN = (
     "trace",
@@ -372,6 +373,13 @@ class Trace:
         from tracekit import trace_html
 
         return trace_html(self)
+
+    @property
+    def plot(self) -> Plots:
+        """The charts of this trace, each a method: ``trace.plot.modules()``."""
+        from tracekit import Plots
+
+        return Plots(self)
 
     def close(self) -> None:
         """Close the store."""

@@ -19,6 +19,7 @@ SAMPLES = (
     "docs/samples/made_up_step.json",
     "docs/samples/made_up_compiled.json",
     "docs/samples/made_up_no_kernels.json",
+    "docs/samples/made_up_memory.json",
     "sample_traces/serve_transformers",
 )
 """Where the example of an analysis of traces is looked for: the first that gives it a row."""

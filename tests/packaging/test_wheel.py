@@ -95,7 +95,7 @@ def sources(clone: Path) -> set[str]:
         str(PurePosixPath(inside) / path.relative_to(clone / folder).as_posix())
         for folder, inside in PACKAGES.items()
         for path in (clone / folder).rglob("*")
-        if path.suffix in {".py", ".pyi", ".sql", ".toml", ".typed"}
+        if path.suffix in {".css", ".js", ".py", ".pyi", ".sql", ".toml", ".typed"}
     }
 
 

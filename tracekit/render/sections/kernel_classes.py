@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tracekit.palette import KIND
 from tracekit.render._bars import share_bar
 from tracekit.render._text import cell_width, fit, printable
 from tracekit.render.sections._figures import aligned
@@ -23,7 +24,6 @@ MAX_CLASSES = 8
 _MAX_BAR = 48
 _MIN_BAR = 10
 _MAX_LABEL = 24
-_STYLES = {"compute": "green", "comm": "red", "memcpy": "yellow"}
 
 
 def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
@@ -46,7 +46,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     bar_width = min(max(width - label_width - len(figures[0]) - 6, _MIN_BAR), _MAX_BAR)
     out = [heading("Kernel classes", "wall time, share of the window", width)]
     for row, label, text in zip(shown, labels, figures, strict=True):
-        bar = share_bar(row["wall_pct"], bar_width, _STYLES.get(row["kind"], ""))
+        bar = share_bar(row["wall_pct"], bar_width, KIND[row["kind"]].terminal)
         out.append(Text.assemble("  ", fit(label, label_width), "  ", bar, "  ", text))
     out.extend(more(len(rows) - len(shown), "class", "classes"))
     return out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tracekit.palette import KIND
 from tracekit.render._bars import Part, cells_of, stacked_bar
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import cell_width, fit, printable
@@ -49,9 +50,9 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
         cells = cells_of(row["span_ns"], longest_ns, bar_width)
         bar = stacked_bar(
             [
-                Part(row["covered_ns"], "█", "green"),
-                Part(row["exposed_comm_ns"], "▓", "red"),
-                Part(row["idle_ns"], "░", "bright_black"),
+                Part(row["covered_ns"], "█", KIND["compute"].terminal),
+                Part(row["exposed_comm_ns"], "▓", KIND["comm"].terminal),
+                Part(row["idle_ns"], "░", KIND["idle"].terminal),
             ],
             cells,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from tracekit.palette import KIND
 from tracekit.render._bars import Part, stacked_bar
 from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.render.sections._figures import aligned
@@ -38,10 +39,12 @@ class _Share:
 
 
 _SHARES = (
-    _Share("compute_ns", "compute_pct", "compute", "█", "green"),
-    _Share("exposed_comm_ns", "exposed_comm_pct", "exposed comm", "▓", "red"),
-    _Share("exposed_memcpy_ns", "exposed_memcpy_pct", "exposed memcpy", "▒", "yellow"),
-    _Share("idle_ns", "idle_pct", "idle", "░", "bright_black"),
+    _Share("compute_ns", "compute_pct", "compute", "█", KIND["compute"].terminal),
+    _Share("exposed_comm_ns", "exposed_comm_pct", "exposed comm", "▓", KIND["comm"].terminal),
+    _Share(
+        "exposed_memcpy_ns", "exposed_memcpy_pct", "exposed memcpy", "▒", KIND["memcpy"].terminal
+    ),
+    _Share("idle_ns", "idle_pct", "idle", "░", KIND["idle"].terminal),
 )
 
 

@@ -1,0 +1,111 @@
+-- Where in a picture does each module lie, when every one is as wide as its time and lies within the one around it?
+-- The time of module_totals, laid side by side: a module reaches from from_ns to to_ns, and those inside of it lie in the
+-- same part one level deeper, behind the time that is its own. In the view phases, phases are the topmost level. So at
+-- the top, widths add up to the busy time of all devices.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  modules, timeline
+-- Columns:
+--   view           VARCHAR  modules, or phases: with the phases around the modules
+--   phase          VARCHAR  as in phases; NULL in the view modules
+--   module_path    VARCHAR  as in module_totals; NULL for a phase
+--   label          VARCHAR  its last part, or the phase
+--   depth          INTEGER  levels above it
+--   from_ns        BIGINT   where it begins, ns of busy time from the left
+--   to_ns          BIGINT   where it ends
+--   total_wall_ns  BIGINT   busy time of its own and of what is inside of it, ns
+--   self_wall_ns   BIGINT   busy time that is its own, ns
+--   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
+--   kernel_count   BIGINT   device events of its own
+-- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
+
+WITH RECURSIVE node AS (
+    SELECT
+        'modules' AS view,
+        NULL AS phase,
+        rollup_path AS module_path,
+        parent_path,
+        depth,
+        sum(kernel_count)::BIGINT AS kernel_count,
+        sum(self_wall_ns)::BIGINT AS self_wall_ns,
+        sum(total_wall_ns)::BIGINT AS total_wall_ns,
+        min(rowid) AS position
+    FROM modules_rows
+    GROUP BY rollup_path, parent_path, depth
+    UNION ALL
+    SELECT
+        'phases' AS view,
+        phase,
+        rollup_path AS module_path,
+        coalesce(parent_path, '') AS parent_path,
+        depth + 1 AS depth,
+        sum(kernel_count)::BIGINT AS kernel_count,
+        sum(self_wall_ns)::BIGINT AS self_wall_ns,
+        sum(total_wall_ns)::BIGINT AS total_wall_ns,
+        min(rowid) AS position
+    FROM modules_rows
+    GROUP BY phase, rollup_path, parent_path, depth
+    UNION ALL
+    SELECT
+        'phases' AS view,
+        phase,
+        '' AS module_path,
+        NULL AS parent_path,
+        0 AS depth,
+        0 AS kernel_count,
+        0 AS self_wall_ns,
+        sum(self_wall_ns)::BIGINT AS total_wall_ns,
+        min(rowid) AS position
+    FROM modules_rows
+    GROUP BY phase
+),
+
+beside AS (
+    SELECT
+        *,
+        coalesce(sum(total_wall_ns) OVER (
+            PARTITION BY view, depth, parent_path, if(depth = 0, NULL, phase)
+            ORDER BY position
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0)::BIGINT AS before_ns
+    FROM node
+),
+
+laid AS (
+    SELECT
+        *,
+        before_ns AS from_ns
+    FROM beside
+    WHERE depth = 0
+    UNION ALL
+    SELECT
+        b.*,
+        l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
+    FROM laid AS l
+    INNER JOIN beside AS b
+        ON
+            l.view = b.view
+            AND l.module_path = b.parent_path
+            AND l.depth + 1 = b.depth
+            AND l.phase IS NOT DISTINCT FROM b.phase
+)
+
+SELECT
+    view,
+    phase,
+    nullif(module_path, '') AS module_path,
+    CASE
+        WHEN module_path = '' THEN phase
+        ELSE coalesce(nullif(regexp_extract(module_path, '[^.]+(\.\*)?$'), ''), module_path)
+    END AS label,
+    depth,
+    from_ns,
+    from_ns + total_wall_ns AS to_ns,
+    total_wall_ns,
+    self_wall_ns,
+    100.0 * total_wall_ns
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    kernel_count
+FROM laid
+ORDER BY view, from_ns, depth, position

@@ -1,0 +1,76 @@
+-- How much memory of each device did the allocator hand out and keep over time?
+-- As the allocator's events tell ([memory], recorded with profile_memory=True): each carries what is then in use and what
+-- is reserved. The time from the first such event of a device to its last is cut into as many equal parts as points says;
+-- a row is a part with an event, at the moment of the most memory in use in it.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Params:
+--   points  BIGINT = 1000  parts of the time of each device
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   at_ns            BIGINT   the moment, ns since the first event of the trace
+--   allocated_bytes  BIGINT   in use then, the most of the part, bytes
+--   reserved_bytes   BIGINT   kept by the allocator then, bytes
+--   event_count      BIGINT   allocator events of the part
+-- Invariant: event_count >= 1
+
+WITH allocator AS (
+    SELECT
+        m.trace_id,
+        t.rank,
+        t.first_ts_ns,
+        if(m.device_type = 0, 'cpu', m.device_id::VARCHAR) AS device,
+        m.event_id,
+        m.ts_ns,
+        m.total_allocated_bytes AS allocated_bytes,
+        m.total_reserved_bytes AS reserved_bytes
+    FROM memory AS m
+    INNER JOIN trace AS t ON m.trace_id = t.trace_id
+    WHERE m.total_allocated_bytes IS NOT NULL
+),
+
+span AS (
+    SELECT
+        trace_id,
+        device,
+        min(ts_ns) AS start_ns,
+        max(ts_ns) - min(ts_ns) + 1 AS span_ns
+    FROM allocator
+    GROUP BY trace_id, device
+),
+
+part AS (
+    SELECT
+        a.*,
+        ($points * (a.ts_ns - s.start_ns)::HUGEINT) // s.span_ns AS part
+    FROM allocator AS a
+    INNER JOIN span AS s ON a.trace_id = s.trace_id AND a.device = s.device
+),
+
+peak AS (
+    SELECT
+        trace_id,
+        rank,
+        device,
+        first_ts_ns,
+        arg_max(
+            {'at_ns': ts_ns, 'reserved_bytes': reserved_bytes},
+            (allocated_bytes, -ts_ns, -event_id)
+        ) AS top,
+        max(allocated_bytes) AS allocated_bytes,
+        count(*) AS event_count
+    FROM part
+    GROUP BY trace_id, rank, device, first_ts_ns, part
+)
+
+SELECT
+    rank,
+    device,
+    top.at_ns - first_ts_ns AS at_ns,
+    allocated_bytes,
+    top.reserved_bytes,
+    event_count
+FROM peak
+ORDER BY rank NULLS LAST, trace_id, device, at_ns

@@ -1,0 +1,111 @@
+-- Which work ran when on each stream, so that a timeline can draw it?
+-- The longest device events are rows of their own. Those beyond the limit are in tiles: a row for all events of one
+-- kind that begin in the same part of the window of their device, the window being cut into as many equal parts as
+-- tiles says. So event_count and kernel_ns over all rows are those of all device events. Times count from the first
+-- event of each trace; clocks of different ranks are not compared.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: attributed_events, device_windows, module
+-- Params:
+--   limit  BIGINT = 100000  device events that have a row of their own; 0 for all
+--   tiles  BIGINT = 4096    parts of the window of a device for the rest
+-- Columns:
+--   trace_id     INTEGER -> trace  the trace
+--   rank         INTEGER  global rank
+--   device       VARCHAR  number of the device, or cpu
+--   stream       BIGINT   stream of the device; the thread id on cpu
+--   event_id     BIGINT -> event  the event; NULL for a tile
+--   start_ns     BIGINT   start, of a tile that of its first event, ns since the first event of the trace
+--   dur_ns       BIGINT   duration, of a tile to the end of its last event, ns
+--   kind         VARCHAR  compute, comm or memcpy
+--   name         VARCHAR  kernel, copy or op; NULL for a tile
+--   class        VARCHAR  its class, as in kernel_classes; NULL for a tile
+--   phase        VARCHAR  its phase, as in phases; NULL for a tile
+--   module_path  VARCHAR  its module; NULL for a tile, and where there is none
+--   event_count  BIGINT   device events: 1, or those of the tile
+--   kernel_ns    BIGINT   sum of their durations, ns
+-- Keep:     rank, device, stream, start_ns, dur_ns, kind, name, event_count
+-- Invariant: event_count >= 1 AND 0 <= dur_ns AND (event_id IS NOT NULL OR kernel_ns >= 0)
+-- Invariant: event_id IS NULL OR (event_count = 1 AND kernel_ns = dur_ns)
+
+WITH ranked AS (
+    SELECT
+        e.trace_id,
+        w.rank,
+        e.device,
+        e.stream,
+        e.event_id,
+        e.ts_ns - t.first_ts_ns AS start_ns,
+        e.dur_ns,
+        e.kind,
+        e.name,
+        e.class,
+        e.phase,
+        e.module_id,
+        $tiles * (e.ts_ns - w.start_ns) // greatest(w.window_ns, 1) AS tile,
+        $limit = 0
+        OR row_number() OVER (ORDER BY e.dur_ns DESC, e.trace_id, e.event_id, e.piece) <= $limit
+            AS is_alone
+    FROM attributed_events AS e
+    INNER JOIN trace AS t ON e.trace_id = t.trace_id
+    INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+),
+
+drawn AS (
+    SELECT
+        r.trace_id,
+        r.rank,
+        r.device,
+        r.stream,
+        r.event_id,
+        r.start_ns,
+        r.dur_ns,
+        r.kind,
+        r.name,
+        r.class,
+        r.phase,
+        m.path AS module_path,
+        1::BIGINT AS event_count,
+        r.dur_ns AS kernel_ns
+    FROM ranked AS r
+    LEFT JOIN module AS m ON r.trace_id = m.trace_id AND r.module_id = m.module_id
+    WHERE r.is_alone
+    UNION ALL
+    SELECT
+        trace_id,
+        rank,
+        device,
+        stream,
+        NULL AS event_id,
+        min(start_ns) AS start_ns,
+        max(start_ns + dur_ns) - min(start_ns) AS dur_ns,
+        kind,
+        NULL AS name,
+        NULL AS class,
+        NULL AS phase,
+        NULL AS module_path,
+        count(*) AS event_count,
+        sum(dur_ns)::BIGINT AS kernel_ns
+    FROM ranked
+    WHERE NOT is_alone
+    GROUP BY trace_id, rank, device, stream, kind, tile
+)
+
+SELECT
+    trace_id,
+    rank,
+    device,
+    stream,
+    event_id,
+    start_ns,
+    dur_ns,
+    kind,
+    name,
+    class,
+    phase,
+    module_path,
+    event_count,
+    kernel_ns
+FROM drawn
+ORDER BY rank NULLS LAST, trace_id, device, stream, start_ns, dur_ns DESC, kind, event_id

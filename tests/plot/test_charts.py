@@ -1,0 +1,158 @@
+"""Charts: valid Vega-Lite of the rows of analyses, drawn without a browser."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit import palette
+from tracekit.analysis.catalog import load_catalog
+from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
+from tracekit.plot import chart_module, chart_names
+
+REPO = Path(__file__).resolve().parents[2]
+Opened = Callable[[Path], tracekit.Trace]
+
+TRACES = {
+    "training": REPO / "sample_traces" / "pretrain_R+Z3",
+    "serving": REPO / "sample_traces" / "serve_vllm",
+    "memory": REPO / "docs" / "samples" / "made_up_memory.json",
+    "bench": REPO / "docs" / "samples" / "made_up_step.json",
+}
+
+
+def charts(trace: tracekit.Trace) -> dict[str, Any]:
+    found = {}
+    for name in chart_names():
+        try:
+            found[name] = trace.plot(name)
+        except TracekitError:
+            continue
+    return found
+
+
+def test_every_chart_is_one_of_some_sample(opened: Opened) -> None:
+    drawn = {name for path in TRACES.values() for name in charts(opened(path))}
+    # What needs a device that copied something.
+    assert set(chart_names()) - drawn <= {"memcpy"}
+
+
+@pytest.mark.parametrize("kind", TRACES)
+def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, opened: Opened) -> None:
+    pytest.importorskip("altair", reason="altair is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    for name, chart in charts(opened(TRACES[kind])).items():
+        chart.to_altair()
+        svg = chart.to_svg()
+        assert svg.startswith("<svg"), name
+        assert chart.title in svg.replace("&#39;", "'").replace("&apos;", "'"), name
+
+
+def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(opened: Opened) -> None:
+    trace = opened(TRACES["training"])
+    for name, chart in charts(trace).items():
+        needs = chart_module(name).NEEDS
+        assert set(chart.data) <= set(needs), name
+        assert chart.spec["data"]["name"] in needs, name
+        for need, result in chart.data.items():
+            assert result.rows == trace.query(need).rows
+            assert need in load_catalog().analyses
+        sets = json.loads(json.dumps(chart.to_dict()))["datasets"]
+        for need, rows in sets.items():
+            exact = trace.query(need).to_dicts()
+            numbers = [{k: v for k, v in r.items() if isinstance(v, int)} for r in exact]
+            assert all(row.items() >= some.items() for row, some in zip(rows, numbers, strict=True))
+
+
+def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(opened: Opened) -> None:
+    bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
+    for path in TRACES.values():
+        for name, chart in charts(opened(path)).items():
+            for layer in chart.spec.get("layer", [chart.spec]):
+                for channel in ("x", "y"):
+                    axis = layer.get("encoding", {}).get(channel)
+                    if axis is None or axis["type"] != "quantitative":
+                        continue
+                    title = axis["axis"]["title"]
+                    assert title, name
+                    assert axis["field"] in bare or ", " in title, (name, title)
+
+
+def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
+    trace = opened(TRACES["training"])
+    assert dir(trace.plot) == list(chart_names())
+    assert trace.plot.timeline().name == "timeline"
+    with pytest.raises(QueryError, match="no chart named 'timelin'") as raised:
+        trace.plot("timelin")
+    assert raised.value.hint == "did you mean timeline?"
+    with pytest.raises(AttributeError, match="no chart 'pie'"):
+        _ = trace.plot.pie
+    with pytest.raises(QueryError, match="nothing for the chart memory"):
+        trace.plot.memory()
+
+
+def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    chart = opened(TRACES["training"]).plot.phases()
+    for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.json", b"{")):
+        chart.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    with pytest.raises(UsageError, match=r"saved as \.svg, \.png or \.json"):
+        chart.save(tmp_path / "a.gif")
+    with pytest.raises(StoreError, match="No such file"):
+        chart.save(tmp_path / "none" / "a.json")
+    shown = chart._repr_mimebundle_()
+    assert shown["image/svg+xml"].startswith("<svg")
+
+
+def test_without_the_extra_a_chart_says_what_to_install(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    chart = opened(TRACES["training"]).plot.phases()
+    for do in (chart.to_svg, chart.to_png, chart.to_altair):
+        with pytest.raises(UsageError, match="is not installed") as raised:
+            do()
+        assert raised.value.hint == "install it with: pip install 'tracekit[plot]'"
+    chart.save(tmp_path / "a.json")
+    shown = chart._repr_mimebundle_()
+    assert shown["application/vnd.vegalite.v6+json"]["datasets"]
+    assert "tracekit[plot]" in shown["text/plain"]
+
+
+def test_colours_are_told_apart_on_both_pages_and_named_for_terminals() -> None:
+    from rich.color import Color
+
+    for kinds in (palette.KIND, palette.PHASE, palette.SEVERITY):
+        assert all(Color.parse(colour.terminal) for colour in kinds.values())
+    for page in ("light", "dark"):
+        shown = [getattr(colour, page) for colour in palette.ALL]
+        assert len(set(shown)) == len(palette.ALL)
+        assert all(len(hex_code) == 7 and hex_code.startswith("#") for hex_code in shown)
+    many = palette.series([str(number) for number in range(25)])
+    assert many["0"] == many["10"] == many["20"]
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast of two colours as WCAG 2.2 defines it, 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    lighter, darker = sorted((luminance(first), luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_marks_stand_out_from_their_page() -> None:
+    for colour in palette.ALL:
+        assert contrast(colour.light, "#ffffff") >= 2, colour
+        assert contrast(colour.dark, "#15171a") >= 3, colour

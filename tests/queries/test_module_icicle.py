@@ -1,0 +1,60 @@
+"""Analysis module_icicle: modules lie within those around them, and fill the whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+
+REPO = Path(__file__).resolve().parents[2]
+Opened = Callable[[Path], tracekit.Trace]
+
+
+@pytest.mark.parametrize("name", ["pretrain_R+Z3", "finetune_QL", "serve_vllm"])
+def test_the_picture_is_the_tree_of_modules(name: str, opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / name)
+    rows = trace.query("module_icicle").to_dicts()
+    totals = trace.query("module_totals").to_dicts()
+    busy_ns = sum(trace.query("timeline").column("busy_ns"))
+
+    drawn = {row["module_path"]: row for row in rows if row["view"] == "modules"}
+    assert len(drawn) == len(totals)
+    for total in totals:
+        row = drawn[total["module_path"]]
+        for column in ("total_wall_ns", "self_wall_ns", "wall_pct", "depth", "kernel_count"):
+            assert row[column] == total[column], total["module_path"]
+
+    for view in ("modules", "phases"):
+        levels: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            if row["view"] == view:
+                levels[row["depth"]].append(row)
+        assert sum(row["total_wall_ns"] for row in levels[0]) == busy_ns
+        for level in levels.values():
+            level.sort(key=lambda row: (row["from_ns"], row["to_ns"]))
+            assert all(a["to_ns"] <= b["from_ns"] for a, b in pairwise(level))
+        for depth in range(1, len(levels)):
+            for row in levels[depth]:
+                around = [
+                    one
+                    for one in levels[depth - 1]
+                    if one["from_ns"] + one["self_wall_ns"] <= row["from_ns"]
+                    and row["to_ns"] <= one["to_ns"]
+                ]
+                assert around, (view, row["module_path"])
+
+
+def test_phases_of_the_picture_are_those_of_phases(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    rows = trace.query("module_icicle").to_dicts()
+    tops = {
+        r["phase"]: r["total_wall_ns"] for r in rows if r["view"] == "phases" and not r["depth"]
+    }
+    phases = trace.query("phase_totals").to_dicts()
+    assert tops == {row["phase"]: row["wall_ns"] for row in phases}

@@ -1,0 +1,82 @@
+"""A browser, once for all tests of reports; pages of traces, each opened once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tracekit
+from tracekit.report import report, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = Path(os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium")
+
+
+@dataclass
+class Opened:
+    """A report in the browser, with everything that it complained of and asked for."""
+
+    page: Page
+    file: Path
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def show_all(self) -> None:
+        """Scroll to the end, so that every picture and table is made."""
+        self.page.evaluate(
+            """async () => {
+                for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {
+                    scrollTo(0, y);
+                    await new Promise((done) => setTimeout(done, 20));
+                }
+                scrollTo(0, 0);
+            }"""
+        )
+        self.page.wait_for_function(
+            "[...document.querySelectorAll('[data-chart], [data-rows], #events-view')]"
+            ".every((place) => place.dataset.filled || !place.getClientRects().length)"
+        )
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Return a browser that reaches no network; skip where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.is_file():
+        pytest.skip(f"no browser at {CHROMIUM} (set TRACEKIT_CHROMIUM)")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=str(CHROMIUM),
+            headless=True,
+            args=["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-dev-shm-usage"],
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def in_browser(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Opened]:
+    """Return a function that opens the report of a trace, or a page, with everything shown."""
+
+    def open_report(trace: tracekit.Trace | str, name: str = "trace.json") -> Opened:
+        file = tmp_path_factory.mktemp("report") / "report.html"
+        write(trace if isinstance(trace, str) else report(trace, [name]), file)
+        page = browser.new_page(viewport={"width": 1100, "height": 900})
+        opened = Opened(page, file)
+        page.on("console", lambda message: opened.messages.append(message.text))
+        page.on("pageerror", lambda error: opened.messages.append(str(error)))
+        page.on("request", lambda request: opened.requests.append(request.url))
+        page.on("dialog", lambda dialog: opened.messages.append(f"dialog {dialog.message}"))
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        opened.show_all()
+        return opened
+
+    return open_report

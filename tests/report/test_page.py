@@ -1,0 +1,160 @@
+"""The page of a report as text: its policy, its escapes, its bounds, its file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import kernel
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Column, Result
+from tracekit.plot import chart_names
+from tracekit.report import report
+from tracekit.report.budget import MAX_BYTES, MAX_ROWS, cut
+from tracekit.report.document import in_script
+from tracekit.report.sections import SECTIONS
+from tracekit.report.verdict import sentences
+
+REPO = Path(__file__).resolve().parents[2]
+Opened = Callable[[Path], tracekit.Trace]
+
+
+@pytest.fixture(scope="module")
+def html(opened: Opened) -> str:
+    """Return the report of a sample."""
+    return report(opened(REPO / "sample_traces" / "serve_vllm"), ["runs/my run"])
+
+
+def test_the_policy_allows_nothing_but_what_is_inside(html: str) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    assert policy is not None
+    rules = policy[1].replace("&#x27;", "'").split("; ")
+    assert rules[0] == "default-src 'none'"
+    names = {rule.split()[0] for rule in rules}
+    assert names == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+    assert "unsafe" not in policy[1]
+    for kind, element in (("script-src", "script"), ("style-src", "style")):
+        (inside,) = re.findall(f"<{element}>(.*?)</{element}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in rules
+
+
+def test_nothing_leads_outside_and_no_handler_is_written_into_the_page(html: str) -> None:
+    outside_of_sql = re.sub(r"<pre>.*?</pre>|<script>.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", outside_of_sql)
+    assert not re.findall(r"<[^>]+\son\w+=", outside_of_sql)
+    assert not re.findall(r"<[^>]+\sstyle=", outside_of_sql)
+
+
+def test_commands_are_quoted_for_a_shell(html: str) -> None:
+    assert "tracekit query timeline &#x27;runs/my run&#x27; --format json" in html
+
+
+def test_events_are_packed_without_loss(html: str, opened: Opened) -> None:
+    packed = re.search(r'id="events-data">([^<]+)<', html)
+    assert packed is not None
+    content = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    rows = opened(REPO / "sample_traces" / "serve_vllm").query("timeline_events").to_dicts()
+    found = []
+    for track in content["tracks"]:
+        start = 0
+        for at, delta in enumerate(track["start"]):
+            start += delta
+            name = content["names"][track["name"][at]]
+            found.append((start, track["dur"][at], name, track["event"][at]))
+    asked = [(r["start_ns"], r["dur_ns"], r["name"], r["event_id"]) for r in rows]
+    assert sorted(found) == sorted(asked)
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028\u2029", "a&b", "]]>"])
+def test_json_in_a_page_cannot_end_its_element(text: str) -> None:
+    written = in_script(json.dumps({"name": text}, ensure_ascii=False))
+    assert not set("<>&\u2028\u2029") & set(written)
+    assert json.loads(written) == {"name": text}
+
+
+def test_a_report_is_the_same_every_time(html: str, opened: Opened) -> None:
+    assert html == report(opened(REPO / "sample_traces" / "serve_vllm"), ["runs/my run"])
+
+
+def test_reports_of_samples_are_small(html: str) -> None:
+    assert len(html.encode()) < 5_000_000
+
+
+def test_sections_name_charts_and_analyses_that_are_there() -> None:
+    charts = [name for section in SECTIONS for name in section.charts]
+    assert sorted(charts) == sorted(chart_names())
+    for section in SECTIONS:
+        for table in (*section.tables, *section.drawn):
+            assert table in load_catalog().analyses, table
+
+
+def test_a_result_is_cut_by_rows_and_by_text() -> None:
+    columns = (Column("name", "VARCHAR"), Column("total_wall_ns", "BIGINT"))
+    many = Result("kernels", columns, [(f"k{at}", at) for at in range(5_000)])
+    assert cut(many).shown.rows == many.rows[:MAX_ROWS]
+    assert "4,000 of 5,000 rows are left out here" in cut(many).note("tracekit …")
+    long = Result("kernels", columns, [("x" * 10_000, at) for at in range(100)])
+    assert len(cut(long).shown) < 100
+    assert sum(len(row[0]) for row in cut(long).shown) <= MAX_BYTES
+    assert cut(Result("kernels", columns, [("a", 1)])).note("") == ""
+
+
+def test_of_a_picture_the_largest_rows_stay_in_their_order() -> None:
+    columns = (Column("from_ns", "BIGINT"), Column("total_wall_ns", "BIGINT"))
+    rows = [(at, at % 2 * 1_000 + at) for at in range(3_000)]
+    shown = cut(Result("module_icicle", columns, rows)).shown
+    assert len(shown) <= MAX_ROWS
+    assert shown.rows == sorted(shown.rows)
+    assert min(row[1] for row in shown) > sorted(row[1] for row in rows)[-1_001 - 1]
+
+
+def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    verdict = trace.query("verdict")
+    part, loss, trust = sentences(verdict)
+    told = {row["topic"]: row for row in verdict.to_dicts()}
+    largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
+    assert told["largest_part"]["subject"] == largest["class"]
+    assert f"{largest['class']}: {largest['wall_ns'] / 1e6:,.3f} ms" in part
+    assert f"{told['largest_loss']['share_pct']:.1f} %" in loss
+    assert "1 of 27 figures of health warns" in trust
+    assert sentences(None) == []
+
+
+def test_the_page_has_the_verdict_that_the_command_prints(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    page = report(trace, ["r"])
+    for sentence in sentences(trace.query("verdict")):
+        assert sentence.replace("'", "&#x27;") in page
+
+
+def test_the_command_writes_a_file_and_replaces_only_reports(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    trace = tiny_trace([kernel("k", 0, 10), kernel("k", 20, 30)])
+    out = tmp_path / "report.html"
+    done = cli("report", trace, "-o", out)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"{out}: ")
+    assert out.read_text("utf-8").endswith("</html>\n")
+    assert cli("report", trace, "-o", out).exit_code == 0
+    out.write_text("precious")
+    done = cli("report", trace, "-o", out)
+    assert done.exit_code == 2
+    assert "exists and is no report" in done.stderr
+    assert out.read_text() == "precious"
+    assert cli("report", trace, "-o", out, "--force").exit_code == 0
+    assert cli("report", trace, "-o", tmp_path).exit_code == 2
+    done = cli("report", trace, "-o", tmp_path / "none" / "r.html")
+    assert done.exit_code == 4
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []

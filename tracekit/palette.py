@@ -1,0 +1,62 @@
+"""The colours of things: the same in the terminal, in charts, in reports and in exported traces.
+
+The colours of charts are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people
+with any of the common colour blindnesses tell apart, some a little darker so that they stand out on
+white. A terminal has names of colours only, and glyphs besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Colour:
+    """One colour: on a light page, on a dark page, and in a terminal."""
+
+    light: str
+    dark: str
+    terminal: str
+
+
+GREEN = Colour("#009e73", "#1fbf92", "green")
+VERMILLION = Colour("#d55e00", "#f07f2e", "red")
+ORANGE = Colour("#e69f00", "#f2b632", "yellow")
+GREY = Colour("#9aa0a6", "#6b7178", "bright_black")
+BLUE = Colour("#0072b2", "#3f9fdc", "blue")
+SKY = Colour("#56b4e9", "#7cc7f2", "bright_blue")
+PURPLE = Colour("#b5648f", "#d68fb5", "magenta")
+OLIVE = Colour("#a89a1c", "#e6d84a", "bright_yellow")
+SLATE = Colour("#5b5f8c", "#9a9fd6", "cyan")
+INK = Colour("#3c4043", "#c9cdd2", "white")
+
+ALL = (GREEN, VERMILLION, ORANGE, GREY, BLUE, SKY, PURPLE, OLIVE, SLATE, INK)
+
+KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
+"""Of the kinds of a device's time."""
+
+PHASE = {
+    "data": OLIVE,
+    "forward": SKY,
+    "recompute": PURPLE,
+    "backward": BLUE,
+    "optimizer": ORANGE,
+    "evaluation": SLATE,
+    "prefill": SKY,
+    "mixed": PURPLE,
+    "decode": BLUE,
+    "other": GREY,
+}
+"""Of the phases of a step."""
+
+SEVERITY = {"ok": GREEN, "note": ORANGE, "warn": VERMILLION}
+"""Of the figures of health."""
+
+SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
+"""For things that have no colour of their own, in this order."""
+
+
+def series(names: Sequence[str]) -> dict[str, Colour]:
+    """Return a colour for each name; from the eleventh on they come again."""
+    return {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}

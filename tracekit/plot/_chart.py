@@ -1,0 +1,173 @@
+"""A chart: a description in Vega-Lite of rows that an analysis gave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    import altair
+
+    from tracekit.analysis.result import Result
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+MIME = "application/vnd.vegalite.v6+json"
+
+_INSTALL = "install it with: pip install 'tracekit[plot]'"
+
+_WIDTH_PX = 720
+
+# Bars of this part of the whole width have room for a text.
+_LABELS_OF_WIDTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture of what analyses say; it shows itself in a notebook.
+
+    `spec` is Vega-Lite (https://vega.github.io/vega-lite/) without its data, which it names;
+    `data` has the rows by these names. A renderer turns the figures into pixels and computes
+    nothing else.
+    """
+
+    name: str
+    title: str
+    spec: Mapping[str, Any]
+    data: Mapping[str, Result]
+    omitted: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the chart as Vega-Lite with its rows, for any tool that draws it."""
+        return {
+            "$schema": SCHEMA,
+            "title": self.title,
+            "width": _WIDTH_PX,
+            **self._spec_with_labels(),
+            "datasets": {name: _plain(result) for name, result in self.data.items()},
+            "config": {"view": {"stroke": None}, "axis": {"labelLimit": 260}},
+        }
+
+    def _spec_with_labels(self) -> Mapping[str, Any]:
+        """Return the description with the texts inside of bars that the report sets by itself."""
+        label = self.spec.get("usermeta", {}).get("label")
+        if label is None:
+            return self.spec
+        x, x2 = (self.spec["encoding"][channel]["field"] for channel in ("x", "x2"))
+        shared = {name: self.spec["encoding"][name] for name in ("x", "y")}
+        encoding = {name: one for name, one in self.spec["encoding"].items() if name != "text"}
+        bars = {"mark": self.spec["mark"], "encoding": encoding}
+        widest = max(self.data[self.spec["data"]["name"]].column(x2))
+        wide = f"datum.{x2} - datum.{x} > {widest // _LABELS_OF_WIDTH}"
+        mark = {"type": "text", "align": "left", "dx": 4, "limit": _WIDTH_PX // _LABELS_OF_WIDTH}
+        texts = {
+            "transform": [{"filter": wide}],
+            "mark": mark,
+            "encoding": {**shared, "text": {"field": label}},
+        }
+        rest = {name: part for name, part in self.spec.items() if name not in bars}
+        return {**rest, "layer": [bars, texts]}
+
+    def to_altair(self) -> altair.TopLevelMixin:
+        """Return the chart as one of altair's, to be changed or put beside others.
+
+        Raises:
+            UsageError: altair is not installed.
+        """
+        try:
+            import altair
+        except ImportError:
+            raise UsageError("altair is not installed", hint=_INSTALL) from None
+        chart: altair.TopLevelMixin = altair.Chart.from_dict(self.to_dict())
+        return chart
+
+    def to_svg(self) -> str:
+        """Return the chart as the text of an SVG; no browser is needed.
+
+        Raises:
+            UsageError: vl-convert is not installed.
+        """
+        drawn: str = _converter().vegalite_to_svg(self.to_dict(), vl_version=_version())
+        return drawn
+
+    def to_png(self, scale: float = 2.0) -> bytes:
+        """Return the chart as the bytes of a PNG; no browser is needed.
+
+        Args:
+            scale: pixels of the picture for each of the chart's.
+
+        Raises:
+            UsageError: vl-convert is not installed.
+        """
+        drawn: bytes = _converter().vegalite_to_png(
+            self.to_dict(), vl_version=_version(), scale=scale
+        )
+        return drawn
+
+    def save(self, path: str | Path) -> None:
+        """Write the chart to a file, in the form that its name ends with.
+
+        Args:
+            path: ends with .svg, .png or .json; the last is Vega-Lite, and needs nothing installed.
+
+        Raises:
+            UsageError: the name ends otherwise, or vl-convert is not installed.
+            StoreError: the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            content = json.dumps(self.to_dict(), ensure_ascii=False).encode()
+        elif path.suffix == ".svg":
+            content = self.to_svg().encode()
+        elif path.suffix == ".png":
+            content = self.to_png()
+        else:
+            raise UsageError(
+                f"{path}: a chart is saved as .svg, .png or .json",
+                hint=f"for example {path.with_suffix('.svg')}",
+            )
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror or error}") from error
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
+        """Return the chart as a notebook shows it: as SVG, else as Vega-Lite."""
+        del kwargs
+        told = f"<Chart {self.name}: {self.title}>"
+        try:
+            return {"image/svg+xml": self.to_svg(), "text/plain": told}
+        except UsageError:
+            return {MIME: self.to_dict(), "text/plain": f"{told} ({_INSTALL} to see it)"}
+
+
+def _converter() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise UsageError("vl-convert is not installed", hint=_INSTALL) from None
+    return vl_convert
+
+
+def _version() -> str:
+    """Return the newest version of Vega-Lite 6 that the converter has."""
+    known: Sequence[str] = _converter().get_vegalite_versions()
+    return max(known, key=lambda version: [int(part) for part in version.split(".")])
+
+
+def _plain(result: Result) -> list[dict[str, Any]]:
+    """Return rows with values that JSON has a form for."""
+    return [{name: _value(value) for name, value in row.items()} for row in result.to_dicts()]
+
+
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_value(item) for item in value]
+    return str(value)

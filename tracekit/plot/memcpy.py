@@ -1,0 +1,42 @@
+"""What was copied, which way, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tracekit.palette import KIND
+from tracekit.plot._chart import Chart
+from tracekit.plot._encoding import bar_step, largest, names, quantity, told
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+NEEDS = ("memcpy_totals",)
+
+
+def chart(data: Mapping[str, Result]) -> Chart | None:
+    """Return the chart; None without copies."""
+    keep, rows, omitted = largest(data["memcpy_totals"].to_dicts(), "kernel_ns")
+    if not rows:
+        return None
+    spec: dict[str, Any] = {
+        "data": {"name": "memcpy_totals"},
+        "height": bar_step(len(rows)),
+        "transform": [*keep, {"calculate": "datum.direction + ' · ' + datum.name", "as": "which"}],
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": names("which"),
+            "x": quantity("kernel_ns", [row["kernel_ns"] for row in rows], "time of all copies"),
+            "color": {"value": KIND["memcpy"].light},
+            "tooltip": told("which", "copy_count", "kernel_ns", "bytes", "bandwidth_bytes_per_s"),
+        },
+    }
+    spec["encoding"]["y"]["sort"] = "-x"
+    return Chart(
+        "memcpy",
+        "What was copied or set, which way",
+        spec,
+        {"memcpy_totals": data["memcpy_totals"]},
+        omitted,
+    )

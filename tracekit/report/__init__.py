@@ -1,0 +1,62 @@
+"""The report: what analyses say of a trace, as one HTML page with pictures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.errors import StoreError, UsageError
+from tracekit.report.answers import gather
+from tracekit.report.comparison_page import comparison_page
+from tracekit.report.document import GENERATOR
+from tracekit.report.page import page
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+__all__ = ["check_output", "comparison_page", "report", "write"]
+
+
+def report(trace: Trace, traces: Sequence[str]) -> str:
+    """Return the report of a trace or of the traces of a run as HTML.
+
+    Args:
+        trace: what it is of.
+        traces: how that was named, for the title and the commands that the page shows.
+
+    Raises:
+        UsageError: there are several runs.
+    """
+    return page(gather(trace), traces)
+
+
+def check_output(output: Path, *, force: bool = False) -> None:
+    """Make sure that a report may be written to a file.
+
+    Raises:
+        UsageError: there is a file already that is no report, and `force` is not set; or a folder.
+    """
+    if output.is_dir():
+        raise UsageError(f"{output}: is a folder", hint=f"for example -o {output / 'report.html'}")
+    if not output.exists() or force:
+        return
+    with output.open("rb") as file:
+        is_report = f'content="{GENERATOR} '.encode() in file.read(512)
+    if not is_report:
+        raise UsageError(f"{output}: exists and is no report", hint="--force replaces it")
+
+
+def write(html: str, output: Path) -> None:
+    """Write a report whole, or not at all.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    beside = output.with_name(f".{output.name}.part")
+    try:
+        beside.write_text(html, encoding="utf-8")
+        beside.replace(output)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StoreError(f"{output}: {error.strerror or error}") from error

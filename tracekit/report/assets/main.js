@@ -1,0 +1,63 @@
+// Puts the page together: every place that asks for a chart or a table gets it when it comes into sight.
+
+const PAGE = JSON.parse(document.getElementById('page-data').textContent);
+
+function rowsOf(name) {
+  const { columns, rows } = PAGE.data[name];
+  return rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));
+}
+
+function fill(place) {
+  if (place.dataset.filled) return;
+  place.dataset.filled = 'yes';
+  if (place.dataset.chart) {
+    const chart = PAGE.charts[place.dataset.chart];
+    new ChartView(place, chart, rowsOf);
+  } else if (place.dataset.rows) drawTable(place, place.dataset.rows, PAGE.data[place.dataset.rows]);
+  else if (place.id === 'events-view') openTimeline(place);
+}
+
+const places = document.querySelectorAll('[data-chart], [data-rows], #events-view');
+const watcher = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    watcher.unobserve(target);
+    fill(target);
+  }
+}, { rootMargin: '600px' });
+places.forEach((place) => watcher.observe(place));
+addEventListener('beforeprint', () => places.forEach(fill));
+
+document.querySelectorAll('button[data-copy]').forEach((button) => {
+  button.addEventListener('click', () => copy(document.getElementById(button.dataset.copy).textContent, button));
+});
+
+// Tabs: several pictures of one section, of which one is shown.
+document.querySelectorAll('[role=tablist]').forEach((list) => {
+  const tabs = [...list.querySelectorAll('[role=tab]')];
+  const choose = (tab) => tabs.forEach((other) => {
+    other.setAttribute('aria-selected', other === tab);
+    other.tabIndex = other === tab ? 0 : -1;
+    document.getElementById(other.getAttribute('aria-controls')).hidden = other !== tab;
+  });
+  tabs.forEach((tab, i) => {
+    tab.addEventListener('click', () => choose(tab));
+    tab.addEventListener('keydown', (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = tabs[(i + step + tabs.length) % tabs.length];
+      choose(next);
+      next.focus();
+    });
+  });
+});
+
+const theme = document.getElementById('theme');
+theme.addEventListener('click', () => {
+  const isDark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === 'dark'
+    : matchMedia('(prefers-color-scheme: dark)').matches;
+  document.documentElement.dataset.theme = isDark ? 'light' : 'dark';
+  dispatchEvent(new Event('themechange'));
+});
+document.documentElement.dataset.ready = 'yes';

@@ -1,0 +1,90 @@
+// Tables: sorted by their headers, filtered by a word, copied as CSV with exact base units.
+
+const FIRST_ROWS = 12;
+
+// Columns of sentences, which go over several lines; names are cut, and told whole when pointed at.
+const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
+
+function drawTable(place, name, data) {
+  const { columns, rows, total } = data;
+  const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
+  let shown = rows;
+  let limit = FIRST_ROWS;
+  let sorted = { column: -1, direction: 1 };
+
+  const filter = element('input', { type: 'search', placeholder: 'filter', 'aria-label': `filter ${name}` });
+  const count = element('span', { class: 'count', 'aria-live': 'polite' });
+  const csv = element('button', { type: 'button' }, 'copy as CSV');
+  const all = element('button', { type: 'button', class: 'all' });
+  const head = element('tr');
+  const body = element('tbody');
+  const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
+
+  columns.forEach((column, c) => {
+    const button = element('button', { type: 'button', title: `sort by ${column}` }, column);
+    const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
+    button.addEventListener('click', () => sortBy(c));
+    head.append(cell);
+  });
+
+  function sortBy(c) {
+    const first = isNumber[c] ? -1 : 1;
+    sorted = { column: c, direction: sorted.column === c ? -sorted.direction : first };
+    [...head.children].forEach((cell, at) => {
+      const state = sorted.direction > 0 ? 'ascending' : 'descending';
+      cell.setAttribute('aria-sort', at === c ? state : 'none');
+    });
+    update();
+  }
+
+  function compare(a, b) {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === 'number' && typeof b === 'number') return (a - b) * sorted.direction;
+    return asText(a).localeCompare(asText(b)) * sorted.direction;
+  }
+
+  function update() {
+    const word = filter.value.trim().toLowerCase();
+    shown = word ? rows.filter((row) => row.some((v) => v !== null && asText(v).toLowerCase().includes(word))) : [...rows];
+    if (sorted.column >= 0) shown.sort((a, b) => compare(a[sorted.column], b[sorted.column]));
+    body.replaceChildren(...shown.slice(0, limit).map(drawRow));
+    const hidden = shown.length - Math.min(limit, shown.length);
+    count.textContent = `${digits(shown.length, 0)} of ${digits(total, 0)} rows`
+      + (total > rows.length ? `; ${digits(total - rows.length, 0)} are left out here` : '');
+    all.hidden = hidden === 0 && limit === FIRST_ROWS;
+    all.textContent = hidden ? `show ${digits(hidden, 0)} more` : 'show fewer';
+  }
+
+  function drawRow(row) {
+    const line = element('tr');
+    row.forEach((value, c) => {
+      const text = withUnit(columns[c], value);
+      const cell = element('td', isNumber[c] ? { class: 'number' } : {}, text);
+      if (typeof value === 'number') cell.title = `${columns[c]} = ${value}`;
+      else if (text.length > 40) cell.title = text;
+      if (text.length > 60 && SENTENCES.includes(columns[c])) cell.className = 'long';
+      line.append(cell);
+    });
+    return line;
+  }
+
+  filter.addEventListener('input', update);
+  all.addEventListener('click', () => {
+    limit = limit === FIRST_ROWS ? Infinity : FIRST_ROWS;
+    update();
+  });
+  csv.addEventListener('click', () => copy(asCsv(columns, shown), csv));
+  update();
+  const tools = element('div', { class: 'tools' }, filter, csv, count);
+  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), all);
+}
+
+function asCsv(columns, rows) {
+  const cell = (value) => {
+    // A spreadsheet would run a text that begins like a formula.
+    let text = value === null ? '' : asText(value);
+    if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [columns, ...rows].map((row) => row.map(cell).join(',')).join('\n') + '\n';
+}

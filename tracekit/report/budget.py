@@ -1,0 +1,49 @@
+"""How much of a result a page has room for: so a report is bounded for any trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracekit.analysis.result import Result
+from tracekit.render._json_text import json_text
+
+MAX_ROWS = 1_000
+"""How many rows of a result a page has."""
+
+MAX_BYTES = 250_000
+"""And how much text, in characters: names may be as long as they like."""
+
+_LARGEST_FIRST = {"module_icicle": "total_wall_ns"}
+"""Results whose rows are in the order of a picture; of these the largest stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A result as far as a page has room for it."""
+
+    shown: Result
+    total: int
+
+    def note(self, command: str) -> str:
+        """Return what is to be said of the rows that are left out; nothing where none is."""
+        left = self.total - len(self.shown)
+        if not left:
+            return ""
+        return f"{left:,} of {self.total:,} rows are left out here; all of them: {command}"
+
+
+def cut(result: Result) -> Cut:
+    """Return the rows of a result that a page has room for: the first, or the largest."""
+    rows = result.rows
+    if len(rows) > MAX_ROWS and result.name in _LARGEST_FIRST:
+        place = result.column_names.index(_LARGEST_FIRST[result.name])
+        least = sorted((row[place] for row in rows), reverse=True)[MAX_ROWS]
+        rows = [row for row in rows if row[place] > least]
+    kept = []
+    room = MAX_BYTES
+    for row in rows[:MAX_ROWS]:
+        room -= sum(len(json_text(value)) + 1 for value in row)
+        if room < 0:
+            break
+        kept.append(row)
+    return Cut(Result(result.name, result.columns, kept), len(result.rows))

@@ -1,0 +1,138 @@
+"""The shell of a page: its policy, its style, its program, and the data that the program draws."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import tracekit
+from tracekit import palette
+from tracekit.render._json_text import json_text
+from tracekit.report.budget import Cut
+
+if TYPE_CHECKING:
+    from tracekit.plot import Chart
+
+GENERATOR = "tracekit report"
+
+_NO_SCRIPT = (
+    "<noscript><p>Pictures and tables need JavaScript, which this browser does not run; the "
+    "commands above print the same figures.</p></noscript>"
+)
+
+_SCRIPTS = ("units.js", "tables.js", "scales.js", "charts.js", "timeline.js", "main.js")
+_STYLE = "report.css"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the program of a page draws: charts and rows by name, and packed events if any.
+
+    `view_command` opens the trace elsewhere; None where nothing does.
+    """
+
+    charts: Mapping[str, Chart]
+    data: Mapping[str, Cut]
+    events: str | None = None
+    view_command: str | None = None
+
+
+def document(title: str, body: Iterable[str], content: Content) -> str:
+    """Return a page as HTML.
+
+    Args:
+        title: what the browser calls it.
+        body: its lines, which are HTML already.
+        content: what is drawn.
+    """
+    style, script = _style(), _script()
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta name="generator" content="{GENERATOR} {tracekit.__version__}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
+        '<meta name="viewport" content="width=device-width">',
+        '<meta name="referrer" content="no-referrer">',
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+        *body,
+        _NO_SCRIPT,
+        '<script type="application/json" id="page-data">',
+        _page_json(content),
+        "</script>",
+    ]
+    if content.events is not None:
+        parts.append(f'<script type="text/plain" id="events-data">{content.events}</script>')
+    parts += [f"<script>{script}</script>", "</body></html>\n"]
+    return "\n".join(parts)
+
+
+def _page_json(content: Content) -> str:
+    """Return charts and rows as JSON that nothing in it can end early."""
+    text = io.StringIO()
+    specs = {
+        name: {"title": chart.title, "spec": dict(chart.spec)}
+        for name, chart in content.charts.items()
+    }
+    view = json.dumps(content.view_command, separators=(",", ":"))
+    text.write(
+        '{"view":' + view + ',"charts":' + json.dumps(specs, separators=(",", ":")) + ',\n"data":{'
+    )
+    for place, (name, one) in enumerate(content.data.items()):
+        text.write(",\n" if place else "\n")
+        columns = json.dumps(one.shown.column_names)
+        text.write(f'{json.dumps(name)}:{{"columns":{columns},"total":{one.total},"rows":[')
+        for number, row in enumerate(one.shown.rows):
+            text.write(",\n" if number else "\n")
+            text.write("[" + ",".join(map(json_text, row)) + "]")
+        text.write("]}")
+    text.write("}}")
+    return in_script(text.getvalue())
+
+
+def in_script(json: str) -> str:
+    r"""Return JSON for an element `script`: what could end the element is written as an escape.
+
+    The signs < > & and the line ends of JavaScript alone, U+2028 and U+2029, stand only in texts
+    there, where \uXXXX means the same.
+    """
+    for character in "<>&\u2028\u2029":
+        json = json.replace(character, f"\\u{ord(character):04x}")
+    return json
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("tracekit.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return "'use strict';\n{\n" + "\n".join(map(_asset, _SCRIPTS)) + "}\n"
+
+
+@cache
+def _style() -> str:
+    dark = "".join(f"--c-{colour.light[1:]}:{colour.dark};" for colour in palette.ALL)
+    light = "".join(f"--c-{colour.light[1:]}:{colour.light};" for colour in palette.ALL)
+    return (
+        f":root{{{light}}}\n@media (prefers-color-scheme: dark)"
+        f"{{:root:not([data-theme=light]){{{dark}}}}}\n:root[data-theme=dark]{{{dark}}}\n"
+        + _asset(_STYLE)
+    )
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,97 @@
+"""The events of the timeline, packed: columns of numbers, gzipped, as text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tracekit.palette import GREY, KIND, PHASE, series
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+_COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event")
+
+_MAX_NAME = 400
+"""How much of a name is drawn; templates can make one as long as a page."""
+
+
+class _Names:
+    """Names and the numbers that stand for them; -1 stands for none."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, name: str | None) -> int:
+        if name is None:
+            return -1
+        return self.numbers.setdefault(name[:_MAX_NAME], len(self.numbers))
+
+
+def packed_events(result: Result) -> str:
+    """Return the rows of analysis timeline_events as base64 of gzipped JSON.
+
+    Starts are differences to the event before on the same stream; of tiles, the place in the
+    columns, the count and the sum of durations stand apart.
+    """
+    names, classes, phases, kinds, modules = (_Names() for _ in range(5))
+    tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
+    last: dict[tuple[Any, ...], int] = {}
+    has_ranks = any(rank is not None for rank in result.column("rank"))
+    for row in result.rows:
+        trace_id, rank, device, stream, event_id, start, dur, kind = row[:8]
+        name, klass, phase, module, count, busy = row[8:]
+        key = (trace_id, device, stream)
+        track = tracks.get(key)
+        if track is None:
+            where = (
+                f"rank {'?' if rank is None else rank} · {device}"
+                if has_ranks
+                else f"device {device}"
+            )
+            track = {column: [] for column in _COLUMNS}
+            track |= {
+                "label": f"{where} · {'thread' if device == 'cpu' else 'stream'} {stream}",
+                "trace": trace_id,
+                "tiles": [],
+            }
+            tracks[key] = track
+            last[key] = 0
+        if event_id is None:
+            track["tiles"].append((len(track["start"]), count, busy))
+        track["start"].append(start - last[key])
+        last[key] = start
+        track["dur"].append(dur)
+        track["kind"].append(kinds.number(kind))
+        track["name"].append(names.number(name))
+        track["class"].append(classes.number(klass or "(short events)"))
+        track["phase"].append(phases.number(phase or "(short events)"))
+        track["module"].append(modules.number(module))
+        track["event"].append(-1 if event_id is None else event_id)
+    content = {
+        "tracks": [*tracks.values()],
+        "names": [*names.numbers],
+        "modules": [*modules.numbers],
+        "kinds": [*kinds.numbers],
+        "classes": [*classes.numbers],
+        "phases": [*phases.numbers],
+        "colours": {
+            "kind": [KIND[kind].light for kind in kinds.numbers],
+            "class": [colour.light for colour in series([*classes.numbers]).values()],
+            "phase": [PHASE.get(phase, GREY).light for phase in phases.numbers],
+        },
+    }
+    text = json.dumps(content, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+
+
+def left_out(result: Result) -> Mapping[str, int]:
+    """Return how many events have a row of their own, how many are in tiles, and in how many."""
+    place = result.column_names.index("event_id")
+    counts = result.column_names.index("event_count")
+    alone = sum(row[place] is not None for row in result.rows)
+    in_tiles = sum(row[counts] for row in result.rows if row[place] is None)
+    return {"alone": alone, "in_tiles": in_tiles, "tiles": len(result.rows) - alone}

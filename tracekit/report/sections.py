@@ -1,0 +1,89 @@
+"""What stands in a report, in the order in which it is read.
+
+A section has pictures (charts of `tracekit.plot`) and tables (analyses). Its definitions are those
+of the headers of these analyses. A section is left out where none of its tables has a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section: its heading, its charts and the analyses that are its tables.
+
+    The first table's header defines what the section shows. Several charts of a section that
+    `has_tabs` are shown one at a time. `drawn` are analyses that are shown as pictures alone.
+    """
+
+    name: str
+    title: str
+    charts: tuple[str, ...]
+    tables: tuple[str, ...]
+    has_tabs: bool = False
+    drawn: tuple[str, ...] = ()
+
+
+TIMELINE_EVENTS = "timeline_events"
+
+SECTIONS = (
+    Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
+    Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
+    Section("steps", "Steps", ("steps",), ("steps", "step_totals")),
+    Section("phases", "Phases", ("phases",), ("phase_totals", "phases")),
+    Section(
+        "modules",
+        "Modules",
+        ("modules", "phase_modules"),
+        ("module_totals", "modules"),
+        has_tabs=True,
+        drawn=("module_icicle",),
+    ),
+    Section(
+        "classes", "Kernel classes", ("kernel_classes",), ("kernel_class_totals", "kernel_classes")
+    ),
+    Section("kernels", "Top kernels", ("kernels",), ("kernels",)),
+    Section(
+        "efficiency",
+        "Matrix products and the roofline",
+        ("gemms",),
+        ("gemms", "compute_memory", "roofline"),
+    ),
+    Section(
+        "communication",
+        "Communication",
+        ("communication", "collectives"),
+        ("communication_totals", "communication", "collectives"),
+    ),
+    Section("ranks", "Ranks", ("ranks", "collective_skew"), ("rank_summary", "collective_skew")),
+    Section(
+        "idle",
+        "Idle time",
+        ("idle_causes", "idle_gaps"),
+        ("idle_cause_totals", "idle_causes", "idle_gaps"),
+    ),
+    Section("copies", "Copies", ("memcpy",), ("memcpy_totals", "memcpy")),
+    Section(
+        "launches", "Launches", ("queue_length", "launch_delays"), ("queue_length", "launch_delays")
+    ),
+    Section("memory", "Memory", ("memory",), ("memory_over_time",)),
+    Section(
+        "serving",
+        "Serving",
+        ("latency_cdf", "serving_steps", "requests"),
+        (
+            *("throughput", "latency", "latency_cdf", "serving_window", "serving_steps"),
+            *("requests", "request_steps", "serving_module_totals"),
+        ),
+    ),
+    Section(
+        "bench",
+        "Microbenchmarks",
+        (),
+        ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"),
+    ),
+    Section("attribution", "How attributions are known", (), ("reasons",)),
+    Section("unrecorded", "Work that is not in the file", (), ("unrecorded_totals", "unrecorded")),
+    Section("health", "Health", (), ("health",)),
+)

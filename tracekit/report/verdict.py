@@ -1,0 +1,62 @@
+"""The verdict in sentences: every figure in them is one of analysis verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tracekit.render._text import printable
+from tracekit.units import format_duration, format_pct
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+
+_LOSSES = {
+    "exposed_comm": "communication that nothing hides",
+    "exposed_memcpy": "copies that nothing hides",
+}
+
+
+def sentences(verdict: Result | None) -> list[str]:
+    """Return what is to be said first: the largest part, the largest loss, how far to trust it."""
+    if verdict is None:
+        return []
+    told = {row["topic"]: row for row in verdict.to_dicts()}
+    found = []
+    if part := told.get("largest_part"):
+        found.append(
+            f"The largest part of the time is kernels of class {printable(part['subject'])}: "
+            f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
+        )
+    if loss := told.get("largest_loss"):
+        found.append(f"The largest loss is {_loss(loss)}: {_amount(loss)}.")
+    elif part:
+        found.append("Nothing is lost: the devices computed all the time.")
+    if trust := told.get("trust"):
+        found.append(_trust(trust))
+    return found
+
+
+def _amount(row: Mapping[str, Any]) -> str:
+    amount, share = format_duration(row["amount_ns"]), format_pct(row["share_pct"])
+    return f"{amount}, {share} % of the devices' windows"
+
+
+def _loss(row: Mapping[str, Any]) -> str:
+    if row["subject"] in _LOSSES:
+        return _LOSSES[row["subject"]]
+    gaps = f"{row['count']:,} {'gap' if row['count'] == 1 else 'gaps'}"
+    op = f", most of it from {printable(row['top_op'])}" if row["top_op"] else ""
+    return f"idle time by {printable(row['subject'])} ({gaps}{op})"
+
+
+def _trust(row: Mapping[str, Any]) -> str:
+    if not row["count"]:
+        return f"All {row['of_count']:,} figures of health are in order."
+    which = f"{row['count']:,} of {row['of_count']:,} figures of health"
+    verb = "warns" if row["count"] == 1 else "warn"
+    first = "" if row["count"] == 1 else "among them "
+    return (
+        f"Trust it with care: {which} {verb}, {first}{printable(row['subject'])} "
+        f"({printable(row['meaning'])})."
+    )
