@@ -4,7 +4,7 @@
 -- device_events, and those without an event to the idle time.
 --
 -- Kind:     macro
--- Requires: device_events, interval_owner
+-- Requires: device_events, interval_owner, interval_layers
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -17,71 +17,27 @@
 CREATE OR REPLACE MACRO wall_intervals() AS TABLE (
     WITH owned AS (
         SELECT
-            trace_id,
-            device,
-            kind,
+            {trace_id: trace_id, device: device} AS part,
+            CASE kind WHEN 'compute' THEN 1 WHEN 'comm' THEN 2 ELSE 3 END AS layer,
             row_number() OVER () AS id,
             least(
                 owned_from_ns((trace_id, device, kind), ts_ns, end_ns, event_id), end_ns
             ) AS start_ns,
             end_ns,
             event_id,
-            piece
+            piece,
+            kind
         FROM device_events
-    ),
-
-    -- What is owned of one kind is disjoint: between a start and the next end there is no other.
-    boundary AS (
-        SELECT
-            trace_id,
-            device,
-            kind,
-            start_ns AS at_ns,
-            TRUE AS is_start,
-            id
-        FROM owned
-        WHERE start_ns < end_ns
-        UNION ALL
-        SELECT
-            trace_id,
-            device,
-            kind,
-            end_ns AS at_ns,
-            FALSE AS is_start,
-            0 AS id
-        FROM owned
-        WHERE start_ns < end_ns
-    ),
-
-    moment AS (
-        SELECT
-            trace_id,
-            device,
-            at_ns AS start_ns,
-            lead(at_ns) OVER moments AS end_ns,
-            last_value(if(kind = 'compute', id, NULL) IGNORE NULLS) OVER moments AS compute_id,
-            last_value(if(kind = 'comm', id, NULL) IGNORE NULLS) OVER moments AS comm_id,
-            last_value(if(kind = 'memcpy', id, NULL) IGNORE NULLS) OVER moments AS memcpy_id
-        FROM boundary
-        WINDOW
-            moments AS (
-                PARTITION BY trace_id, device ORDER BY at_ns, is_start
-                ROWS UNBOUNDED PRECEDING
-            )
     )
 
     SELECT
-        m.trace_id,
-        m.device,
-        m.start_ns,
-        m.end_ns,
+        p.part.trace_id,
+        p.part.device,
+        p.start_ns,
+        p.end_ns,
         o.event_id,
         o.piece,
         o.kind
-    FROM moment AS m
-    LEFT JOIN owned AS o
-        ON o.id = coalesce(
-            nullif(m.compute_id, 0), nullif(m.comm_id, 0), nullif(m.memcpy_id, 0)
-        )
-    WHERE m.start_ns < m.end_ns
+    FROM interval_layers('owned') AS p
+    LEFT JOIN owned AS o ON p.id = o.id
 );

@@ -37,6 +37,20 @@ def perfetto(output: Path, force: bool, **options: object) -> None:
     write_export(export_perfetto, output, force=force, **options)
 
 
+@command.command(name="chrome")
+@selection_options
+@output_option
+def chrome(output: Path, force: bool, **options: object) -> None:
+    """Write Chrome's JSON, for viewers that read nothing else.
+
+    It has no groups within groups, no units of counters, and numbers that viewers read as doubles:
+    times count from the start. Where you can choose, take perfetto.
+    """
+    from tracekit.export.chrome import export_chrome
+
+    write_export(export_chrome, output, force=force, **options)
+
+
 def write_export(export: Export, output: Path, *, force: bool, **options: object) -> None:
     """Open traces, write them as a file, and say on stderr what was written."""
     from tracekit.cli._open import open_traces
