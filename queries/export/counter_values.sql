@@ -11,7 +11,7 @@
 --
 -- Kind:     macro
 -- Requires: attributed_events, launch, interval_depth, timeline_intervals, wall_intervals, event_facts,
---           serving_step_ranges
+--           device_windows, serving_step_ranges
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
@@ -62,6 +62,15 @@ CREATE OR REPLACE MACRO counter_values() AS TABLE (
         LEFT JOIN event_facts() AS f ON w.trace_id = f.trace_id AND w.event_id = f.event_id
         LEFT JOIN event AS e ON w.trace_id = e.trace_id AND w.event_id = e.event_id
         WHERE w.device <> 'cpu'
+        UNION ALL
+        SELECT
+            trace_id,
+            device,
+            end_ns AS start_ns,
+            0 AS flop_per_s,
+            0 AS bytes_per_s
+        FROM device_windows
+        WHERE device <> 'cpu'
     ),
 
     changed_rate AS (
