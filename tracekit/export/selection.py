@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
+from tracekit.export.clocks import Clock, axis_of, clock_offsets
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -99,7 +99,9 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
     if not chosen:
         ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in found[:20])
         raise QueryError("none of the chosen ranks is here", hint=f"ranks: {ranks}")
-    shifts, is_since_epoch, notes = _shifts(chosen)
+    ahead = clock_offsets(trace) if len(chosen) > 1 else {}
+    axis = axis_of({row[0]: Clock(row[4] or 0, row[5], ahead.get(row[1])) for row in chosen})
+    shifts = axis.shifts
     begin_ns = min(row[5] + shifts[row[0]] for row in chosen)
     spans = _step_spans(trace, selection)
     parts = []
@@ -119,32 +121,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         raise QueryError(
             "none of the chosen steps is here", hint='tracekit sql TRACE "FROM step_ranges"'
         )
-    return Scope(tuple(parts), is_since_epoch, notes)
-
-
-def _shifts(rows: Sequence[tuple[object, ...]]) -> tuple[dict[int, int], bool, list[str]]:
-    """Return what to add to the times of each trace, whether that is since the epoch, and notes."""
-    bases = {int(str(row[0])): int(str(row[4])) for row in rows}
-    firsts = {int(str(row[0])): int(str(row[5])) for row in rows}
-    notes = []
-    is_since_epoch = all(bases.values())
-    if is_since_epoch:
-        shifts = bases
-        if len(rows) > 1:
-            notes.append(
-                "ranks are laid side by side by the clocks of their hosts: between hosts these "
-                "differ by microseconds to milliseconds"
-            )
-    elif len(rows) == 1:
-        shifts = dict.fromkeys(bases, 0)
-    else:
-        shifts = {trace_id: -first for trace_id, first in firsts.items()}
-        notes.append("not every trace tells its base time: each begins at 0")
-    # A time of the axis is never negative.
-    earliest = min(firsts[trace_id] + shifts[trace_id] for trace_id in firsts)
-    if earliest < 0:
-        shifts = {trace_id: shift - earliest for trace_id, shift in shifts.items()}
-    return shifts, is_since_epoch and earliest >= 0, notes
+    return Scope(tuple(parts), axis.is_since_epoch, axis.notes)
 
 
 def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]]:
