@@ -122,6 +122,18 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(
     assert [*folder.iterdir()] == []
 
 
+def test_what_is_missing_of_a_trace_is_said(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    whole = json.dumps({"traceEvents": [*EVENTS[:4]]})
+    broken = tiny_trace(whole[: whole.rindex("cudaLaunchKernel")], name="broken.json")
+    done = cli("export", "perfetto", broken, "-o", tmp_path / "x.pftrace")
+    assert done.exit_code == 0
+    assert "note: broken.json is cut off: " in done.stderr
+    # Launches without a kernel are no trace of a CPU.
+    assert "note: broken.json: " in done.stderr.partition("cut off")[2]
+
+
 def test_a_file_that_is_there_is_kept(
     cli: Callable[..., Any], trace_file: Path, tmp_path: Path
 ) -> None:

@@ -121,7 +121,32 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         raise QueryError(
             "none of the chosen steps is here", hint='tracekit sql TRACE "FROM step_ranges"'
         )
-    return Scope(tuple(parts), axis.is_since_epoch, axis.notes)
+    notes = [*axis.notes, *_gaps_in_reading(trace, parts)]
+    return Scope(tuple(parts), axis.is_since_epoch, notes)
+
+
+def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
+    """Return a sentence for each thing that is not in a trace though it happened."""
+    numbers = ", ".join(str(part.trace_id) for part in parts)
+    rows = trace.sql(
+        f"""
+        SELECT t.file_name, t.truncation_reason, t.rejected_count, a.reason
+        FROM trace AS t
+        LEFT JOIN accelerator AS a ON t.trace_id = a.trace_id AND NOT a.is_recorded
+        WHERE t.trace_id IN ({numbers})
+            AND (t.is_truncated OR t.rejected_count > 0 OR a.reason IS NOT NULL)
+        ORDER BY t.trace_id
+        """
+    ).rows
+    notes = []
+    for file_name, truncation_reason, rejected_count, unrecorded in rows:
+        if truncation_reason is not None:
+            notes.append(f"{file_name} is cut off: {truncation_reason}")
+        if rejected_count:
+            notes.append(f"{file_name}: {rejected_count:,} events could not be read")
+        if unrecorded is not None:
+            notes.append(f"{file_name}: {unrecorded}")
+    return notes
 
 
 def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]]:
