@@ -1,0 +1,181 @@
+-- What changed in the course of time: queues, exposed communication, rates, memory, tokens?
+-- A row of counter_values() is the value that a counter has from a moment on.
+--   queue length            device events that were launched and have not begun, of a stream, as in queue_length
+--   exposed communication   sum since the start of the window, ns
+--   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; 0 where it is not known
+--   achieved bytes/s        of a copy; of compute at least, as in macro op_costs; 0 where it is not known
+--   allocated, reserved     memory, as allocator events tell, bytes
+--   tokens in the batch     of a step of serving; 0 from its end until the next begins
+--   requests in the batch   likewise
+-- and the counters of the file by their names.
+--
+-- Kind:     macro
+-- Requires: attributed_events, launch, interval_depth, timeline_intervals, wall_intervals, event_facts,
+--           device_windows, serving_step_ranges
+-- Columns:
+--   trace_id  INTEGER  the trace
+--   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
+--   name      VARCHAR  the counter
+--   unit      VARCHAR  count, ns, bytes, FLOP/s, bytes/s; empty where the file does not tell
+--   at_ns     BIGINT   from when on, ns
+--   place     BIGINT   orders values of one moment: the last one counts
+--   value     DOUBLE   value
+
+CREATE OR REPLACE MACRO counter_values() AS TABLE (
+    WITH waiting AS (
+        SELECT
+            {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
+            least(l.ts_ns, e.ts_ns) AS start_ns,
+            e.ts_ns AS end_ns
+        FROM attributed_events AS e
+        INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+        WHERE e.link = 'launch'
+    ),
+
+    exposed AS (
+        SELECT
+            trace_id,
+            device,
+            start_ns,
+            end_ns,
+            sum(end_ns - start_ns) OVER (
+                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
+            ) AS sum_ns
+        FROM timeline_intervals()
+        WHERE kind = 'exposed_comm'
+    ),
+
+    rate AS (
+        SELECT
+            w.trace_id,
+            w.device,
+            w.start_ns,
+            coalesce(if(w.kind = 'compute', f.facts.op_flop_per_s, NULL), 0) AS flop_per_s,
+            coalesce(
+                CASE w.kind
+                    WHEN 'compute' THEN 1e9 * f.facts.op_bytes / nullif(f.facts.op_kernel_ns, 0)
+                    WHEN 'memcpy' THEN 1e9 * f.facts.copied_bytes / nullif(e.dur_ns, 0)
+                END,
+                0
+            ) AS bytes_per_s
+        FROM wall_intervals() AS w
+        LEFT JOIN event_facts() AS f ON w.trace_id = f.trace_id AND w.event_id = f.event_id
+        LEFT JOIN event AS e ON w.trace_id = e.trace_id AND w.event_id = e.event_id
+        WHERE w.device <> 'cpu'
+        UNION ALL
+        SELECT
+            trace_id,
+            device,
+            end_ns AS start_ns,
+            0 AS flop_per_s,
+            0 AS bytes_per_s
+        FROM device_windows
+        WHERE device <> 'cpu'
+    ),
+
+    changed_rate AS (
+        SELECT
+            *,
+            lag(flop_per_s) OVER tiles AS flop_before,
+            lag(bytes_per_s) OVER tiles AS bytes_before
+        FROM rate
+        WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
+    ),
+
+    given AS (
+        SELECT
+            trace_id,
+            event_id,
+            concat_ws(' ', name, series_id) AS name,
+            ts_ns,
+            args,
+            unnest(json_keys(args)) AS series
+        FROM counter
+        WHERE json_type(args) = 'OBJECT'
+    )
+
+    SELECT
+        part.trace_id,
+        part.device,
+        'queue length of stream ' || part.stream AS name,
+        'count' AS unit,
+        at_ns,
+        0 AS place,
+        depth::DOUBLE AS value
+    FROM interval_depth('waiting')
+    WHERE dur_ns > 0 OR depth = 0
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        'exposed communication' AS name,
+        'ns' AS unit,
+        unnest([start_ns, end_ns]) AS at_ns,
+        unnest([0, 1]) AS place,
+        unnest([sum_ns - (end_ns - start_ns), sum_ns])::DOUBLE AS value
+    FROM exposed
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        'achieved FLOP/s' AS name,
+        'FLOP/s' AS unit,
+        start_ns AS at_ns,
+        0 AS place,
+        flop_per_s AS value
+    FROM changed_rate
+    WHERE flop_before IS DISTINCT FROM flop_per_s
+    UNION ALL
+    SELECT
+        trace_id,
+        device,
+        'achieved bytes/s' AS name,
+        'bytes/s' AS unit,
+        start_ns AS at_ns,
+        0 AS place,
+        bytes_per_s AS value
+    FROM changed_rate
+    WHERE bytes_before IS DISTINCT FROM bytes_per_s
+    UNION ALL
+    SELECT
+        trace_id,
+        if(device_type = 0, NULL, device_id::VARCHAR) AS device,
+        unnest(['allocated', 'reserved']) || if(device_type = 0, ' on the host', '') AS name,
+        'bytes' AS unit,
+        ts_ns AS at_ns,
+        event_id AS place,
+        unnest([total_allocated_bytes, total_reserved_bytes])::DOUBLE AS value
+    FROM memory
+    UNION ALL
+    SELECT
+        trace_id,
+        NULL AS device,
+        unnest(['tokens in the batch', 'requests in the batch']) AS name,
+        'count' AS unit,
+        unnest([ts_ns, ts_ns]) AS at_ns,
+        1 AS place,
+        unnest(
+            [coalesce(prefill_token_count, 0) + coalesce(decode_token_count, 0), request_count]
+        )::DOUBLE AS value
+    FROM serving_step_ranges
+    UNION ALL
+    SELECT
+        trace_id,
+        NULL AS device,
+        unnest(['tokens in the batch', 'requests in the batch']) AS name,
+        'count' AS unit,
+        unnest([end_ns, end_ns]) AS at_ns,
+        0 AS place,
+        0::DOUBLE AS value
+    FROM serving_step_ranges
+    UNION ALL
+    SELECT
+        trace_id,
+        NULL AS device,
+        concat_ws(': ', name, series) AS name,
+        '' AS unit,
+        ts_ns AS at_ns,
+        event_id AS place,
+        try_cast(args ->> ('$."' || series || '"') AS DOUBLE) AS value
+    FROM given
+);

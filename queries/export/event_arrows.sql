@@ -1,0 +1,130 @@
+-- Which events belong together: launch and device event, forward op and backward node, and what else the file connects?
+-- A row of event_arrows() is one arrow. Launches are those of table attribution, nodes of autograd those of table
+-- surroundings; the file's own arrows (table flow) come to them where both of their ends are at an event. An end is at
+-- the shortest event of its thread that begins with it, else at the innermost one that holds it.
+--
+-- Kind:     macro
+-- Requires: attribution, surroundings, interval_innermost
+-- Columns:
+--   trace_id    INTEGER  the trace
+--   from_id     BIGINT   event where it begins
+--   to_id       BIGINT   event where it ends
+--   category    VARCHAR  launch, backward, or the category in the file
+--   is_in_file  BOOLEAN  the file has it
+
+CREATE OR REPLACE MACRO event_arrows() AS TABLE (
+    WITH flow_end AS (
+        SELECT
+            trace_id,
+            {trace_id: trace_id, pid: pid, tid: tid} AS part,
+            row_number() OVER () AS id,
+            ts_ns AS at_ns,
+            ph,
+            category,
+            {category: category, id: id} AS arrow,
+            event_id
+        FROM record
+        WHERE view_name = 'flow' AND id IS NOT NULL
+    ),
+
+    begun AS (
+        SELECT
+            f.id,
+            arg_min(e.event_id, (e.dur_ns, e.event_id)) AS span_id
+        FROM flow_end AS f
+        INNER JOIN event AS e
+            ON
+                f.trace_id = e.trace_id
+                AND f.part.pid = e.pid
+                AND f.part.tid = e.tid
+                AND f.at_ns = e.ts_ns
+        GROUP BY f.id
+    ),
+
+    held_end AS (
+        SELECT
+            part,
+            id,
+            at_ns
+        FROM flow_end
+        WHERE id NOT IN (SELECT id FROM begun)
+    ),
+
+    holding_span AS (
+        SELECT
+            {trace_id: trace_id, pid: pid, tid: tid} AS part,
+            event_id AS id,
+            ts_ns AS start_ns,
+            ts_ns + dur_ns AS end_ns
+        FROM event
+        WHERE (trace_id, pid, tid) IN (
+            SELECT (part.trace_id, part.pid, part.tid) FROM held_end
+        )
+    ),
+
+    placed AS (
+        SELECT * FROM begun
+        UNION ALL
+        SELECT * FROM interval_innermost('held_end', 'holding_span')
+    ),
+
+    -- The end of an arrow belongs to the last begin or step before it; one that comes before all begins, to the first.
+    sorted AS (
+        SELECT
+            f.trace_id,
+            f.category,
+            f.ph,
+            p.span_id,
+            last_value(if(f.ph IN ('s', 't'), p.span_id, NULL) IGNORE NULLS) OVER (
+                PARTITION BY f.trace_id, f.arrow
+                ORDER BY f.at_ns, f.ph <> 's', f.ph <> 't', f.event_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS last_id,
+            first_value(if(f.ph = 's', p.span_id, NULL) IGNORE NULLS) OVER (
+                PARTITION BY f.trace_id, f.arrow
+                ORDER BY f.at_ns, f.event_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+            ) AS first_id
+        FROM flow_end AS f
+        INNER JOIN placed AS p ON f.id = p.id
+    ),
+
+    arrow AS (
+        SELECT
+            trace_id,
+            coalesce(last_id, first_id) AS from_id,
+            span_id AS to_id,
+            category,
+            TRUE AS is_in_file
+        FROM sorted
+        WHERE ph IN ('t', 'f')
+        UNION ALL
+        SELECT
+            trace_id,
+            launch_id AS from_id,
+            event_id AS to_id,
+            'launch' AS category,
+            FALSE AS is_in_file
+        FROM attribution
+        WHERE link = 'launch'
+        UNION ALL
+        SELECT
+            trace_id,
+            forward_op_id AS from_id,
+            node_id AS to_id,
+            'backward' AS category,
+            FALSE AS is_in_file
+        FROM surroundings
+        WHERE forward_op_id IS NOT NULL
+    )
+
+    SELECT
+        trace_id,
+        from_id,
+        to_id,
+        coalesce(min(category) FILTER (NOT is_in_file), min(category)) AS category,
+        bool_or(is_in_file) AS is_in_file
+    FROM arrow
+    WHERE from_id <> to_id
+    GROUP BY trace_id, from_id, to_id
+);

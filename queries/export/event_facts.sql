@@ -1,0 +1,77 @@
+-- What is known of each event that was work on a device?
+-- A row of event_facts() is an event with its place, its attribution and how that is known, and the rate of the op that
+-- launched it. On cpu an op may have been interrupted by others: its pieces are one row.
+--
+-- Kind:     macro
+-- Requires: attributed_events, module, op_rates
+-- Columns:
+--   trace_id  INTEGER  the trace
+--   event_id  BIGINT   the event
+--   device    VARCHAR  number of the device, or cpu
+--   stream    BIGINT   stream of the device; the thread id on cpu
+--   facts     STRUCT   what is known, by name: kind, class, phase, module and so on
+
+CREATE OR REPLACE MACRO event_facts() AS TABLE (
+    WITH whole AS (
+        SELECT
+            trace_id,
+            event_id,
+            any_value(device) AS device,
+            any_value(stream) AS stream,
+            any_value(kind) AS kind,
+            any_value(class) AS class,
+            any_value(phase) AS phase,
+            any_value(phase_reason) AS phase_reason,
+            any_value(module_id) AS module_id,
+            any_value(row_name) AS row_name,
+            any_value(module_reason) AS module_reason,
+            any_value(is_inferred) AS is_inferred,
+            any_value(step) AS step,
+            any_value(op_id) AS op_id,
+            any_value(op_name) AS op_name,
+            any_value(link) AS link,
+            any_value(launch_id) AS launch_id,
+            any_value(launch_delay_ns) AS launch_delay_ns,
+            any_value(bytes) AS bytes,
+            sum(wall_ns)::BIGINT AS wall_ns
+        FROM attributed_events
+        GROUP BY trace_id, event_id
+    )
+
+    SELECT
+        w.trace_id,
+        w.event_id,
+        w.device,
+        w.stream,
+        {
+            kind: w.kind,
+            class: w.class,
+            phase: w.phase,
+            phase_reason: w.phase_reason,
+            module: coalesce(m.path, w.row_name),
+            module_class: m.class,
+            module_reason: w.module_reason,
+            is_inferred: w.is_inferred,
+            step: w.step,
+            wall_ns: w.wall_ns,
+            op: w.op_name,
+            link: w.link,
+            launch_event_id: w.launch_id,
+            launch_delay_ns: w.launch_delay_ns,
+            copied_bytes: w.bytes,
+            op_flops: r.flops,
+            op_bytes: r.bytes,
+            op_kernel_ns: r.kernel_ns,
+            op_flop_per_s: r.flop_per_s,
+            op_peak_type: r.peak_type,
+            op_peak_pct: r.peak_pct
+        } AS facts
+    FROM whole AS w
+    LEFT JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    LEFT JOIN op_rates() AS r
+        ON
+            w.trace_id = r.trace_id
+            AND w.device = r.device
+            AND w.op_id = r.op_id
+            AND w.kind = 'compute'
+);

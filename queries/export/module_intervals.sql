@@ -1,0 +1,138 @@
+-- When was each device at work for which module, with those around it?
+-- A row of module_intervals() is one stretch of work for a module or for one inside of it, in one phase, with nothing
+-- else in between; it includes the gaps within. So rows nest as the modules do. Work of no module has a row by its name
+-- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
+--
+-- Kind:     macro
+-- Requires: wall_intervals, attributed_events, module
+-- Columns:
+--   trace_id      INTEGER  the trace
+--   device        VARCHAR  number of the device, or cpu
+--   depth         BIGINT   modules around it
+--   module_id     INTEGER  the module; NULL where there is none
+--   name          VARCHAR  its own name; of work of no module the row of analysis modules
+--   module_path   VARCHAR  its whole name
+--   module_class  VARCHAR  its class
+--   phase         VARCHAR  the phase
+--   start_ns      BIGINT   start of the first work, ns
+--   end_ns        BIGINT   end of the last, ns
+--   wall_ns       BIGINT   time that is its own or of those inside of it, ns
+--   self_wall_ns  BIGINT   time that is its own, ns
+
+CREATE OR REPLACE MACRO module_intervals() AS TABLE (
+    WITH RECURSIVE busy AS (
+        SELECT
+            w.trace_id,
+            w.device,
+            w.start_ns,
+            w.end_ns,
+            a.module_id,
+            a.row_name,
+            a.phase,
+            {module: a.module_id, row: a.row_name, phase: a.phase} AS place
+        FROM wall_intervals() AS w
+        INNER JOIN attributed_events AS a
+            ON w.trace_id = a.trace_id AND w.event_id = a.event_id AND w.piece = a.piece
+    ),
+
+    changed AS (
+        SELECT
+            *,
+            lag(place) OVER pieces AS before
+        FROM busy
+        WINDOW pieces AS (PARTITION BY trace_id, device ORDER BY start_ns)
+    ),
+
+    numbered AS (
+        SELECT
+            *,
+            count(*) FILTER (before IS DISTINCT FROM place) OVER (
+                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
+            ) AS run
+        FROM changed
+    ),
+
+    stretch AS (
+        SELECT
+            trace_id,
+            device,
+            run,
+            any_value(module_id) AS module_id,
+            any_value(row_name) AS row_name,
+            any_value(phase) AS phase,
+            min(start_ns) AS start_ns,
+            max(end_ns) AS end_ns,
+            sum(end_ns - start_ns)::BIGINT AS wall_ns
+        FROM numbered
+        GROUP BY trace_id, device, run
+    ),
+
+    -- Each module with all that are around it, itself included.
+    around AS (
+        SELECT
+            trace_id,
+            module_id,
+            module_id AS outer_id,
+            parent_id
+        FROM module
+        WHERE (trace_id, module_id) IN (SELECT (trace_id, module_id) FROM stretch)
+        UNION ALL
+        SELECT
+            a.trace_id,
+            a.module_id,
+            m.module_id AS outer_id,
+            m.parent_id
+        FROM around AS a
+        INNER JOIN module AS m ON a.trace_id = m.trace_id AND a.parent_id = m.module_id
+    ),
+
+    placed AS (
+        SELECT
+            s.* EXCLUDE (row_name),
+            a.outer_id,
+            m.depth,
+            m.name,
+            m.path,
+            m.class
+        FROM stretch AS s
+        INNER JOIN around AS a ON s.trace_id = a.trace_id AND s.module_id = a.module_id
+        INNER JOIN module AS m ON a.trace_id = m.trace_id AND a.outer_id = m.module_id
+        UNION ALL
+        SELECT
+            s.* EXCLUDE (row_name),
+            NULL AS outer_id,
+            0 AS depth,
+            s.row_name AS name,
+            s.row_name AS path,
+            NULL AS class
+        FROM stretch AS s
+        WHERE s.module_id IS NULL
+    ),
+
+    -- Stretches that follow one another without a gap in their numbers belong together.
+    grouped AS (
+        SELECT
+            *,
+            run - row_number() OVER (
+                PARTITION BY trace_id, device, outer_id, path, phase ORDER BY run
+            ) AS island
+        FROM placed
+    )
+
+    SELECT
+        trace_id,
+        device,
+        any_value(depth) AS depth,
+        outer_id AS module_id,
+        any_value(name) AS name,
+        path AS module_path,
+        any_value(class) AS module_class,
+        phase,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS end_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(wall_ns) FILTER (module_id IS NOT DISTINCT FROM outer_id), 0)::BIGINT
+            AS self_wall_ns
+    FROM grouped
+    GROUP BY trace_id, device, outer_id, path, phase, island
+);

@@ -1,0 +1,269 @@
+"""`tracekit export` and `tracekit view` as a user runs them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from perfetto_engine import Engine, engine_folder
+from traces_by_hand import call, kernel, span
+
+import tracekit
+from tracekit.export.viewer import _files_of, serving
+
+# Two kernels of one stream overlap, a child ends after its parent, and one kernel lasts no time.
+EVENTS = [
+    span("cpu_op", "aten::mm", 0, 10, **{"External id": 9007199254740993}),
+    call(1, 3, 11),
+    span("cpu_op", "crosses", 5, 14),
+    call(5.5, 6, 12),
+    kernel("gemm <b>", 4, 9.001, 11),
+    kernel("gemm <b>", 8, 12, 12),
+    kernel("empty", 12, 12, 12),
+    {"ph": "i", "s": "t", "name": "mark", "pid": 1, "tid": 1, "ts": 2.5},
+    {"ph": "C", "name": "ours", "pid": 1, "tid": 1, "ts": 2, "args": {"a": 1.5, "b": 2}},
+]
+BASE_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture
+def trace_file(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(EVENTS, baseTimeNanoseconds=BASE_NS)
+
+
+def test_every_event_of_a_small_trace(
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
+) -> None:
+    engine_folder()
+    out = tmp_path / "out.pftrace"
+    done = cli("export", "perfetto", trace_file, "-o", out)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"{out}: 1 trace, 7 events, ")
+    with Engine(out) as engine:
+        assert engine.problems() == {}
+        rows = engine.rows(
+            "SELECT s.name AS name, s.ts AS ts, s.dur AS dur, t.name AS track, "
+            "extract_arg(s.arg_set_id, 'debug.event_id') AS event_id FROM slice AS s "
+            "JOIN track AS t ON s.track_id = t.id WHERE event_id IS NOT NULL ORDER BY 5"
+        )
+        assert [(name, ts - BASE_NS, dur, track) for name, ts, dur, track, _ in rows] == [
+            ("aten::mm", 0, 10_000, "thread 1"),
+            ("cudaLaunchKernel", 1_000, 2_000, "thread 1"),
+            ("crosses", 5_000, 9_000, "thread 1"),
+            ("cudaLaunchKernel", 5_500, 500, "thread 1"),
+            ("gemm <b>", 4_000, 5_001, "stream 7"),
+            ("gemm <b>", 8_000, 4_000, "stream 7"),
+            ("empty", 12_000, 0, "stream 7"),
+            ("mark", 2_500, 0, "thread 1"),
+        ]
+        # No kernel is inside of another, and nothing crosses on its lane.
+        assert engine.rows(
+            "SELECT max(s.depth) AS depth FROM slice AS s JOIN track AS t ON s.track_id = t.id "
+            "WHERE t.name = 'stream 7'"
+        ) == [(0,)]
+        assert engine.rows(
+            "SELECT extract_arg(arg_set_id, 'debug.args.External id') AS id FROM slice "
+            "WHERE name = 'aten::mm'"
+        ) == [(9007199254740993,)]
+        arrows = engine.rows(
+            "SELECT extract_arg(a.arg_set_id, 'debug.event_id') AS one, "
+            "extract_arg(b.arg_set_id, 'debug.event_id') AS other FROM flow AS f "
+            "JOIN slice AS a ON f.slice_out = a.id JOIN slice AS b ON f.slice_in = b.id ORDER BY 2"
+        )
+        assert arrows == [(1, 4), (3, 5), (3, 6)]
+        values = engine.rows(
+            "SELECT t.name AS name, c.value AS value FROM counter AS c "
+            "JOIN track AS t ON c.track_id = t.id WHERE t.name LIKE 'ours%' ORDER BY 1"
+        )
+        assert values == [("ours: a", 1.5), ("ours: b", 2.0)]
+
+
+def test_a_part_is_exported(cli: Callable[..., Any], trace_file: Path, tmp_path: Path) -> None:
+    engine_folder()
+    out = tmp_path / "out.pftrace"
+    done = cli("export", "perfetto", trace_file, "-o", out, "--from", "4us", "--to", "6.5us")
+    assert done.exit_code == 0
+    with Engine(out) as engine:
+        found = engine.rows(
+            "SELECT extract_arg(arg_set_id, 'debug.event_id') AS event_id FROM slice "
+            "WHERE event_id IS NOT NULL ORDER BY 1"
+        )
+        assert found == [(0,), (2,), (3,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--ranks", "7"], "none of the chosen ranks is here"),
+        (["--steps", "3"], "none of the chosen steps is here"),
+        (["--max-size", "0MB"], "the export is larger than 0 MB"),
+        (["--from", "later"], "--from: 'later' cannot be read"),
+        (["--ranks", "5-3"], "--ranks: '5-3' is no range"),
+        (["--from", "2s", "--to", "1s"], "--to is not after --from"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_and_leaves_nothing(
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    done = cli("export", "perfetto", trace_file, "-o", folder / "x.pftrace", *options)
+    assert done.exit_code in (2, 5)
+    assert said in done.stderr
+    assert [*folder.iterdir()] == []
+
+
+def test_what_is_missing_of_a_trace_is_said(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    whole = json.dumps({"traceEvents": [*EVENTS[:4]]})
+    broken = tiny_trace(whole[: whole.rindex("cudaLaunchKernel")], name="broken.json")
+    done = cli("export", "perfetto", broken, "-o", tmp_path / "x.pftrace")
+    assert done.exit_code == 0
+    assert "note: broken.json is cut off: " in done.stderr
+    # Launches without a kernel are no trace of a CPU.
+    assert "note: broken.json: " in done.stderr.partition("cut off")[2]
+
+
+def test_a_file_that_is_there_is_kept(
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.pftrace"
+    out.write_text("mine")
+    done = cli("export", "perfetto", trace_file, "-o", out)
+    assert done.exit_code == 4
+    assert "exists already" in done.stderr
+    assert out.read_text() == "mine"
+    assert cli("export", "perfetto", trace_file, "-o", out, "--force").exit_code == 0
+    assert out.read_bytes()[:1] == b"\n"
+
+
+def test_chrome_json_is_read_again_with_the_same_events(
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "chrome.json"
+    done = cli("export", "chrome", trace_file, "-o", out)
+    assert done.exit_code == 0
+    assert "no groups within groups" in done.stderr
+    text = json.loads(out.read_text("utf-8"))
+    assert text["baseTimeNanoseconds"] == BASE_NS
+    with tracekit.open(out, cache=False) as trace:
+        found = trace.sql(
+            "SELECT name, ts_ns, dur_ns, (args ->> '$.event_id')::BIGINT FROM event "
+            "WHERE args ->> '$.event_id' IS NOT NULL ORDER BY 4"
+        ).rows
+        assert found == [
+            ("aten::mm", 0, 10_000, 0),
+            ("cudaLaunchKernel", 1_000, 2_000, 1),
+            ("crosses", 5_000, 9_000, 2),
+            ("cudaLaunchKernel", 5_500, 500, 3),
+            ("gemm <b>", 4_000, 5_001, 4),
+            ("gemm <b>", 8_000, 4_000, 5),
+            ("empty", 12_000, 0, 6),
+        ]
+        # On one thread nothing crosses: a viewer drops nothing.
+        crossing = trace.sql(
+            "SELECT count(*) FROM event AS a JOIN event AS b ON a.pid = b.pid AND a.tid = b.tid "
+            "AND a.event_id <> b.event_id AND a.ts_ns < b.ts_ns "
+            "AND b.ts_ns < a.ts_ns + a.dur_ns AND a.ts_ns + a.dur_ns < b.ts_ns + b.dur_ns"
+        ).rows
+        assert crossing == [(0,)]
+        assert trace.sql("SELECT ph, count(*) FROM flow GROUP BY ph ORDER BY ph").rows == [
+            ("f", 3),
+            ("s", 3),
+        ]
+
+
+# The server
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Any]:
+    engine_folder()
+    path = tmp_path / "x.pftrace"
+    path.write_bytes(b"trace" * 1000)
+    with path.open("rb") as file, serving(file, "a b") as found:
+        yield found
+
+
+def ask(address: str, path: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection.request("GET", parts.path if path is None else path, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read()
+    connection.close()
+    return found
+
+
+def test_the_page_and_the_trace_are_served_to_this_machine(served: Any) -> None:
+    status, headers, body = ask(served.address)
+    assert status == 200
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert b"<html" in body
+    assert served.server.server_address[0] == "127.0.0.1"
+    trace = urlsplit(served.address).fragment.partition("url=")[2].partition("&")[0]
+    assert ask(trace)[::2] == (200, b"trace" * 1000)
+
+
+def test_nothing_else_is_served(served: Any) -> None:
+    here = urlsplit(served.address).path.rstrip("/")
+    for path in (
+        "/",
+        "/trace.pftrace",
+        f"{here}/../../../../etc/passwd",
+        f"{here}/%2e%2e/%2e%2e/__init__.py",
+        f"{here}//etc/passwd",
+        f"{here}/service_worker.js",
+        here.removesuffix("/ui"),
+    ):
+        assert ask(served.address, path)[::2] == (404, b""), path
+
+
+def test_other_names_and_other_pages_are_refused(served: Any) -> None:
+    assert ask(served.address, Host="attacker.example")[0] == 403
+    assert ask(served.address, Host="localhost")[0] == 403
+    assert ask(served.address, Origin="https://attacker.example")[0] == 403
+
+
+def test_a_link_out_of_the_folder_is_no_file_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("x")
+    (tmp_path / "link.js").symlink_to("/etc/passwd")
+    assert [*_files_of(tmp_path)] == ["a.js"]
+
+
+def test_view_prints_the_address_and_ends_on_an_interrupt(trace_file: Path, tmp_path: Path) -> None:
+    engine_folder()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("tracekit")), "view", trace_file, "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "TRACEKIT_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert ask(address)[0] == 200
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Ctrl-C ends it" in errors
+    assert [*temporary.iterdir()] == []
+
+
+def test_view_needs_an_address(cli: Callable[..., Any], trace_file: Path) -> None:
+    done = cli("view", trace_file, "--ui", "somewhere", "--no-browser")
+    assert done.exit_code == 2
+    assert "'somewhere' is no address" in done.stderr

@@ -1,0 +1,47 @@
+"""An export for Perfetto is what the store holds: Perfetto's own engine reads it back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from perfetto_engine import engine_folder
+from perfetto_read_back import check_read_back
+
+import tracekit
+
+Opened = Callable[[Path], tracekit.Trace]
+
+FILES = [
+    "hta_mi250_toy_train.json.gz",
+    "hta_alexnet_cudasync.json.gz",
+    "hta_cpu_only.json.gz",
+    "hta_sampled_rank0_noflows.json.gz",
+    "cpu_llama_ckpt_module_ranges.json.gz",
+    "deepseek_train_h800.json.gz",
+    "tl_mi300_sglang_decode_graph.json.gz",
+    "tl_h100_qwen.json.gz",
+]
+"""Small public traces of different kinds. With TRACEKIT_ALL_TRACES=1, all that there are."""
+
+
+def _files() -> list[str]:
+    folder = os.environ.get("TRACEKIT_PUBLIC_TRACES")
+    root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
+    if os.environ.get("TRACEKIT_ALL_TRACES"):
+        return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.json.gz"))
+    return FILES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_is_here() -> None:
+    engine_folder()
+
+
+@pytest.mark.parametrize("file", _files())
+def test_perfetto_reads_what_the_store_holds(
+    opened: Opened, public_traces: Path, tmp_path: Path, file: str
+) -> None:
+    check_read_back(opened(public_traces / file), tmp_path / "x.pftrace")

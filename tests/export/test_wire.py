@@ -1,0 +1,95 @@
+"""Varints and fields against the protobuf package, lanes against their definition."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.export.lanes import FlatLanes, Lanes
+from tracekit.export.wire import bytes_field, double_field, number_field, text_field, varint
+
+EDGES = [0, 1, 127, 128, 16383, 16384, 2**28, 2**32, 2**53 + 1, 2**63 - 1, 2**64 - 1]
+
+
+@pytest.mark.parametrize("number", EDGES)
+def test_a_varint_is_read_back(number: int) -> None:
+    encoder = pytest.importorskip("google.protobuf.internal.encoder")
+    assert varint(number) == encoder._VarintBytes(number)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_varint_has_seven_bits_a_byte(number: int) -> None:
+    data = varint(number)
+    assert sum((byte & 127) << 7 * place for place, byte in enumerate(data)) == number
+    assert [byte >> 7 for byte in data] == [1] * (len(data) - 1) + [0]
+
+
+def test_fields_are_what_protobuf_reads() -> None:
+    packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    event = packets.TrackEvent.FromString(
+        number_field(9, 4)
+        + number_field(30, -5)
+        + double_field(44, 0.1)
+        + text_field(23, "ü\ud800")
+        + bytes_field(4, text_field(10, "args") + text_field(9, "{}"))
+    )
+    assert (event.type, event.counter_value, event.double_counter_value) == (4, -5, 0.1)
+    assert event.name == "ü?"
+    assert event.debug_annotations[0].legacy_json_value == "{}"
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 12)).map(
+        lambda span: (span[0], span[0] + span[1])
+    ),
+    max_size=40,
+).map(lambda found: sorted(found, key=lambda span: (span[0], -span[1])))
+
+
+@given(spans)
+def test_on_a_lane_slices_nest_or_follow_one_another(given_spans: list[tuple[int, int]]) -> None:
+    lanes = Lanes()
+    told: dict[int, list[tuple[str, int]]] = {}
+    for start, end in given_spans:
+        ended: list[tuple[int, int]] = []
+        lane = lanes.place(start, end, ended)
+        for ended_lane, ended_at in ended:
+            told.setdefault(ended_lane, []).append(("E", ended_at))
+        told.setdefault(lane, []).append(("B", start))
+        told[lane].append(("is to end", end))
+    for lane, ended_at in lanes.close():
+        told[lane].append(("E", ended_at))
+    for of_lane in told.values():
+        # What a reader of begins and ends makes of them is what was meant.
+        wanted = []
+        for what, at in of_lane:
+            if what == "is to end":
+                wanted.append(at)
+            elif what == "E":
+                assert wanted.pop() == at
+        assert not wanted
+        times = [at for what, at in of_lane if what != "is to end"]
+        assert all(before <= after for before, after in pairwise(times))
+
+
+@given(spans)
+def test_on_a_flat_lane_nothing_overlaps(given_spans: list[tuple[int, int]]) -> None:
+    lanes = FlatLanes()
+    last: dict[int, int] = {}
+    for start, end in given_spans:
+        lane = lanes.place(start, end)
+        assert last.get(lane, 0) <= start
+        last[lane] = end
+    most = max((sum(s <= at < e for s, e in given_spans) for at in range(43)), default=0)
+    empty = sum(start == end for start, end in given_spans)
+    assert most <= len(last) <= most + empty
+
+
+def test_thousands_that_overlap_cost_no_more_each() -> None:
+    lanes = Lanes()
+    count = 20_000
+    taken = {lanes.place(start, 10 * count + start, []) for start in range(count)}
+    assert len(taken) == count

@@ -1,0 +1,92 @@
+"""What Perfetto's engine reads of an export, beside what the store holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from perfetto_engine import Engine
+
+import tracekit
+from tracekit.export.perfetto import export_perfetto
+from tracekit.export.selection import Selection
+
+_EVENTS = """
+    SELECT extract_arg(s.arg_set_id, 'debug.event_id') AS event_id, s.ts AS ts, s.dur AS dur,
+        s.name AS name, s.category AS category
+    FROM slice AS s JOIN track AS t ON s.track_id = t.id
+    WHERE t.name <> 'collectives' AND extract_arg(s.arg_set_id, 'debug.event_id') IS NOT NULL
+"""
+
+
+def exported(trace: tracekit.Trace, path: Path, **selection: Any) -> Path:
+    """Write a trace for Perfetto."""
+    with path.open("wb") as file:
+        export_perfetto(trace, file.write, Selection(**selection))
+    return path
+
+
+def check_read_back(trace: tracekit.Trace, path: Path) -> None:
+    """Compare every event, time and arrow of a trace with what the engine reads of its export."""
+    ((shift_ns,),) = trace.sql(
+        "SELECT if(first_ts_ns + base_time_ns < 0, -first_ts_ns, base_time_ns) FROM trace"
+    ).rows
+    with Engine(exported(trace, path)) as engine:
+        assert engine.problems() == {}
+        stored = trace.sql(
+            f"SELECT event_id, ts_ns + {shift_ns}, dur_ns, name, category FROM event UNION ALL "
+            f"SELECT event_id, ts_ns + {shift_ns}, 0, name, category FROM instant ORDER BY 1"
+        ).rows
+        found = engine.rows(_EVENTS + " ORDER BY 1")
+        assert [row[:3] for row in found] == [row[:3] for row in stored]
+        # The engine calls what has no name or no category so, too.
+        assert [(name or "", category) for *_, name, category in found] == [
+            (name or "", category) for *_, name, category in stored
+        ]
+        stored_arrows = trace.sql(
+            "SELECT DISTINCT least(from_id, to_id), greatest(from_id, to_id) FROM event_arrows() "
+            "ORDER BY ALL"
+        ).rows
+        found_arrows = engine.rows(
+            f"""
+            WITH e AS ({_EVENTS.replace("AS event_id,", "AS event_id, s.id AS slice_id,")})
+            SELECT min(a.event_id, b.event_id) AS one, max(a.event_id, b.event_id) AS other
+            FROM flow AS f JOIN e AS a ON f.slice_out = a.slice_id
+            JOIN e AS b ON f.slice_in = b.slice_id ORDER BY 1, 2
+            """
+        )
+        assert found_arrows == stored_arrows
+        _check_attribution(trace, engine)
+
+
+def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
+    """Compare our tracks with our analyses."""
+
+    def lengths(track: str) -> dict[str, int]:
+        return dict(
+            engine.rows(
+                "SELECT s.name AS name, sum(s.dur) AS total FROM slice AS s JOIN track AS t "
+                f"ON s.track_id = t.id WHERE t.name = '{track}' GROUP BY 1"
+            )
+        )
+
+    def summed(analysis: str, name: str, columns: tuple[str, ...], **params: Any) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for row in trace.query(analysis, **params).to_dicts():
+            total[row[name]] = total.get(row[name], 0) + sum(row[column] for column in columns)
+        return {key: value for key, value in total.items() if value}
+
+    timeline = trace.query("timeline").to_dicts()
+    kinds = ("compute", "exposed_comm", "exposed_memcpy", "idle")
+    expected = {
+        kind.replace("_", " "): sum(row[f"{kind}_ns"] for row in timeline) for kind in kinds
+    }
+    assert lengths("timeline") == {kind: value for kind, value in expected.items() if value}
+    assert lengths("phases") == summed("phases", "phase", ("wall_ns", "idle_ns"))
+    assert lengths("idle causes") == summed("idle_causes", "cause", ("idle_ns",))
+    modules = engine.rows(
+        "SELECT extract_arg(s.arg_set_id, 'debug.tracekit.module') AS module, "
+        "sum(extract_arg(s.arg_set_id, 'debug.tracekit.wall_ns')) AS total FROM slice AS s "
+        "JOIN track AS t ON s.track_id = t.id WHERE t.name = 'modules' GROUP BY 1"
+    )
+    assert dict(modules) == summed("modules", "module_path", ("total_wall_ns",))

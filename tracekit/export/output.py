@@ -1,0 +1,80 @@
+"""The file that an export writes: there whole or not at all, and never larger than allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tracekit.errors import QueryError, StoreError
+
+STDOUT = Path("-")
+
+
+class Bounded:
+    """Counts what is written, and refuses what is too much.
+
+    Args:
+        write: takes a block.
+        max_bytes: how much may be written, bytes.
+    """
+
+    def __init__(self, write: Callable[[bytes], object], max_bytes: int) -> None:
+        self._write = write
+        self._max_bytes = max_bytes
+        self.size_bytes = 0
+
+    def write(self, block: bytes) -> None:
+        """Write a block.
+
+        Raises:
+            QueryError: it would be more than is allowed.
+        """
+        self.size_bytes += len(block)
+        if self.size_bytes > self._max_bytes:
+            raise QueryError(
+                f"the export is larger than {self._max_bytes / 1e6:,.0f} MB, which viewers open",
+                hint="choose a part with --ranks, --steps or --from and --to; leave out arguments "
+                "with --no-args; or allow more with --max-size",
+            )
+        self._write(block)
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
+    """Give what writes a file that appears under its name when the block ends without an error.
+
+    Args:
+        path: the file; ``-`` is stdout.
+        force: replace a file that lies there.
+        max_bytes: how large it may become, bytes.
+
+    Raises:
+        StoreError: the file exists, or cannot be written.
+        QueryError: it would become too large.
+    """
+    if path == STDOUT:
+        out = Bounded(sys.stdout.buffer.write, max_bytes)
+        yield out
+        sys.stdout.buffer.flush()
+        return
+    if os.path.lexists(path) and not force:
+        raise StoreError(f"{path}: exists already", hint="--force replaces it")
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+    try:
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            yield Bounded(file.write, max_bytes)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        Path(name).unlink(missing_ok=True)

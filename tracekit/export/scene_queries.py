@@ -1,0 +1,282 @@
+"""What an export reads: one statement for each kind of track, over macros of queries/export.
+
+Each begins with what tells the track, then come the columns of a slice in their order. CHOSEN
+is the relation of the traces that are exported.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLACE = re.compile(r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE)\b")
+
+_DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
+
+_FACTS = "json_merge_patch('{}', to_json(x.facts))"
+"""JSON of a struct without the members that are not known."""
+
+THREADS = """
+    SELECT r.trace_id, r.pid, r.tid, coalesce(t.pid_text, r.pid_text),
+        coalesce(t.tid_text, r.tid_text), t.process_name, t.process_labels, t.thread_name, d.device
+    FROM (
+        SELECT trace_id, pid, tid, any_value(extra ->> '$.pid') AS pid_text,
+            any_value(extra ->> '$.tid') AS tid_text, count(*) AS event_count
+        FROM record WHERE view_name IN ('event', 'instant') GROUP BY trace_id, pid, tid
+    ) AS r
+    INNER JOIN CHOSEN ON r.trace_id = chosen.trace_id
+    LEFT JOIN thread AS t ON r.trace_id = t.trace_id AND r.pid = t.pid AND r.tid = t.tid
+    LEFT JOIN (
+        SELECT e.trace_id, e.pid, e.tid, min(d.device) AS device
+        FROM device_events AS d
+        INNER JOIN event AS e ON d.trace_id = e.trace_id AND d.event_id = e.event_id
+        WHERE d.device <> 'cpu'
+        GROUP BY e.trace_id, e.pid, e.tid
+    ) AS d ON r.trace_id = d.trace_id AND r.pid = d.pid AND r.tid = d.tid
+    ORDER BY r.trace_id, sum(r.event_count) OVER (PARTITION BY r.trace_id, r.pid) DESC, r.pid,
+        r.tid <> r.pid, r.tid
+"""
+
+DEVICES = """
+    SELECT w.trace_id, w.device, min(d.name)
+    FROM device_windows AS w
+    INNER JOIN CHOSEN ON w.trace_id = chosen.trace_id
+    LEFT JOIN device AS d ON w.trace_id = d.trace_id AND w.device = d.device_id::VARCHAR
+    GROUP BY w.trace_id, w.device
+    ORDER BY w.trace_id, TRY_CAST(w.device AS BIGINT), w.device
+"""
+
+EVENTS = (
+    """
+    WITH arrow AS (
+        SELECT *, row_number() OVER (ORDER BY trace_id, from_id, to_id) AS number
+        FROM event_arrows()
+    ),
+    arrow_end AS (
+        SELECT trace_id, event_id, list(number ORDER BY number) AS arrows FROM (
+            SELECT trace_id, from_id AS event_id, number FROM arrow
+            UNION ALL
+            SELECT trace_id, to_id, -number FROM arrow
+        ) GROUP BY trace_id, event_id
+    )
+    SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, e.dur_ns, e.name, e.category,
+        e.event_id, ARGS, EXTRA, CASE WHEN x.facts IS NOT NULL THEN """
+    + _FACTS
+    + """ END,
+        a.arrows
+    FROM event AS e
+    INNER JOIN CHOSEN ON e.trace_id = chosen.trace_id
+    LEFT JOIN event_facts() AS x ON e.trace_id = x.trace_id AND e.event_id = x.event_id
+    LEFT JOIN arrow_end AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
+    WHERE e.ts_ns < chosen.to_ns AND e.ts_ns + e.dur_ns >= chosen.from_ns
+    ORDER BY e.trace_id, e.pid, e.tid, e.ts_ns, e.dur_ns DESC, e.event_id
+"""
+)
+
+INSTANTS = """
+    SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,
+        e.event_id, ARGS, EXTRA, NULL, NULL
+    FROM instant AS e
+    INNER JOIN CHOSEN ON e.trace_id = chosen.trace_id
+    WHERE e.ts_ns < chosen.to_ns AND e.ts_ns >= chosen.from_ns
+    ORDER BY e.trace_id, e.pid, e.tid, e.ts_ns, e.event_id
+"""
+
+TIMELINE = f"""
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
+        replace(x.kind, '_', ' ')
+    FROM timeline_intervals() AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE {_DURING}
+    ORDER BY x.trace_id, x.device, x.start_ns
+"""
+
+PHASES = f"""
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.phase,
+        NULL, NULL, NULL, NULL,
+        to_json({{wall_ns: x.wall_ns, idle_ns: x.end_ns - x.start_ns - x.wall_ns}})
+    FROM phase_intervals() AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE {_DURING}
+    ORDER BY x.trace_id, x.device, x.start_ns
+"""
+
+MODULES = f"""
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.name,
+        x.phase, NULL, NULL, NULL,
+        json_merge_patch('{{}}', to_json({{module: x.module_path, class: x.module_class,
+            phase: x.phase, wall_ns: x.wall_ns, self_wall_ns: x.self_wall_ns}}))
+    FROM module_intervals() AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE {_DURING}
+    ORDER BY x.trace_id, x.device, x.start_ns, x.end_ns DESC, x.depth
+"""
+
+GAPS = f"""
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.cause,
+        NULL, NULL, NULL, NULL, {_FACTS}
+    FROM gap_intervals() AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE {_DURING}
+    ORDER BY x.trace_id, x.device, x.start_ns
+"""
+
+COLLECTIVES = f"""
+    WITH arrow AS (
+        SELECT trace_id, event_id, 1::BIGINT << 40 AS base,
+            row_number() OVER (ORDER BY match_id, trace_id, event_id) AS number,
+            lead(event_id) OVER ranks IS NOT NULL AS is_from,
+            lag(event_id) OVER ranks IS NOT NULL AS is_to
+        FROM collective_intervals()
+        WHERE match_id IS NOT NULL
+        WINDOW ranks AS (PARTITION BY match_id ORDER BY trace_id, event_id)
+    ),
+    -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
+    piece AS (
+        SELECT trace_id, device, event_id, start_ns, end_ns, replace(class, 'comm_', '') AS name,
+            0 AS depth, facts
+        FROM collective_intervals()
+        UNION ALL
+        SELECT trace_id, device, event_id, start_ns, transfer_from_ns, 'wait', 1, NULL
+        FROM collective_intervals() WHERE wait_ns > 0
+        UNION ALL
+        SELECT trace_id, device, event_id, transfer_from_ns, end_ns, 'transfer', 2, NULL
+        FROM collective_intervals() WHERE transfer_ns IS NOT NULL
+    )
+    SELECT x.trace_id, x.device, x.event_id, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
+        x.name, NULL, if(x.depth = 0, x.event_id, NULL), NULL, NULL,
+        CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END,
+        CASE WHEN x.depth = 2 THEN
+            list_filter([
+                if(a.is_from, a.base + a.number, NULL), if(a.is_to, -(a.base + a.number - 1), NULL)
+            ], LAMBDA one: one IS NOT NULL)
+        END
+    FROM piece AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    LEFT JOIN arrow AS a ON x.trace_id = a.trace_id AND x.event_id = a.event_id
+    WHERE {_DURING}
+    ORDER BY x.trace_id, x.device,
+        min(x.start_ns) OVER (PARTITION BY x.trace_id, x.event_id), x.event_id, x.depth
+"""
+
+HOST_STEPS = f"""
+    SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, 'step ' || x.step, 'step', NULL, NULL,
+        NULL, to_json({{step: x.step, range: x.name}})
+    FROM step_ranges AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE {_DURING.replace("start_ns", "ts_ns")}
+    ORDER BY x.trace_id, x.ts_ns, x.dur_ns DESC
+"""
+
+DEVICE_STEPS = """
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.span_ns, 'step ' || x.step, 'step',
+        NULL, NULL, NULL, to_json({step: x.step})
+    FROM device_steps AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE x.start_ns < chosen.to_ns AND x.start_ns + x.span_ns >= chosen.from_ns
+    ORDER BY x.trace_id, x.device, x.start_ns, x.span_ns DESC
+"""
+
+_SERVED = """
+    SELECT s.trace_id, s.run_id, s.request_id, s.step,
+        (1::BIGINT << 41) + row_number() OVER (ORDER BY s.trace_id, s.run_id, s.request_id, s.step)
+        AS number
+    FROM (
+        SELECT DISTINCT x.trace_id, r.run_id, r.request_id, x.step
+        FROM request_step AS r
+        INNER JOIN trace AS t ON r.run_id = t.run_id
+        INNER JOIN CHOSEN ON t.trace_id = chosen.trace_id
+        INNER JOIN serving_step_ranges AS x
+            ON t.trace_id = x.trace_id AND x.step BETWEEN r.first_step AND r.last_step
+        WHERE x.ts_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns
+    ) AS s
+"""
+
+SERVING_STEPS = f"""
+    WITH served AS ({_SERVED}),
+    arrow AS (
+        SELECT trace_id, step, list(-number ORDER BY number) AS arrows
+        FROM served GROUP BY trace_id, step
+    )
+    SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, x.phase || ' step ' || x.step, x.phase,
+        NULL, NULL, NULL, json_merge_patch('{{}}', to_json({{
+            step: x.step, phase: x.phase, prefill_request_count: x.prefill_request_count,
+            prefill_token_count: x.prefill_token_count,
+            decode_request_count: x.decode_request_count,
+            decode_token_count: x.decode_token_count, request_count: x.request_count
+        }})), a.arrows
+    FROM serving_step_ranges AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    LEFT JOIN arrow AS a ON x.trace_id = a.trace_id AND x.step = a.step
+    WHERE {_DURING.replace("start_ns", "ts_ns")}
+    ORDER BY x.trace_id, x.ts_ns, x.dur_ns DESC
+"""
+
+REQUESTS = f"""
+    WITH served AS ({_SERVED}),
+    arrow AS (
+        SELECT run_id, request_id, list(number ORDER BY number) AS arrows
+        FROM served GROUP BY run_id, request_id
+    ),
+    span AS (
+        SELECT *, coalesce(token_unix_ns, end_unix_ns) AS answer_ns,
+            least(first_unix_ns, coalesce(token_unix_ns, end_unix_ns)) AS begun_ns
+        FROM request_intervals()
+        WHERE (run_id, request_id) IN (SELECT (run_id, request_id) FROM served)
+            OR IS_WHOLE
+    ),
+    piece AS (
+        SELECT run_id, request_id, start_unix_ns AS start_ns, end_unix_ns AS end_ns,
+            'request ' || request_id AS name, 0 AS depth, facts
+        FROM span
+        UNION ALL
+        SELECT run_id, request_id, start_unix_ns, begun_ns, 'queued', 1, NULL
+        FROM span WHERE begun_ns > start_unix_ns
+        UNION ALL
+        SELECT run_id, request_id, greatest(coalesce(begun_ns, start_unix_ns), start_unix_ns),
+            answer_ns, if(begun_ns IS NULL, 'queued and prefill', 'prefill'), 2, NULL
+        FROM span WHERE answer_ns >= start_unix_ns
+        UNION ALL
+        SELECT run_id, request_id, token_unix_ns, end_unix_ns, 'decode', 3, NULL
+        FROM span WHERE token_unix_ns <= end_unix_ns
+    )
+    SELECT x.run_id, x.request_id, x.start_ns, x.end_ns - x.start_ns, x.name, NULL, NULL, NULL,
+        NULL, CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END, if(x.depth = 0, a.arrows, NULL)
+    FROM piece AS x
+    LEFT JOIN arrow AS a ON x.run_id = a.run_id AND x.request_id = a.request_id
+    ORDER BY x.run_id, min(x.start_ns) OVER (PARTITION BY x.run_id, x.request_id), x.request_id,
+        x.depth
+"""
+
+COUNTERS = """
+    SELECT x.trace_id, x.device, x.name, x.unit, x.at_ns + chosen.shift_ns, x.value
+    FROM counter_values() AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    WHERE x.value IS NOT NULL AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
+    ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
+"""
+
+
+def statement(template: str, relation: str, *, args: bool = True, is_whole: bool = True) -> str:
+    """Return the SQL of a template.
+
+    Args:
+        template: one of the above.
+        relation: the traces that are exported, as `Scope.relation` returns it.
+        args: with the arguments of events.
+        is_whole: requests that no exported step served are wanted too.
+    """
+    values = {
+        "CHOSEN": relation,
+        "ARGS": _json_column("e.args") if args else "NULL",
+        "EXTRA": _json_column("e.extra") if args else "NULL",
+        "IS_WHOLE": str(is_whole).upper(),
+    }
+    return _PLACE.sub(lambda match: values[match[0]], template)
+
+
+def _json_column(column: str) -> str:
+    """Return the SQL of a JSON column; one with numbers beyond 64 bits becomes a text.
+
+    Perfetto's engine would read another number.
+    """
+    return f"if(regexp_matches({column}, '[0-9]{{19}}'), to_json({column}::VARCHAR), {column})"

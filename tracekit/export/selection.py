@@ -1,0 +1,167 @@
+"""Which ranks, and which part of the time, are exported, and on which axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tracekit.errors import QueryError
+from tracekit.export.clocks import Clock, axis_of, clock_offsets
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+ALWAYS = 1 << 61
+"""Later than any time of a trace, ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What shall be exported: all, unless told otherwise.
+
+    Attributes:
+        ranks: only these ranks; a trace without a rank has the number of its place.
+        steps: only these steps, as in view step_ranges: what the host did in them, and what they
+            put on devices.
+        from_ns: nothing that ends earlier, ns since the first event of all chosen ranks.
+        to_ns: nothing that begins later, ns likewise.
+    """
+
+    ranks: frozenset[int] | None = None
+    steps: frozenset[int] | None = None
+    from_ns: int | None = None
+    to_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One trace of an export.
+
+    Attributes:
+        trace_id: as in table trace.
+        name: what its tracks are under.
+        about: host and file.
+        shift_ns: what to add to its times, ns, for those of the common axis.
+        from_ns: the part of its own time that is exported: from, ns.
+        to_ns: to, ns.
+    """
+
+    trace_id: int
+    name: str
+    about: str
+    shift_ns: int
+    from_ns: int = -ALWAYS
+    to_ns: int = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The traces of an export on their axis.
+
+    Attributes:
+        parts: the traces.
+        is_since_epoch: the axis is ns since the epoch.
+        notes: what has to be said of it.
+    """
+
+    parts: tuple[Part, ...]
+    is_since_epoch: bool
+    notes: list[str] = field(default_factory=list)
+
+    def relation(self) -> str:
+        """Return the SQL of a relation of the parts: trace_id, shift_ns, from_ns, to_ns."""
+        rows = ", ".join(
+            f"({part.trace_id}, {part.shift_ns}::BIGINT, {part.from_ns}::BIGINT, "
+            f"{part.to_ns}::BIGINT)"
+            for part in self.parts
+        )
+        return f"(VALUES {rows}) AS chosen (trace_id, shift_ns, from_ns, to_ns)"
+
+
+def scope_of(trace: Trace, selection: Selection) -> Scope:
+    """Return what a selection chooses.
+
+    Raises:
+        QueryError: it chooses nothing.
+    """
+    found = trace.sql(
+        "SELECT trace_id, rank, file_name, host_name, base_time_ns, first_ts_ns, "
+        "row_number() OVER (ORDER BY rank NULLS LAST, trace_id) - 1 FROM trace "
+        "WHERE first_ts_ns IS NOT NULL ORDER BY rank NULLS LAST, trace_id"
+    ).rows
+    if not found:
+        raise QueryError("there is no event to export")
+    chosen = [
+        row
+        for row in found
+        if selection.ranks is None or (row[6] if row[1] is None else row[1]) in selection.ranks
+    ]
+    if not chosen:
+        ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in found[:20])
+        raise QueryError("none of the chosen ranks is here", hint=f"ranks: {ranks}")
+    ahead = clock_offsets(trace) if len(chosen) > 1 else {}
+    axis = axis_of({row[0]: Clock(row[4] or 0, row[5], ahead.get(row[1])) for row in chosen})
+    shifts = axis.shifts
+    begin_ns = min(row[5] + shifts[row[0]] for row in chosen)
+    spans = _step_spans(trace, selection)
+    parts = []
+    for trace_id, rank, file_name, host_name, *_ in chosen:
+        shift_ns = shifts[trace_id]
+        start_ns, end_ns = spans.get(trace_id, (-ALWAYS, ALWAYS))
+        if selection.steps is not None and trace_id not in spans:
+            continue
+        if selection.from_ns is not None:
+            start_ns = max(start_ns, begin_ns + selection.from_ns - shift_ns)
+        if selection.to_ns is not None:
+            end_ns = min(end_ns, begin_ns + selection.to_ns - shift_ns)
+        name = file_name if rank is None else f"rank {rank}"
+        about = " · ".join(text for text in (host_name, file_name) if text)
+        parts.append(Part(trace_id, name, about, shift_ns, start_ns, end_ns))
+    if not parts:
+        raise QueryError(
+            "none of the chosen steps is here", hint='tracekit sql TRACE "FROM step_ranges"'
+        )
+    notes = [*axis.notes, *_gaps_in_reading(trace, parts)]
+    return Scope(tuple(parts), axis.is_since_epoch, notes)
+
+
+def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
+    """Return a sentence for each thing that is not in a trace though it happened."""
+    numbers = ", ".join(str(part.trace_id) for part in parts)
+    rows = trace.sql(
+        f"""
+        SELECT t.file_name, t.truncation_reason, t.rejected_count, a.reason
+        FROM trace AS t
+        LEFT JOIN accelerator AS a ON t.trace_id = a.trace_id AND NOT a.is_recorded
+        WHERE t.trace_id IN ({numbers})
+            AND (t.is_truncated OR t.rejected_count > 0 OR a.reason IS NOT NULL)
+        ORDER BY t.trace_id
+        """
+    ).rows
+    notes = []
+    for file_name, truncation_reason, rejected_count, unrecorded in rows:
+        if truncation_reason is not None:
+            notes.append(f"{file_name} is cut off: {truncation_reason}")
+        if rejected_count:
+            notes.append(f"{file_name}: {rejected_count:,} events could not be read")
+        if unrecorded is not None:
+            notes.append(f"{file_name}: {unrecorded}")
+    return notes
+
+
+def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]]:
+    """Return from when to when the chosen steps of each trace were at work, host and devices."""
+    if selection.steps is None:
+        return {}
+    numbers = ", ".join(str(number) for number in sorted(selection.steps)) or "NULL"
+    rows = trace.sql(
+        f"""
+        SELECT trace_id, min(start_ns), max(end_ns) FROM (
+            SELECT trace_id, ts_ns AS start_ns, end_ns FROM step_ranges WHERE step IN ({numbers})
+            UNION ALL
+            SELECT trace_id, ts_ns, end_ns FROM attributed_events
+            WHERE step IN ({numbers}) AND trace_id IN (SELECT trace_id FROM step_ranges)
+        ) GROUP BY trace_id
+        """
+    ).rows
+    return {trace_id: (start_ns, end_ns) for trace_id, start_ns, end_ns in rows}
