@@ -28,7 +28,13 @@ from tracekit.analysis.range_rules import create_range_rules, load_range_rules
 from tracekit.analysis.role_rules import create_role_rules, load_role_rules
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
-from tracekit.database import SMALL_SOURCE_BYTES, create_run_tables, cursor_of, with_room
+from tracekit.database import (
+    SMALL_SOURCE_BYTES,
+    create_run_tables,
+    cursor_of,
+    set_first_limit,
+    with_more_room,
+)
 from tracekit.errors import StoreError
 
 if TYPE_CHECKING:
@@ -95,6 +101,7 @@ def derive(
     workers = 2 if text_bytes <= SMALL_SOURCE_BYTES else 1
     cursors = [cursor_of(connection) for _ in range(workers)]
     results: dict[str, Result] = {}
+    set_first_limit(connection, text_bytes)
 
     def rank(name: str) -> tuple[int, int]:
         spec = specs.get(name) or analyses.get(name.removeprefix(_QUESTION))
@@ -110,7 +117,7 @@ def derive(
                 return name
             make_it = in_python.get(name)
             step = partial(make_it, cursor) if make_it else partial(_create, cursor, specs[name])
-            with_room(cursor, text_bytes, step)
+            with_more_room(cursor, text_bytes, step)
         finally:
             cursors.append(cursor)
         return name

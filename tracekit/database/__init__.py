@@ -22,7 +22,12 @@ from tracekit.database.connections import (
     cursor_of,
     lock,
 )
-from tracekit.database.limits import SMALL_SOURCE_BYTES, with_room
+from tracekit.database.limits import (
+    SMALL_SOURCE_BYTES,
+    set_first_limit,
+    with_more_room,
+    with_room,
+)
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 
 __all__ = [
@@ -47,6 +52,8 @@ __all__ = [
     "list_cached",
     "lock",
     "open_store",
+    "set_first_limit",
     "touch",
+    "with_more_room",
     "with_room",
 ]
