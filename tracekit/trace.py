@@ -124,6 +124,13 @@ class Trace:
         Raises:
             StoreError: the trace is closed.
         """
+        from tracekit.database.engine import whole
+
+        whole()
+        return self._asked_connection
+
+    @property
+    def _asked_connection(self) -> duckdb.DuckDBPyConnection:
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         if not self._has_ceilings:
@@ -195,14 +202,14 @@ class Trace:
 
             own = self.library.analysis(name)
             self._check_scope(own.spec)
-            return run_own_analysis(self.connection, self.library, own, params)
+            return run_own_analysis(self._asked_connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
-                of_traces = run_analysis(self.connection, spec, params)
+                of_traces = run_analysis(self._asked_connection, spec, params)
             return self._with_health_of_run(of_traces)
         self._check_scope(spec)
-        return run_analysis(self.connection, spec, params)
+        return run_analysis(self._asked_connection, spec, params)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -236,8 +243,8 @@ class Trace:
         if self.library.files:
             from tracekit.analysis.own_sql import lay_named
 
-            lay_named(self.connection, self.library, text)
-        return self.connection
+            lay_named(self._asked_connection, self.library, text)
+        return self._asked_connection
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -275,10 +282,10 @@ class Trace:
         open_names = [name for name in names if name not in self._answers]
         specs = [catalog.analysis(name) for name in open_names]
         answers = self._answers | dict(
-            zip(open_names, run_analyses(self.connection, specs), strict=True)
+            zip(open_names, run_analyses(self._asked_connection, specs), strict=True)
         )
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
-        reduced = run_reductions(self.connection, totals, answers)
+        reduced = run_reductions(self._asked_connection, totals, answers)
         answers |= {result.name: result for result in reduced}
         names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
         found = {name: answers[name] for name in names}
@@ -296,7 +303,7 @@ class Trace:
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise _several(HEALTH, self._contents.runs)
         catalog = load_catalog()
-        of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})
+        of_run = run_analysis(self._asked_connection, catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
         before = [] if of_traces is None else of_traces.rows
         return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])
@@ -307,7 +314,7 @@ class Trace:
             from tracekit.analysis.run import run_sql
 
             (found,) = run_sql(
-                self.connection,
+                self._asked_connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
                 "EXISTS (FROM benchmark) FROM run",
             )

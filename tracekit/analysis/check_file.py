@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN, read_header
 from tracekit.analysis.header_lines import split_header
@@ -31,6 +29,7 @@ from tracekit.analysis.run import columns_of
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.statement import with_values
 from tracekit.analysis.store_catalogue import empty_store
+from tracekit.database.engine import duckdb
 from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES
 

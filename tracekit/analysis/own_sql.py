@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import duckdb
-
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.library import Library, OwnFile
@@ -28,6 +26,7 @@ from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
+from tracekit.database.engine import duckdb
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote
 

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import duckdb
-
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.deadline import Deadline
 from tracekit.analysis.interruptible import interruptible
@@ -29,6 +27,7 @@ from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
+from tracekit.database.engine import duckdb, whole
 from tracekit.errors import QueryError
 
 T = TypeVar("T")
@@ -334,6 +333,7 @@ def _exact_relation(
     connection: duckdb.DuckDBPyConnection, statement: str, columns: Sequence[Column]
 ) -> duckdb.DuckDBPyRelation:
     connection.abort()
+    whole()
     picked = ", ".join(
         f"CAST(#{position} AS VARCHAR)" if _AS_TEXT.search(column.type) else f"#{position}"
         for position, column in enumerate(columns, start=1)
