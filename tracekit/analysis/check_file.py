@@ -19,9 +19,9 @@ from tracekit.analysis.keys import columns_of_spec, dangling_sql, wrong_key
 from tracekit.analysis.library import Library, OwnFile, read_text, taken_names
 from tracekit.analysis.own_sql import (
     lay,
-    only_select,
     own_cursor,
     own_error,
+    select_of,
     without_comments,
 )
 from tracekit.analysis.params import ParamValue, default_of
@@ -156,7 +156,7 @@ class _Check:
             return [Finding(None, "SQL", True, f"{count} macro{'s' if count != 1 else ''}")]
         statement = with_values(spec, _values(spec)) if spec.kind == "analysis" else spec.sql
         try:
-            sql = only_select(cursor, spec, statement)
+            sql = select_of(cursor, spec, statement)
         except duckdb.Error as error:
             return [self._failed(cursor, error, first_line=1)]
         try:

@@ -66,7 +66,7 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    inputs = {reduced: _input(connection, spec, reduced, known or {}) for reduced in spec.reduces}
+    inputs = {reduced: input_of(connection, spec, reduced, known or {}) for reduced in spec.reduces}
     return _run(connection, spec, params, inputs)
 
 
@@ -87,7 +87,7 @@ def run_reductions(
         The errors of :func:`run_analysis`.
     """
     named = {reduced: spec for spec in specs for reduced in spec.reduces}
-    inputs = {one: _input(connection, spec, one, known) for one, spec in named.items()}
+    inputs = {one: input_of(connection, spec, one, known) for one, spec in named.items()}
     read = {
         one: inputs[one]
         for spec in specs
@@ -102,10 +102,20 @@ def run_reductions(
     return interruptible(connection, reduce_all)
 
 
-def _input(
+def input_of(
     connection: duckdb.DuckDBPyConnection, spec: Spec, reduced: Reduced, known: Mapping[str, Result]
 ) -> Result:
-    """Return a result that an analysis reduces."""
+    """Return a result that an analysis reduces.
+
+    Args:
+        connection: as for :func:`run_analysis`.
+        spec: the reduction.
+        reduced: what its header names.
+        known: results of analyses by name, as for :func:`run_analysis`.
+
+    Raises:
+        QueryError: there is no such analysis, or it cannot be reduced.
+    """
     if reduced.analysis in known and not reduced.params:
         return known[reduced.analysis]
     other = load_catalog().analysis(reduced.analysis)
