@@ -10,7 +10,7 @@ import pytest
 import tracekit
 from tracekit import errors
 
-HEAVY = ("duckdb", "polars", "rich", "click", "torch", "prompt_toolkit")
+HEAVY = ("duckdb", "_duckdb", "polars", "rich", "click", "torch", "prompt_toolkit")
 
 
 def test_import_loads_no_library() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 import tracekit
 from tracekit import trace as trace_module
+from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.errors import QueryError, TraceError, UsageError
 from tracekit.ingest.sources import find_sources
 from tracekit.opening import ingest
-from tracekit.trace import BREAKDOWN, TOTALS
 
 MakeRun = Callable[..., Path]
 Cli = Callable[..., Any]

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import tracekit
+from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.sources import find_traces
 from tracekit.opening import ingest
-from tracekit.trace import BREAKDOWN, TOTALS
 
 Write = Callable[..., Path]
 

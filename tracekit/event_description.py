@@ -231,7 +231,10 @@ EXTRA = EventColumn(
 
 EVENT_COLUMNS = (
     EventColumn(
-        "event_id", "BIGINT", "position among the readable events of the file, from 0", "reader"
+        "event_id",
+        "BIGINT",
+        "position among the well-formed events of the file, from 0; rejected ones count too",
+        "reader",
     ),
     EventColumn(
         "view_name",

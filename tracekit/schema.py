@@ -1,7 +1,7 @@
 """The tables of a store: every column with its type, unit and meaning.
 
 This is the one description of the ingested tables. The loader creates them from it, ``.schema`` in
-``tracekit sql`` prints it, and the reference in the README is made from it. Views and the tables
+``tracekit sql`` prints it, and docs/reference/tables.md is made from it. Views and the tables
 derived from these are described by the headers of their SQL files.
 """
 
@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Raised with every change of a table; a store of another version is not opened."""
 
 

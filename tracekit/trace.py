@@ -8,6 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tracekit.analysis.breakdown import (
+    BENCH_BREAKDOWN,
+    BREAKDOWN,
+    HEALTH,
+    RANKS_BREAKDOWN,
+    RUN_BREAKDOWN,
+    RUN_HEALTH,
+    SERVED_BREAKDOWN,
+    SERVING_BREAKDOWN,
+    TOTALS,
+)
 from tracekit.errors import StoreError
 from tracekit.storage import place_of
 
@@ -19,67 +30,6 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
-
-BREAKDOWN = (
-    "trace",
-    "unrecorded",
-    "timeline",
-    "phases",
-    "modules",
-    "kernel_classes",
-    "communication",
-    "collectives",
-    "idle_causes",
-    "kernels",
-    "steps",
-    "memcpy",
-    "health",
-)
-"""The analyses of a breakdown, in the order in which they are read."""
-
-HEALTH = "health"
-
-RUN_HEALTH = "run_health"
-"""What a run adds to the health of its traces."""
-
-RUN_BREAKDOWN = ("run",)
-"""What a breakdown has besides where the traces lie in a run folder."""
-
-SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
-"""And what it has where requests were recorded."""
-
-SERVED_BREAKDOWN = ("serving_window", "serving_modules")
-"""And where there are traces of such a run."""
-
-BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
-"""And where microbenchmarks were measured."""
-
-RANKS_BREAKDOWN = (
-    "rank_summary",
-    "rank_groups",
-    "rank_distribution",
-    "stragglers",
-    "waits",
-    "parallel_groups",
-    "pipeline_bubbles",
-    "expert_balance",
-    "clock_offsets",
-)
-"""And what it has of several traces, behind the timeline."""
-
-TOTALS = {
-    "trace": "trace_totals",
-    "unrecorded": "unrecorded_totals",
-    "phases": "phase_totals",
-    "modules": "module_totals",
-    "kernel_classes": "kernel_class_totals",
-    "communication": "communication_totals",
-    "idle_causes": "idle_cause_totals",
-    "steps": "step_totals",
-    "memcpy": "memcpy_totals",
-    "serving_modules": "serving_module_totals",
-}
-"""What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
 
 T = TypeVar("T")
 
@@ -134,6 +84,13 @@ class Trace:
         Raises:
             StoreError: the trace is closed.
         """
+        from tracekit.database.engine import whole
+
+        whole()
+        return self._asked_connection
+
+    @property
+    def _asked_connection(self) -> duckdb.DuckDBPyConnection:
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         if not self._has_ceilings:
@@ -214,7 +171,7 @@ class Trace:
 
             own = self.library.analysis(name)
             self._check_scope(own.spec)
-            return run_own_analysis(self.connection, self.library, own, params)
+            return run_own_analysis(self._asked_connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
@@ -226,7 +183,7 @@ class Trace:
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
         from tracekit.analysis.run import run_analysis
 
-        connection, known = self.connection, self._known()
+        connection, known = self._asked_connection, self._known()
         if not params and spec.name in known:
             return known[spec.name]
         return run_analysis(connection, spec, params, known)
@@ -263,8 +220,8 @@ class Trace:
         if self.library.files:
             from tracekit.analysis.own_sql import lay_named
 
-            lay_named(self.connection, self.library, text)
-        return self.connection
+            lay_named(self._asked_connection, self.library, text)
+        return self._asked_connection
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -301,16 +258,17 @@ class Trace:
             raise several("breakdown", contents.runs)
         catalog = load_catalog()
         known = self._known()
-        of_ranks = RANKS_BREAKDOWN if self._has_several_traces() else ()
+        ((trace_count,),) = self._asked_connection.execute("SELECT count(*) FROM trace").fetchall()
+        of_ranks = RANKS_BREAKDOWN if trace_count > 1 else ()
         place = names.index("phases") if of_ranks else 0
         names[place:place] = [name for name in of_ranks if not catalog.analysis(name).reduces]
         open_names = [name for name in names if name not in known]
         specs = [catalog.analysis(name) for name in open_names]
         answers = {name: known[name] for name in names if name in known}
-        answers |= dict(zip(open_names, run_analyses(self.connection, specs), strict=True))
+        answers |= dict(zip(open_names, run_analyses(self._asked_connection, specs), strict=True))
         totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
         totals += [spec for spec in map(catalog.analysis, of_ranks) if spec.reduces]
-        reduced = run_reductions(self.connection, totals, {**known, **answers})
+        reduced = run_reductions(self._asked_connection, totals, {**known, **answers})
         answers |= {result.name: result for result in reduced}
         rest = [name for name in names[place:] if name not in of_ranks]
         names = [*names[:place], *of_ranks, *rest]
@@ -331,9 +289,6 @@ class Trace:
 
         return without_ceilings(self._answers)
 
-    def _has_several_traces(self) -> bool:
-        return self.connection.execute("SELECT count(*) > 1 FROM trace").fetchall()[0][0] is True
-
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""
         from tracekit.analysis.catalog import load_catalog
@@ -345,7 +300,7 @@ class Trace:
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
-        of_run = run_analysis(self.connection, catalog.analysis(RUN_HEALTH), {})
+        of_run = run_analysis(self._asked_connection, catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
         before = [] if of_traces is None else of_traces.rows
         return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])
@@ -356,7 +311,7 @@ class Trace:
             from tracekit.analysis.run import run_sql
 
             (found,) = run_sql(
-                self.connection,
+                self._asked_connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
                 "EXISTS (FROM benchmark) FROM run",
             )

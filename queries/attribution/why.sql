@@ -22,6 +22,7 @@
 --   answer      VARCHAR  what was decided: phase, module or row; NULL where the rule decided nothing
 --   reason      VARCHAR  how that is known, as in analysis reasons
 --   is_decided  BOOLEAN  this decided; NULL for facts
+-- Keep:     event_id, decides, rule, found, answer, reason
 -- Invariant: coalesce(is_decided, FALSE) = (answer IS NOT NULL)
 -- Invariant: (answer IS NULL) = (reason IS NULL)
 

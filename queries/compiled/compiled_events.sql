@@ -1,7 +1,7 @@
 -- Which device events were launched inside of regions that torch.compile compiled?
 -- Each belongs to the innermost region that was open on the launching thread.
 --
--- Kind:     view
+-- Kind:     table
 -- Requires: interval_innermost, attribution, launch, compiled_regions
 -- Columns:
 --   trace_id   INTEGER -> trace                  the trace

@@ -3,7 +3,7 @@
 -- their autograd nodes. A forward pass is of the graph of the region around it; a backward pass has the sequence number
 -- of its forward pass, and so its graph.
 --
--- Kind:     view
+-- Kind:     table
 -- Requires: event_category, interval_innermost
 -- Columns:
 --   trace_id   INTEGER -> trace            the trace

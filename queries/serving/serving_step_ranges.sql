@@ -4,7 +4,7 @@
 -- step[EXTEND bs=… toks=…]; engine_step prefill_reqs=… of older collectors; tk/step with tk/phase and no batch; passes
 -- of LightLLM's model by their Python calls. What the name does not tell is NULL.
 --
--- Kind:     view
+-- Kind:     table
 -- Requires: event_category, range_marker
 -- Columns:
 --   trace_id               INTEGER -> trace  the trace

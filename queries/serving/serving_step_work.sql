@@ -3,7 +3,7 @@
 -- the start of the op. Idle time goes to the step of the device event that ends it. So busy and idle time of all steps,
 -- and of the row without one, add up to the device's window.
 --
--- Kind:     view
+-- Kind:     table
 -- Requires: attributed_events, serving_step_ranges, launch, interval_neighbours
 -- Columns:
 --   trace_id      INTEGER -> trace               the trace

@@ -101,3 +101,9 @@ def test_what_is_read_is_required(spec: Spec) -> None:
     own = {spec.name, *re.findall(r"\b(\w+) AS (?:(?:NOT )?MATERIALIZED )?\(", sql)}
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql))
     assert (read & made) - own <= set(spec.requires)
+
+
+def test_a_list_shows_what_the_headers_say() -> None:
+    analyses = load_catalog().analyses
+    read = [(s.name, s.subject, s.scope, s.question) for s in analyses.values()]
+    assert [tuple(title) for title in analyses.titles()] == read

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 from made_runs import Faults, Layout, Step, make_run
 
 import tracekit
-from tracekit.trace import RANKS_BREAKDOWN
+from tracekit.analysis.breakdown import RANKS_BREAKDOWN
 
 _SLOW = 13
 _PER_MIB = 1024

@@ -54,6 +54,7 @@ def test_ingest_says_on_stderr_what_it_read(
         return output
 
     monkeypatch.setattr(tracekit.opening, "ingest", ingest)
+    monkeypatch.setattr(tracekit.database, "open_store", lambda _: fake_trace.connection)
     fake_trace.connection.execute(
         "CREATE TABLE trace AS SELECT * FROM (VALUES "
         "(0, 'rank0.json', 0, 1234, 0, 0, false, NULL), "

@@ -212,3 +212,38 @@ def test_columns_other_than_declared(trace: Path, tmp_path: Path) -> None:
     ):
         opened.query("odd")
     assert caught.value.hint == f"tracekit query --check {mine}/odd.sql says more"
+
+
+REDUCING = """-- How much was computed on all devices?
+--
+-- Kind:    analysis
+-- Scope:   run
+-- Reduces: timeline
+-- Columns:
+--   device_count  BIGINT  devices
+--   window_ns     BIGINT  their windows, ns
+--   busy_ns       BIGINT  of these, how long they were busy, ns
+-- Keep:    busy_ns
+-- Invariant: busy_ns <= window_ns
+SELECT
+    count(*) AS device_count,
+    sum(window_ns)::BIGINT AS window_ns,
+    sum(busy_ns)::BIGINT AS busy_ns
+FROM timeline_rows
+"""
+
+
+def test_one_that_reduces_an_analysis(run: Any, trace: Path, tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine", all_devices=REDUCING)
+    with tracekit.open(trace, cache=False, queries=mine) as opened:
+        windows = opened.query("timeline").column("window_ns")
+        busy = opened.query("timeline").column("busy_ns")
+        result = opened.query("all_devices")
+        assert result.rows == [(len(windows), sum(windows), sum(busy))]
+        assert result.keep == ("busy_ns",)
+    checked = run("query", "--check", mine / "all_devices.sql", trace)
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    unknown = write(tmp_path / "odd", odd=REDUCING.replace("timeline", "timelines"))
+    wrong = run("query", "--check", unknown / "odd.sql", trace)
+    assert wrong.exit_code == 5
+    assert "there is no analysis named 'timelines'" in wrong.stdout + wrong.stderr

@@ -15,13 +15,13 @@ import duckdb
 import pytest
 from traces_by_hand import call, kernel, span
 
+from tracekit.analysis.breakdown import BREAKDOWN
 from tracekit.dataset.manifest import Manifest
 from tracekit.engine import engines, ray_engine
 from tracekit.engine.making import make_dataset, recipe_of
 from tracekit.engine.work import Batch, Order, Outcome, Rank
 from tracekit.errors import UsageError
 from tracekit.storage import Location
-from tracekit.trace import BREAKDOWN
 from tracekit.units import MB
 
 RANK_COUNT = 16

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import tracekit
+from tracekit.analysis.breakdown import BENCH_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
 from tracekit.analysis.statement import with_values
 from tracekit.errors import QueryError
-from tracekit.trace import BENCH_BREAKDOWN
 
 MakeRun = Callable[..., Path]
 

@@ -11,12 +11,12 @@ import duckdb
 import pytest
 
 import tracekit
+from tracekit.analysis.breakdown import TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis, run_reductions
 from tracekit.errors import QueryError
-from tracekit.trace import TOTALS
 
 REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]

@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from tracekit.analysis.breakdown import TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_reductions
 from tracekit.render import renderer
-from tracekit.trace import TOTALS
 
 Make = Callable[..., Result]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from made_runs import Faults, Layout, Step, make_run
 
+from tracekit.analysis.breakdown import RANKS_BREAKDOWN
 from tracekit.render._strip import cells_of_ranks, marks, strip
-from tracekit.trace import RANKS_BREAKDOWN
 
 TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, layers=1)
 

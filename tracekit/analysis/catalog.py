@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Kind, Spec
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
 
 _KIND = re.compile(r"^--[ ]?Kind:[ \t]*(?P<kind>\w+)[ \t]*$", re.MULTILINE)
+
+
+_SCOPE = re.compile(r"^--[ ]?Scope:[ \t]*(?P<scope>\w+)[ \t]*$", re.MULTILINE)
+
+
+class Title(NamedTuple):
+    """What a list shows of an analysis."""
+
+    name: str
+    subject: str
+    scope: str | None
+    question: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,13 @@ class Specs(Mapping[str, Spec]):
         """Yield the names and the texts of the files."""
         for name, file in self._files.items():
             yield name, file.text
+
+    def titles(self) -> Iterator[Title]:
+        """Yield what a list shows of each file, for which its header need not be read whole."""
+        for name, file in self._files.items():
+            scope = _SCOPE.search(file.text)
+            question = file.text.partition("\n")[0].removeprefix("--").strip()
+            yield Title(name, file.subject, scope["scope"] if scope else None, question)
 
     def read_all(self) -> None:
         """Read every header.

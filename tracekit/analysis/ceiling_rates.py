@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import duckdb
-
 from tracekit.analysis.bench_points import Point
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.macros import macros_of, make_macros
+from tracekit.database.engine import duckdb
 from tracekit.sql_text import select_rows
 
 Kind = Literal["product", "memory", "copy", "collective"]

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN, read_header
 from tracekit.analysis.header_lines import split_header
@@ -21,9 +19,9 @@ from tracekit.analysis.keys import columns_of_spec, dangling_sql, wrong_key
 from tracekit.analysis.library import Library, OwnFile, read_text, taken_names
 from tracekit.analysis.own_sql import (
     lay,
-    only_select,
     own_cursor,
     own_error,
+    select_of,
     without_comments,
 )
 from tracekit.analysis.params import ParamValue, default_of
@@ -31,6 +29,7 @@ from tracekit.analysis.run import columns_of
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.statement import with_values
 from tracekit.analysis.store_catalogue import empty_store
+from tracekit.database.engine import duckdb
 from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES
 
@@ -157,7 +156,7 @@ class _Check:
             return [Finding(None, "SQL", True, f"{count} macro{'s' if count != 1 else ''}")]
         statement = with_values(spec, _values(spec)) if spec.kind == "analysis" else spec.sql
         try:
-            sql = only_select(cursor, spec, statement)
+            sql = select_of(cursor, spec, statement)
         except duckdb.Error as error:
             return [self._failed(cursor, error, first_line=1)]
         try:

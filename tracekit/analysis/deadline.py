@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-import duckdb
+from tracekit.database.engine import duckdb
 
 _POLL_S = 0.05
 

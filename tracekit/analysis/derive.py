@@ -28,7 +28,13 @@ from tracekit.analysis.range_rules import create_range_rules, load_range_rules
 from tracekit.analysis.role_rules import create_role_rules, load_role_rules
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
-from tracekit.database import SMALL_SOURCE_BYTES, create_run_tables, cursor_of, with_room
+from tracekit.database import (
+    SMALL_SOURCE_BYTES,
+    create_run_tables,
+    cursor_of,
+    set_first_limit,
+    with_more_room,
+)
 from tracekit.errors import StoreError
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ def derive(
     text_bytes: int = 0,
     wanted: Sequence[Spec] = (),
     also: Mapping[str, Step] | None = None,
-    room: Room = with_room,
+    room: Room = with_more_room,
 ) -> dict[str, Result]:
     """Create derived tables and views in a store that is prepared and filled.
 
@@ -100,6 +106,8 @@ def derive(
     workers = 2 if text_bytes <= SMALL_SOURCE_BYTES else 1
     cursors = [cursor_of(connection) for _ in range(workers)]
     results: dict[str, Result] = {}
+    if room is with_more_room:
+        set_first_limit(connection, text_bytes)
 
     def rank(name: str) -> tuple[int, int]:
         spec = specs.get(name) or analyses.get(name.removeprefix(_QUESTION))

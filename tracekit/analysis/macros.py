@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import duckdb
 
 ONLY_IF = {
+    "compiled_regions": "SELECT 1 FROM event WHERE starts_with(name, 'Torch-Compiled Region') "
+    "OR name IN ('CompiledFunction', 'CompiledFunctionBackward') LIMIT 1",
+    "compiled_events": "SELECT 1 FROM compiled_regions LIMIT 1",
     "collective_events": "SELECT 1 FROM device_events WHERE kind = 'comm' LIMIT 1",
     # Work of a device, or nothing that tells of one: nothing is missing.
     "unrecorded_run": "SELECT 1 FROM event_kind GROUP BY trace_id "
@@ -29,6 +32,14 @@ ONLY_IF = {
     "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
     "neighbours": "SELECT 1 FROM trace_traits WHERE is_training LIMIT 1",
     "repetition": "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1",
+    # The forms of ranges that tell a batch, less closely than the table itself looks.
+    "serving_step_ranges": "SELECT 1 FROM event WHERE is_annotation(category) AND ("
+    "name IN ('tk/phase/prefill', 'tk/phase/decode', 'tk/phase/mixed') "
+    "OR starts_with(name, 'tk/batch/') OR starts_with(name, 'execute_') "
+    "OR starts_with(name, 'step[') OR starts_with(name, 'engine_step ')) "
+    "OR (category, name) IN (SELECT (category, name) FROM range_marker WHERE means = 'frame') "
+    "LIMIT 1",
+    "serving_step_work": "SELECT 1 FROM serving_step_ranges LIMIT 1",
 }
 """Tables whose statement is long to plan, and what must return a row for them to have one."""
 

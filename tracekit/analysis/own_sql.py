@@ -14,20 +14,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import duckdb
-
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.library import Library, OwnFile
 from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error
+from tracekit.analysis.reductions import lay_rows
 from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import columns_of
+from tracekit.analysis.run import columns_of, input_of
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
+from tracekit.database.engine import duckdb
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote
 
@@ -67,7 +67,7 @@ def run_own_analysis(
             f"{spec.path}: the columns are not those of the header ({different})",
             hint=f"tracekit query --check {spec.path} says more",
         )
-    return Result(spec.name, columns, rows)
+    return Result(spec.name, columns, rows, spec.keep)
 
 
 @contextmanager
@@ -92,8 +92,10 @@ def own_cursor(
                     f"{other.spec.path}: it is the run folder's, and SQL may reach files here",
                     hint="copy it to a folder of yours and name that, if you trust it",
                 )
+    inputs = {one: input_of(connection, own.spec, one, {}) for one in own.spec.reduces}
     cursor = cursor_of(connection)
     try:
+        lay_rows(cursor, inputs)
         for other in needed:
             _provide(cursor, other.spec, own.spec)
             if other is not own:
@@ -202,6 +204,24 @@ def only_select(connection: duckdb.DuckDBPyConnection, spec: Spec, sql: str) -> 
     return statements[0].query.rstrip().rstrip(";")
 
 
+def select_of(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> str:
+    """Return the SELECT of a file; without rows where it reduces none, as tracekit's own are.
+
+    Args:
+        connection: what the file requires and reduces is there.
+        spec: the file.
+        statement: its SQL.
+
+    Raises:
+        QueryError: it is another statement, or several.
+        duckdb.Error: it cannot be parsed.
+    """
+    sql = only_select(connection, spec, statement)
+    if spec.reduces and not connection.execute(f"FROM {spec.reduces[0].table} LIMIT 1").fetchall():
+        return f"FROM ({sql}\n) LIMIT 0"
+    return sql
+
+
 def macro_statements(connection: duckdb.DuckDBPyConnection, spec: Spec) -> list[str]:
     """Return the statements of a macro file, so that a connection has the macros for itself.
 
@@ -255,7 +275,7 @@ def _answer(
     connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str
 ) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
     try:
-        connection.execute(only_select(connection, spec, statement))
+        connection.execute(select_of(connection, spec, statement))
         return columns_of(connection), connection.fetchall()
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise own_error(connection, spec, error) from error

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
-import duckdb
-
 from tracekit.database import DamagedStoreError
+from tracekit.database.engine import duckdb
 from tracekit.errors import QueryError, StoreError
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")

@@ -66,17 +66,22 @@ def rows_laid(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> Iterator
         inputs: the results.
     """
     try:
-        for reduced, result in inputs.items():
-            types = {column.name: column.type for column in result.columns}
-            if result.rows:
-                content = f"AS {select_rows(types, result.rows)}"
-            else:
-                content = "(" + ", ".join(f"{name} {kind}" for name, kind in types.items()) + ")"
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
+        lay_rows(connection, inputs)
         yield
     finally:
         for reduced in inputs:
             connection.execute(f"DROP TABLE IF EXISTS temp.{reduced.table}")
+
+
+def lay_rows(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    """Make results the tables that reductions read, for as long as the connection is open."""
+    for reduced, result in inputs.items():
+        types = {column.name: column.type for column in result.columns}
+        if result.rows:
+            content = f"AS {select_rows(types, result.rows)}"
+        else:
+            content = "(" + ", ".join(f"{name} {kind}" for name, kind in types.items()) + ")"
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
 
 
 def is_of_nothing(spec: Spec, inputs: Inputs) -> bool:

@@ -80,11 +80,16 @@ class Result:
     """A table: columns and rows of plain Python values, in the order of the query.
 
     Integers are exact, SQL's NULL is None, JSON columns are text. Iterating gives the rows.
+
+    Attributes:
+        keep: columns that are the last to go where a screen is too narrow for all; without them,
+            those that the analysis of that name states.
     """
 
     name: str
     columns: tuple[Column, ...]
     rows: list[tuple[Any, ...]]
+    keep: tuple[str, ...] = ()
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import duckdb
-
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.dataset_writes import check_writes
 from tracekit.analysis.deadline import Deadline
@@ -30,6 +28,7 @@ from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
 from tracekit.database import cursor_of
+from tracekit.database.engine import duckdb, whole
 from tracekit.errors import QueryError
 
 T = TypeVar("T")
@@ -68,7 +67,7 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    inputs = {reduced: _input(connection, spec, reduced, known or {}) for reduced in spec.reduces}
+    inputs = {reduced: input_of(connection, spec, reduced, known or {}) for reduced in spec.reduces}
     return _run(connection, spec, params, inputs)
 
 
@@ -89,7 +88,7 @@ def run_reductions(
         The errors of :func:`run_analysis`.
     """
     named = {reduced: spec for spec in specs for reduced in spec.reduces}
-    inputs = {one: _input(connection, spec, one, known) for one, spec in named.items()}
+    inputs = {one: input_of(connection, spec, one, known) for one, spec in named.items()}
     read = {
         one: inputs[one]
         for spec in specs
@@ -104,10 +103,20 @@ def run_reductions(
     return interruptible(connection, reduce_all)
 
 
-def _input(
+def input_of(
     connection: duckdb.DuckDBPyConnection, spec: Spec, reduced: Reduced, known: Mapping[str, Result]
 ) -> Result:
-    """Return a result that an analysis reduces."""
+    """Return a result that an analysis reduces.
+
+    Args:
+        connection: as for :func:`run_analysis`.
+        spec: the reduction.
+        reduced: what its header names.
+        known: results of analyses by name, as for :func:`run_analysis`.
+
+    Raises:
+        QueryError: there is no such analysis, or it cannot be reduced.
+    """
     if reduced.analysis in known and not reduced.params:
         return known[reduced.analysis]
     other = load_catalog().analysis(reduced.analysis)
@@ -336,6 +345,7 @@ def _exact_relation(
     connection: duckdb.DuckDBPyConnection, statement: str, columns: Sequence[Column]
 ) -> duckdb.DuckDBPyRelation:
     connection.abort()
+    whole()
     picked = ", ".join(
         f"CAST(#{position} AS VARCHAR)" if _AS_TEXT.search(column.type) else f"#{position}"
         for position, column in enumerate(columns, start=1)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import duckdb
-
+from tracekit.database.engine import duckdb
 from tracekit.schema import SESSION_TABLES, Table
 from tracekit.sql_text import select_rows
 

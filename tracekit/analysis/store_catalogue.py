@@ -14,13 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
 from tracekit.analysis.device_rules import create_device_marks
 from tracekit.database import SCRATCH, create_tables, lock
+from tracekit.database.engine import duckdb
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
 

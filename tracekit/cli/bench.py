@@ -87,9 +87,9 @@ def _remember(folder: Path) -> None:
 
 
 def _show(folder: Path, format_name: str) -> None:
+    from tracekit.analysis.breakdown import BENCH_BREAKDOWN
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
-    from tracekit.trace import BENCH_BREAKDOWN
 
     with open_traces([str(folder)]) as trace:
         found = trace.breakdown()

@@ -87,20 +87,23 @@ def _ingest_dataset(
 
 
 def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, rules: Path | None) -> None:
-    import tracekit
+    from tracekit.analysis.run import run_sql
     from tracekit.cli._interpreter import tune_for_traces
     from tracekit.cli._progress import progress_bar
+    from tracekit.database import open_store
     from tracekit.opening import ingest
 
     tune_for_traces()
     with progress_bar() as progress:
         store = ingest(traces, output, force=force, rules=rules, progress=progress)
-    with tracekit.open(store) as trace:
-        ingested = trace.sql(
+    # It was made here: what it holds need not be looked through, as that of a store one is given.
+    with open_store(store) as connection:
+        ingested = run_sql(
+            connection,
             "SELECT file_name, rank, event_count, rejected_count, repaired_count, is_truncated, "
-            "truncation_reason FROM trace ORDER BY rank, trace_id"
+            "truncation_reason FROM trace ORDER BY rank, trace_id",
         )
-        ((run_count,),) = trace.sql("SELECT count(*) FROM run").rows
+        ((run_count,),) = run_sql(connection, "SELECT count(*) FROM run").rows
     for line in _report(ingested):
         click.echo(line, err=True)
     total = sum(ingested.column("event_count"))

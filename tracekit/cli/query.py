@@ -231,8 +231,7 @@ def _about_files(
 def _list_result(library: Library) -> Result:
     from tracekit.analysis.result import Column, Result
 
-    ours = _catalogued().values()
-    rows = [(spec.name, spec.subject, spec.scope, spec.question, "tracekit") for spec in ours]
+    rows = [(*title, "tracekit") for title in _catalogued().titles()]
     for name, own in library.analyses.items():
         spec = own.spec
         rows.append((name, spec.subject, spec.scope, spec.question, spec.path))

@@ -24,7 +24,13 @@ from tracekit.database.connections import (
 )
 from tracekit.database.disk_errors import explained
 from tracekit.database.fetching import fetch_store
-from tracekit.database.limits import SMALL_SOURCE_BYTES, set_limits, with_room
+from tracekit.database.limits import (
+    SMALL_SOURCE_BYTES,
+    set_first_limit,
+    set_limits,
+    with_more_room,
+    with_room,
+)
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 from tracekit.database.passing_folders import temporary_folder
 
@@ -52,8 +58,10 @@ __all__ = [
     "list_cached",
     "lock",
     "open_store",
+    "set_first_limit",
     "set_limits",
     "temporary_folder",
     "touch",
+    "with_more_room",
     "with_room",
 ]

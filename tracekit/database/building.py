@@ -130,7 +130,7 @@ def build_temporary() -> Iterator[Build]:
 
 
 def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
-    import duckdb
+    from tracekit.database.engine import duckdb
 
     connection = duckdb.connect()
     set_limits(connection, folder / "spill")

@@ -144,7 +144,7 @@ def touch(store: Path) -> None:
 
 def list_cached() -> list[CachedStore]:
     """Return the stores in the cache, the last used first."""
-    import duckdb
+    from tracekit.database.engine import duckdb
 
     found = []
     for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):

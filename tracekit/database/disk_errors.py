@@ -13,7 +13,7 @@ from tracekit.errors import StoreError
 @contextlib.contextmanager
 def explained(final: Path) -> Iterator[None]:
     """Turn what the disk answers into one sentence."""
-    import duckdb
+    from tracekit.database.engine import duckdb
 
     try:
         yield

@@ -45,18 +45,47 @@ def with_room(
     Raises:
         duckdb.OutOfMemoryException: the last limit, or that of TRACEKIT_MEMORY_LIMIT, is too low.
     """
-    import duckdb
+    set_first_limit(connection, text_bytes)
+    with_more_room(connection, text_bytes, step)
 
-    if "TRACEKIT_MEMORY_LIMIT" in os.environ:
+
+def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
+    """Set the limit that is tried first; once for many steps: it costs a millisecond."""
+    if "TRACEKIT_MEMORY_LIMIT" not in os.environ:
+        connection.execute(f"SET memory_limit = {quote(_limits(text_bytes)[0])}")
+
+
+def with_more_room(
+    connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
+) -> None:
+    """Do a step as :func:`with_room` does, under the limit that is set; leave the first one set.
+
+    Raises:
+        duckdb.OutOfMemoryException: as there.
+    """
+    from tracekit.database.engine import duckdb
+
+    try:
         step()
+    except duckdb.OutOfMemoryException:
+        if "TRACEKIT_MEMORY_LIMIT" in os.environ:
+            raise
+    else:
         return
-    limits = MEMORY_LIMITS[0 if text_bytes <= SMALL_SOURCE_BYTES else 1 :]
-    for limit in limits:
-        connection.execute(f"SET memory_limit = {quote(limit)}")
-        try:
-            step()
-        except duckdb.OutOfMemoryException:
-            if limit == limits[-1]:
-                raise
-        else:
-            return
+    first, *higher = _limits(text_bytes)
+    try:
+        for limit in higher:
+            connection.execute(f"SET memory_limit = {quote(limit)}")
+            try:
+                step()
+            except duckdb.OutOfMemoryException:
+                if limit == higher[-1]:
+                    raise
+            else:
+                return
+    finally:
+        connection.execute(f"SET memory_limit = {quote(first)}")
+
+
+def _limits(text_bytes: int) -> tuple[str, ...]:
+    return MEMORY_LIMITS[0 if text_bytes <= SMALL_SOURCE_BYTES else 1 :]

@@ -73,7 +73,7 @@ def open_store(
 def _opened(
     path: Path, spill_folder: Path | None, check: Check | None
 ) -> duckdb.DuckDBPyConnection:
-    import duckdb
+    from tracekit.database.engine import duckdb
 
     connection = _attached(path, spill_folder, is_locked=True)
     try:
@@ -110,7 +110,7 @@ def _attached(
     path: Path, spill_folder: Path | None, *, is_locked: bool
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection on which a store is attached as ``store``, and nothing has been read."""
-    import duckdb
+    from tracekit.database.engine import duckdb
 
     connection = duckdb.connect()
     name = path.resolve()

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
 from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
 from tracekit.errors import StoreError, TraceError
 from tracekit.ingest.reading import usual_text_bytes
 from tracekit.storage import Location, Place
-from tracekit.trace import BREAKDOWN, SERVED_BREAKDOWN, Contents, Trace
+from tracekit.trace import Contents, Trace
 from tracekit.units import MB
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tracekit.database import SCRATCH, cursor_of
+from tracekit.database.engine import register_stream
 from tracekit.event_description import EVENT_COLUMNS, VIEW_NAME_TYPE
 from tracekit.ingest.event_collector import EventRows
 from tracekit.ingest.event_reader import ROW_COLUMNS
@@ -93,7 +94,7 @@ class EventLoader:
     def _insert_arrays(self, stream: MakeStream, blocks: Iterator[EventRows]) -> None:
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
-        self._cursor.register(_ARRIVED, stream(lambda: next(arrays, None)))
+        register_stream(self._cursor, _ARRIVED, stream(lambda: next(arrays, None)))
         try:
             self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
         finally:

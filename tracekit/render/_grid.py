@@ -72,6 +72,8 @@ def _kept(result: Result) -> tuple[str, ...]:
     """Return the columns that an analysis keeps longest; none of ad-hoc SQL."""
     from tracekit.analysis.catalog import load_catalog
 
+    if result.keep:
+        return result.keep
     spec = load_catalog().analyses.get(result.name)
     return spec.keep if spec else ()
 

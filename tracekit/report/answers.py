@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.breakdown import HEALTH, RUN_HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.analysis.run import run_analyses, run_reductions
 from tracekit.errors import QueryError, UsageError
-from tracekit.trace import HEALTH, RUN_HEALTH
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace

@@ -378,24 +378,21 @@ class RemoteLocation(Location):
         self._attempt(lambda fs: fs.put_file(str(source), self._path, **options))
 
     def delete(self) -> None:
-        self._check_writable()
-
-        def remove(fs: Any) -> None:
-            try:
-                fs.rm_file(self._path)
-            except Exception as error:
-                if not is_missing(error):
-                    raise
-
-        self._attempt(remove)
+        self._remove(lambda fs: fs.rm_file(self._path))
 
     def delete_tree(self) -> None:
+        def remove(fs: Any) -> None:
+            fs.invalidate_cache()
+            fs.rm(self._path, recursive=True)
+
+        self._remove(remove)
+
+    def _remove(self, request: Callable[[Any], None]) -> None:
         self._check_writable()
 
         def remove(fs: Any) -> None:
-            fs.invalidate_cache()
             try:
-                fs.rm(self._path, recursive=True)
+                request(fs)
             except Exception as error:
                 if not is_missing(error):
                     raise
