@@ -152,7 +152,7 @@ def test_the_keyboard_reaches_everything(shown: Any) -> None:
     first.focus()
     page.keyboard.press("ArrowRight")
     assert second.get_attribute("aria-selected") == "true"
-    assert page.locator("[data-chart=phase_modules] svg").first.is_visible()
+    page.locator("[data-chart=phase_modules] svg").first.wait_for(state="visible")
     page.keyboard.press("ArrowLeft")
 
 

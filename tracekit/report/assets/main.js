@@ -35,11 +35,15 @@ document.querySelectorAll('button[data-copy]').forEach((button) => {
 // Tabs: several pictures of one section, of which one is shown.
 document.querySelectorAll('[role=tablist]').forEach((list) => {
   const tabs = [...list.querySelectorAll('[role=tab]')];
-  const choose = (tab) => tabs.forEach((other) => {
-    other.setAttribute('aria-selected', other === tab);
-    other.tabIndex = other === tab ? 0 : -1;
-    document.getElementById(other.getAttribute('aria-controls')).hidden = other !== tab;
-  });
+  const panel = (tab) => document.getElementById(tab.getAttribute('aria-controls'));
+  const choose = (tab) => {
+    for (const other of tabs) {
+      other.setAttribute('aria-selected', other === tab);
+      other.tabIndex = other === tab ? 0 : -1;
+      panel(other).hidden = other !== tab;
+    }
+    panel(tab).querySelectorAll('[data-chart]').forEach(fill);
+  };
   tabs.forEach((tab, i) => {
     tab.addEventListener('click', () => choose(tab));
     tab.addEventListener('keydown', (event) => {
