@@ -25,17 +25,20 @@ def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) ->
     total_bytes = sum(rank.text_bytes for rank in ranks)
     share_bytes = max(total_bytes / max(1, worker_count), LEAST_BATCH_BYTES)
     most_bytes = min(memory_bytes * _TEXT_SHARE, share_bytes)
-    # As many batches as that needs, each of about the same size: nobody waits for the last one.
+    # As many batches as that needs, as many for each worker, each of about the same size: nobody
+    # waits for the last one.
     count = max(1, -int(-total_bytes // most_bytes))
+    if count > 1:
+        count = -(-count // max(1, worker_count)) * max(1, worker_count)
     even_bytes = total_bytes / count
     batches: list[Batch] = []
     waiting: list[Rank] = []
     taken_bytes = 0
     for rank in ranks:
-        # A batch ends where the sum comes nearest to its share.
-        if waiting and taken_bytes + rank.text_bytes / 2 > even_bytes * (len(batches) + 1):
+        # A batch ends where its sum comes nearest to its share.
+        if waiting and taken_bytes + rank.text_bytes / 2 > even_bytes:
             batches.append(Batch(len(batches), tuple(waiting)))
-            waiting = []
+            waiting, taken_bytes = [], 0
         waiting.append(rank)
         taken_bytes += rank.text_bytes
     if waiting:

@@ -1,0 +1,68 @@
+"""Which traces share a batch, and what workers may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracekit.engine import machine
+from tracekit.engine.batches import make_batches
+from tracekit.engine.work import Rank
+from tracekit.storage import Location
+from tracekit.units import MB
+
+
+def ranks_of(*sizes_mb: int) -> list[Rank]:
+    place = Location.of(Path("trace.json"))
+    return [Rank(number, place, size * MB) for number, size in enumerate(sizes_mb)]
+
+
+def sizes(count: int, *sizes_mb: int, memory_mb: int = 464) -> list[int]:
+    batches = make_batches(ranks_of(*sizes_mb), memory_mb * MB, count)
+    together = [rank.trace_id for batch in batches for rank in batch.ranks]
+    assert together == list(range(len(sizes_mb)))
+    return [len(batch.ranks) for batch in batches]
+
+
+def test_ranks_share_batches_as_their_bytes_allow() -> None:
+    assert sizes(2, *[17] * 64) == [8] * 8
+    assert sizes(2, *[17] * 256) == [8] * 32
+    assert sizes(2, 1, 1, 1) == [3]
+    assert sizes(2, 40, 40) == [1, 1]
+    assert sizes(2, 900, 1, 1, 1) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "shares"),
+    [
+        (None, None, (4, 464 * MB)),
+        (2, None, (2, 464 * MB)),
+        (16, None, (16, 256 * MB)),
+        (None, 600 * MB, (2, 300 * MB)),
+        (3, 600 * MB, (3, 200 * MB)),
+    ],
+)
+def test_memory_is_shared_out(
+    monkeypatch: pytest.MonkeyPatch,
+    count: int | None,
+    total: int | None,
+    shares: tuple[int, int],
+) -> None:
+    monkeypatch.setattr(machine, "processor_count", lambda: 4)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 8_000 * MB)
+    assert machine.shares(count, total) == shares
+
+
+def test_a_container_is_given_what_its_group_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text("1000000\n", encoding="ascii")
+    (tmp_path / "cpu.max").write_text("100000 100000\n", encoding="ascii")
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
+    assert machine.memory_bytes() == 1_000_000
+    assert machine.processor_count() == 1
+    (tmp_path / "memory.max").write_text("max\n", encoding="ascii")
+    (tmp_path / "cpu.max").write_text("max 100000\n", encoding="ascii")
+    assert machine.memory_bytes() > 1_000_000
+    assert machine.processor_count() >= 1
