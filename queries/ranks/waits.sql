@@ -31,7 +31,8 @@
 WITH matched AS (
     SELECT
         *,
-        regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key
+        regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
+        wait_ns > 0 AS has_waited
     FROM collective_matches()
     WHERE reason IS NULL
 ),
@@ -49,8 +50,9 @@ followed AS (
         m.*,
         l.straggler_rank,
         sum(m.wait_ns) OVER before AS waited_before_ns,
+        coalesce(sum(m.wait_ns) OVER before, 0) + m.wait_ns AS waited,
         if(
-            lag(m.wait_ns > 0) OVER before, lag(l.straggler_rank) OVER before, NULL
+            lag(m.has_waited) OVER before, lag(l.straggler_rank) OVER before, NULL
         ) AS behind_rank
     FROM matched AS m
     INNER JOIN last_one AS l ON m.match_id = l.match_id
@@ -68,7 +70,7 @@ since AS (
         behind_rank,
         is_last,
         coalesce(waited_before_ns, 0) - coalesce(
-            lag(waited_before_ns + wait_ns) OVER (
+            lag(waited) OVER (
                 PARTITION BY trace_id, device, group_key ORDER BY ts_ns, event_id
             ),
             0

@@ -44,9 +44,15 @@ def test_no_page_is_left_of_what_is_gone(pages: dict[str, str]) -> None:
     assert there <= pages.keys(), HINT
 
 
+WITHOUT_EXAMPLE = {"stragglers", "pipeline_bubbles", "expert_balance"}
+"""Analyses that are about what no bundled sample has: a run of four ranks and more."""
+
+
 def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str, str]) -> None:
     for name, spec in load_catalog().analyses.items():
         page = pages[f"{FOLDER}/{name}.md"]
+        if name in WITHOUT_EXAMPLE and not sessions(page):
+            continue
         ((command, output),) = sessions(page)
         assert command.startswith(f"tracekit query {name} "), name
         assert output.strip(), name
