@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.console import JustifyMethod
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input, Static
 
 from tracekit.browse.asking import Asker
@@ -22,7 +23,7 @@ from tracekit.browse.page import Page, View
 from tracekit.browse.texts import HELP, KEYS
 from tracekit.browse.views import VIEWS, Modules
 from tracekit.errors import TracekitError
-from tracekit.render._text import printable, shorten
+from tracekit.render._text import cell_width, printable, shorten
 from tracekit.trace import Trace
 
 _MOST_CELLS = 48
@@ -67,7 +68,9 @@ class Browser(App[None]):
     CSS = """
     #title { text-style: bold; height: auto; max-height: 2; }
     #rows { height: 1fr; }
-    #rows > .datatable--cursor { text-style: reverse; }
+    #rows > .datatable--cursor {
+        background: $surface; color: $foreground; text-style: reverse;
+    }
     #detail { height: auto; max-height: 4; }
     #search { display: none; border: none; height: 1; padding: 0; }
     #status, #keys, #told-keys { height: 1; }
@@ -114,15 +117,21 @@ class Browser(App[None]):
 
     @property
     def _table(self) -> DataTable[Text]:
-        table: DataTable[Text] = self.query_one("#rows", DataTable)
+        table: DataTable[Text] = self._main.query_one("#rows", DataTable)
         return table
+
+    @property
+    def _main(self) -> Screen[None]:
+        """The screen below a text that lies over it: an answer may come meanwhile."""
+        screen: Screen[None] = self.screen_stack[0]
+        return screen
 
     @property
     def _here(self) -> _Place:
         return self._places[-1]
 
     def _say(self, place: str, text: str) -> None:
-        self.query_one(f"#{place}", Static).update(Text(printable(text)))
+        self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
 
     def _show(self) -> None:
         """Ask for the page where the user is, and show it when it is there."""
@@ -145,17 +154,15 @@ class Browser(App[None]):
             self._say("status", " – ".join(filter(None, (error.message, error.hint))))
             return
         table = self._table
+        texts = []
         for column in page.columns:
-            table.add_column(Text(column.header), key=column.source)
-        for cells in zip(*(column.cells for column in page.columns), strict=True):
-            table.add_row(
-                *(
-                    Text(
-                        shorten(cell, _MOST_CELLS), justify="right" if column.is_number else "left"
-                    )
-                    for column, cell in zip(page.columns, cells, strict=True)
-                )
-            )
+            cells = [shorten(cell, _MOST_CELLS) for cell in column.cells]
+            # Measured here: the table itself would show narrower columns first.
+            width = max(map(cell_width, [column.header, *cells]))
+            table.add_column(Text(column.header), key=column.source, width=width)
+            side: JustifyMethod = "right" if column.is_number else "left"
+            texts.append([Text(cell, justify=side) for cell in cells])
+        table.add_rows(zip(*texts, strict=True))
         self._page = page
         table.move_cursor(row=here.row)
         self._say("status", _extent(page))
@@ -232,11 +239,11 @@ class Browser(App[None]):
 
     @property
     def _is_searching(self) -> bool:
-        return self.query_one("#search", Input).display
+        return self._main.query_one("#search", Input).display
 
     def action_search(self) -> None:
         """Let the user type what to search for."""
-        field = self.query_one("#search", Input)
+        field = self._main.query_one("#search", Input)
         field.value = self._here.search
         field.display = True
         field.focus()
@@ -249,7 +256,7 @@ class Browser(App[None]):
         self._show()
 
     def _end_search(self) -> None:
-        self.query_one("#search", Input).display = False
+        self._main.query_one("#search", Input).display = False
         self._table.focus()
 
     async def action_leave(self) -> None:

@@ -46,6 +46,8 @@ class Asker:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        # The first time, this lays tables: not to be done while the other thread asks.
+        _ = trace.connection
         self._answers = Answers(trace)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-browse")
         self._running: Future[Any] | None = None

@@ -222,7 +222,7 @@ VIEWS: dict[str, tuple[str, Callable[[], View]]] = {
 def _device(rank: int | None, device: str) -> str:
     # On cpu an event is a piece of an op: there are more of them than ops, and their times add up.
     named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
-    return named if rank is None else f"rank {rank}, {named}"
+    return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 
 def _dicts(result: Result) -> list[dict[str, Any]]:
