@@ -239,3 +239,38 @@ def test_without_textual_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -
 def test_the_command_does_not_import_textual_before_it_is_used() -> None:
     program = "import sys, tracekit.cli.browse, tracekit.browse; sys.exit('textual' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_a_row_leads_to_adds_up_to_the_row() -> None:
+    """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
+    from tracekit.browse.asking import Answers
+    from tracekit.browse.views import Modules, Overview, causes, kernels
+
+    run = Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3"
+    with tracekit.open(run) as trace:
+        answers = Answers(trace)
+
+        def below(view: Any, column: str) -> int:
+            total = trace.sql(f"SELECT sum({column})::BIGINT FROM ({view.select})").rows[0][0]
+            assert isinstance(total, int)
+            return total
+
+        kernel_ns = {
+            (row["rank"], row["phase"]): row["kernel_ns"]
+            for row in trace.query("phases").to_dicts()
+        }
+        overview = Overview()
+        for row in overview.page(answers, 0, "").rows:
+            view = overview.deeper(row)
+            if row["split"] == "phase":
+                assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
+            elif row["part"] == "idle":
+                assert below(view, "idle_ns") == row["idle_ns"]
+        for row in kernels().page(answers, 0, "").rows[:3]:
+            assert below(kernels().deeper(row), "dur_ns") == row["kernel_ns"]
+        for row in causes().page(answers, 0, "").rows[:3]:
+            assert below(causes().deeper(row), "idle_ns") == row["idle_ns"]
+        top = Modules().page(answers, 0, "").rows
+        inner = next(row for row in top if row["has_inner"])
+        for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
+            assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]
