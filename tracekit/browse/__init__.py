@@ -22,12 +22,15 @@ def check_installed() -> None:
         raise UsageError("textual is not installed", hint="pip install 'tracekit[tui]'")
 
 
-def browse(trace: Trace, traces: Sequence[str]) -> None:
+def browse(trace: Trace, traces: Sequence[str]) -> int:
     """Show a trace on the terminal until the user leaves.
 
     Args:
         trace: what is walked; nothing else asks it meanwhile.
         traces: how that was named, for the commands that the screen tells.
+
+    Returns:
+        0; another number if the screen ended by a bug, whose traceback it has printed.
 
     Raises:
         UsageError: textual is not installed.
@@ -36,4 +39,6 @@ def browse(trace: Trace, traces: Sequence[str]) -> None:
     from tracekit.browse.app import Browser
 
     # Without the mouse the terminal's own selection copies text, also over ssh.
-    Browser(trace, traces).run(mouse=False)
+    browser = Browser(trace, traces)
+    browser.run(mouse=False)
+    return browser.return_code or 0

@@ -36,4 +36,6 @@ def command(
     with open_traces(
         traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
     ) as trace:
-        browse(trace, traces)
+        exit_code = browse(trace, traces)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
