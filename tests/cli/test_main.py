@@ -277,7 +277,7 @@ def test_shell_completion_knows_the_commands() -> None:
         env={
             **os.environ,
             "_TRACEKIT_COMPLETE": "bash_complete",
-            "COMP_WORDS": "tracekit br",
+            "COMP_WORDS": "tracekit bre",
             "COMP_CWORD": "1",
         },
     )

@@ -1,0 +1,276 @@
+"""`tracekit browse` with the keyboard, on a screen of 80 columns and 24 rows."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import call, kernel, span
+
+import tracekit
+from tracekit.browse import check_installed
+from tracekit.browse import page as pages
+from tracekit.errors import UsageError
+from tracekit.trace import Trace
+
+pytest.importorskip("textual", reason="textual is not installed")
+
+HOSTILE = "[bold red]evil[/] \x1b[2J\u202egnp'; DROP"
+EVENTS = [
+    span("cpu_op", "aten::mm", 0, 40),
+    call(1, 3, 11),
+    call(4, 5, 12),
+    call(6, 7, 13),
+    kernel("gemm", 4, 9.001, 11),
+    kernel(HOSTILE, 10, 12, 12),
+    kernel("gemm", 32, 33, 13),
+]
+
+
+@pytest.fixture
+def trace(tiny_trace: Callable[..., Path]) -> Iterator[Trace]:
+    with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
+        yield opened
+
+
+class Screen:
+    """The screen as its user sees it."""
+
+    def __init__(self, pilot: Any) -> None:
+        self.pilot = pilot
+        self.app = pilot.app
+
+    async def press(self, *keys: str) -> str:
+        """Press keys one after the other, each when the screen shows what the last one led to."""
+        for key in keys or ((),):
+            await self.pilot.press(*([key] if key else []))
+            await self.pilot.pause()
+            while not self.text.strip() or "asking …" in self.text or self.app.workers:
+                await self.pilot.pause(0.01)
+            await self.pilot.pause()
+        return self.text
+
+    @property
+    def text(self) -> str:
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
+
+
+def walk(trace: Trace, steps: Callable[[Screen], Awaitable[None]], width: int = 80) -> None:
+    from tracekit.browse.app import Browser
+
+    async def run() -> None:
+        async with Browser(trace, ["run's.json"]).run_test(size=(width, 24)) as pilot:
+            screen = Screen(pilot)
+            await screen.press()
+            await steps(screen)
+
+    asyncio.run(run())
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.split("\n")]
+
+
+def test_down_to_an_event_and_its_reason_and_back(trace: Trace) -> None:
+    async def steps(screen: Screen) -> None:
+        first = lines(screen.text)
+        assert first[0].startswith("Overview")
+        # 5.001 + 2 + 1 of 29 µs; the two gaps are 0.999 and 20 µs.
+        assert "timeline compute 0.008001 – 27.6 – 0" in first
+        assert "timeline idle – 0.02100 72.4 – 0" in first
+        assert max(map(len, screen.text.split("\n"))) <= 80
+        events = lines(await screen.press("enter"))
+        assert [line.split()[0] for line in events[2:5]] == ["0.005001", "0.002000", "0.001000"]
+        assert "› Events: compute of device 0 of traces without a rank" in events[0]
+        event = await screen.press("enter")
+        assert "› › Event 4: gemm" in event
+        assert any(line.startswith("dur_ns 5001 attribution") for line in lines(event))
+        assert "decides" in await screen.press("enter")
+        assert (await screen.press("escape")) == event
+        await screen.press("backspace", "escape")
+        assert lines(screen.text)[0].startswith("Overview")
+        assert "q quits" in await screen.press("escape")
+
+    walk(trace, steps)
+
+
+def test_a_gap_leads_to_what_ran_around_it(trace: Trace) -> None:
+    async def steps(screen: Screen) -> None:
+        gaps = lines(await screen.press("4"))
+        assert gaps[2].startswith("0.02000 0.01200 ")
+        around = await screen.press("enter")
+        assert [line.split()[0] for line in lines(around)[2:5]] == ["ran", "op", "ran"]
+        # The launch of a kernel is a row of what is known of it, and leads to the call.
+        await screen.press("down", "down", "enter", "slash", *"launch_id", "enter")
+        assert "cudaLaunchKernel" in await screen.press("enter")
+
+    walk(trace, steps)
+
+
+def test_search_sql_and_help(trace: Trace) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("3")
+        assert "rows 1 to 2 of 2" in screen.text
+        assert "rows 1 to 1 of 1" in await screen.press("slash", *"GEMM", "enter")
+        await screen.press("enter", "slash", *"nosuch", "enter")
+        assert "no rows" in screen.text
+        assert "rows 1 to 2" in await screen.press("escape")
+        told = await screen.press("s")
+        assert """tracekit sql 'run'"'"'s.json' - <<'SQL'""" in told
+        await screen.press("escape", "1", "s")
+        assert "tracekit query timeline" in screen.text
+        assert "go deeper" in await screen.press("escape", "question_mark")
+        assert lines(await screen.press("q"))[0].startswith("Overview")
+
+    walk(trace, steps)
+
+
+def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
+    from tracekit.browse.asking import Answers
+    from tracekit.browse.views import kernels
+
+    answers = Answers(trace)
+    view = kernels()
+    for row in view.page(answers, 0, "").rows:
+        below = view.deeper(row)
+        assert below is not None
+        told = below.told(["t"], "'").split("\n")
+        shown = below.page(answers, 0, "'").rows
+        assert (told[0], told[-1]) == ("tracekit sql t - <<'SQL'", "SQL")
+        statement = "\n".join(told[1:-1])
+        assert all(one.isprintable() for one in statement.replace("\n", ""))
+        assert trace.sql(statement).to_dicts() == shown
+        assert len(shown) == (1 if row["name"] == HOSTILE else 0)
+
+
+def test_hostile_names_are_text(trace: Trace) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("3", "down")
+        assert r"[bold red]evil[/] \x1b[2J\u202egnp'; DROP" in screen.text
+        for keys in (("enter",), ("enter",), ("s",)):
+            text = await screen.press(*keys)
+            assert "\x1b" not in text
+            assert "\u202e" not in text
+        assert "[bold red]evil[/]" in await screen.press("escape")
+
+    walk(trace, steps, width=120)
+
+
+def test_pages_and_another_size(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PAGE_ROWS", 2)
+    events = [kernel(f"k{number}", number, number + 0.5) for number in range(5)]
+
+    async def steps(screen: Screen) -> None:
+        for key in ("3", "4"):
+            await screen.press(key)
+            assert "rows 1 to 2" in screen.text
+            assert "n shows more" in screen.text
+        await screen.press("3", "n")
+        assert "rows 3 to 4 of 5" in screen.text
+        assert "rows 5 to 5 of 5" in await screen.press("n", "n")
+        assert "rows 3 to 4 of 5" in await screen.press("p")
+        await screen.pilot.resize_terminal(60, 16)
+        text = await screen.press()
+        assert max(map(len, text.split("\n"))) <= 60
+        assert "rows 3 to 4 of 5" in text
+
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        walk(trace, steps, width=200)
+
+
+def test_quitting_ends_what_is_asked(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    query = Trace.query
+
+    def slow(self: Trace, name: str, **params: object) -> Any:
+        if name == "health":
+            begun.set()
+            return self.sql(endless)
+        return query(self, name, **params)
+
+    monkeypatch.setattr(Trace, "query", slow)
+
+    async def steps(screen: Screen) -> None:
+        await screen.pilot.press("7")
+        while not begun.is_set():
+            await screen.pilot.pause(0.01)
+        # The screen answers while the question runs, which another one ends; the answer to that
+        # may come below the help.
+        assert "asking" in screen.text
+        await screen.pilot.press("3", "question_mark")
+        assert "go deeper" in await screen.press()
+        assert "gemm" in await screen.press("escape")
+        begun.clear()
+        await screen.pilot.press("7")
+        while not begun.is_set():
+            await screen.pilot.pause(0.01)
+        await screen.pilot.press("q")
+
+    walk(trace, steps)
+    assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
+
+
+def test_it_needs_a_terminal(cli: Callable[..., Any], tiny_trace: Callable[..., Path]) -> None:
+    done = cli("browse", tiny_trace(EVENTS))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: browse needs a terminal to show the trace on\n"
+        "hint: tracekit breakdown prints the same figures\n"
+    )
+
+
+def test_without_textual_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="textual is not installed") as raised:
+        check_installed()
+    assert raised.value.hint == "pip install 'tracekit[tui]'"
+
+
+def test_the_command_does_not_import_textual_before_it_is_used() -> None:
+    program = "import sys, tracekit.cli.browse, tracekit.browse; sys.exit('textual' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_a_row_leads_to_adds_up_to_the_row() -> None:
+    """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
+    from tracekit.browse.asking import Answers
+    from tracekit.browse.views import Modules, Overview, causes, kernels
+
+    run = Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3"
+    with tracekit.open(run) as trace:
+        answers = Answers(trace)
+
+        def below(view: Any, column: str) -> int:
+            total = trace.sql(f"SELECT sum({column})::BIGINT FROM ({view.select})").rows[0][0]
+            assert isinstance(total, int)
+            return total
+
+        kernel_ns = {
+            (row["rank"], row["phase"]): row["kernel_ns"]
+            for row in trace.query("phases").to_dicts()
+        }
+        overview = Overview()
+        for row in overview.page(answers, 0, "").rows:
+            view = overview.deeper(row)
+            if row["split"] == "phase":
+                assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
+            elif row["part"] == "idle":
+                assert below(view, "idle_ns") == row["idle_ns"]
+        for row in kernels().page(answers, 0, "").rows[:3]:
+            assert below(kernels().deeper(row), "dur_ns") == row["kernel_ns"]
+        for row in causes().page(answers, 0, "").rows[:3]:
+            assert below(causes().deeper(row), "idle_ns") == row["idle_ns"]
+        top = Modules().page(answers, 0, "").rows
+        inner = next(row for row in top if row["has_inner"])
+        for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
+            assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]

@@ -1,0 +1,44 @@
+"""A breakdown as a screen that one can walk: from the whole down to the events and the SQL."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+
+def check_installed() -> None:
+    """Say so if what draws the screen is missing.
+
+    Raises:
+        UsageError: textual is not installed.
+    """
+    if importlib.util.find_spec("textual") is None:
+        raise UsageError("textual is not installed", hint="pip install 'tracekit[tui]'")
+
+
+def browse(trace: Trace, traces: Sequence[str]) -> int:
+    """Show a trace on the terminal until the user leaves.
+
+    Args:
+        trace: what is walked; nothing else asks it meanwhile.
+        traces: how that was named, for the commands that the screen tells.
+
+    Returns:
+        0; another number if the screen ended by a bug, whose traceback it has printed.
+
+    Raises:
+        UsageError: textual is not installed.
+    """
+    check_installed()
+    from tracekit.browse.app import Browser
+
+    # Without the mouse the terminal's own selection copies text, also over ssh.
+    browser = Browser(trace, traces)
+    browser.run(mouse=False)
+    return browser.return_code or 0

@@ -1,0 +1,276 @@
+"""The screen: a title, one table, what its row says in full, and a line of keys.
+
+Whatever comes from a trace is shown as text: as printable characters, in objects in which no
+markup is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.console import JustifyMethod
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen, Screen
+from textual.widgets import DataTable, Input, Static
+
+from tracekit.browse.asking import Asker
+from tracekit.browse.page import Page, View
+from tracekit.browse.texts import HELP, KEYS
+from tracekit.browse.views import VIEWS, Modules
+from tracekit.errors import TracekitError
+from tracekit.render._text import cell_width, printable, shorten
+from tracekit.trace import Trace
+
+_MOST_CELLS = 48
+"""A text is no wider in the table; the line below the table shows it whole."""
+
+
+@dataclass
+class _Place:
+    """Where the user is, or was: to come back to the same row."""
+
+    view: View
+    search: str = ""
+    number: int = 0
+    row: int = 0
+
+
+class _Told(ModalScreen[None]):
+    """A text over the screen, until a key closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, "dismiss", show=False)
+        for key in ("escape", "backspace", "q", "s", "question_mark", "h", "enter")
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        # A line is cleaned by itself, so that lines stay.
+        shown = "\n".join(map(printable, self._text.split("\n")))
+        with VerticalScroll():
+            yield Static(Text(shown), id="told")
+        yield Static(Text("up, down scroll  esc back"), id="told-keys")
+
+
+class Browser(App[None]):
+    """A trace that one can walk."""
+
+    ENABLE_COMMAND_PALETTE = False
+    # The row that is chosen is turned around: that shows without any colour.
+    CSS = """
+    #title { text-style: bold; height: auto; max-height: 2; }
+    #rows { height: 1fr; }
+    #rows > .datatable--cursor {
+        background: $surface; color: $foreground; text-style: reverse;
+    }
+    #detail { height: auto; max-height: 4; }
+    #search { display: none; border: none; height: 1; padding: 0; }
+    #status, #keys, #told-keys { height: 1; }
+    _Told { background: $background; }
+    _Told VerticalScroll { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "leave_view", show=False),
+        Binding("slash", "search", show=False),
+        Binding("s", "sql", show=False),
+        Binding("e", "events", show=False),
+        Binding("n", "turn(1)", show=False),
+        Binding("p", "turn(-1)", show=False),
+        Binding("question_mark,h", "help", show=False),
+        Binding("q", "leave", show=False),
+        Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
+        *(Binding(key, f"view('{key}')", show=False) for key in VIEWS),
+    ]
+
+    def __init__(self, trace: Trace, traces: Sequence[str]) -> None:
+        super().__init__()
+        self._traces = traces
+        self._asker = Asker(trace)
+        self._places = [_Place(VIEWS["1"][1]())]
+        self._page: Page | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the screen from top to bottom."""
+        yield Static(id="title")
+        yield DataTable[Text](id="rows", cursor_type="row")
+        yield Static(id="detail")
+        yield Input(placeholder="text to search for", id="search", select_on_focus=False)
+        yield Static(id="status")
+        yield Static(Text(KEYS), id="keys")
+
+    def on_mount(self) -> None:
+        """Show the first view."""
+        self._table.focus()
+        self._show()
+
+    def on_unmount(self) -> None:
+        """Wait for the thread that asks, whose question was ended."""
+        self._asker.close()
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        table: DataTable[Text] = self._main.query_one("#rows", DataTable)
+        return table
+
+    @property
+    def _main(self) -> Screen[None]:
+        """The screen below a text that lies over it: an answer may come meanwhile."""
+        screen: Screen[None] = self.screen_stack[0]
+        return screen
+
+    @property
+    def _here(self) -> _Place:
+        return self._places[-1]
+
+    def _say(self, place: str, text: str) -> None:
+        self._main.query_one(f"#{place}", Static).update(Text(printable(text)))
+
+    def _show(self) -> None:
+        """Ask for the page where the user is, and show it when it is there."""
+        here = self._here
+        searched = f", with «{here.search}»" if here.search else ""
+        steps = "" if len(self._places) == 1 else f"{'› ' * (len(self._places) - 1)}"
+        self._say("title", f"{steps}{here.view.title}{searched}")
+        self._say("detail", "")
+        self._say("status", "asking …")
+        self._page = None
+        self._table.clear(columns=True)
+        self.run_worker(self._load(here), exclusive=True, group="load")
+
+    async def _load(self, here: _Place) -> None:
+        try:
+            page = await self._asker.ask(
+                lambda answers: here.view.page(answers, here.number, here.search)
+            )
+        except TracekitError as error:
+            self._say("status", " – ".join(filter(None, (error.message, error.hint))))
+            return
+        table = self._table
+        texts = []
+        for column in page.columns:
+            cells = [shorten(cell, _MOST_CELLS) for cell in column.cells]
+            # Measured here: the table itself would show narrower columns first.
+            width = max(map(cell_width, [column.header, *cells]))
+            table.add_column(Text(column.header), key=column.source, width=width)
+            side: JustifyMethod = "right" if column.is_number else "left"
+            texts.append([Text(cell, justify=side) for cell in cells])
+        table.add_rows(zip(*texts, strict=True))
+        self._page = page
+        table.move_cursor(row=here.row)
+        self._say("status", _extent(page))
+        self._tell_row(here.row)
+
+    def _tell_row(self, number: int) -> None:
+        """Show in full what is too wide for the table."""
+        here, page = self._here, self._page
+        if page is None or not number < len(page.rows):
+            return
+        here.row = number
+        wide = [
+            column.told(column.cells[number])
+            for column in page.columns
+            if not column.is_number
+            and shorten(column.cells[number], _MOST_CELLS // 2) != (column.cells[number])
+        ]
+        self._say("detail", "  ".join(wide))
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Tell of the row that was chosen."""
+        self._tell_row(event.cursor_row)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Go where the row leads."""
+        if self._page is not None and event.cursor_row < len(self._page.rows):
+            self._go(self._here.view.deeper(self._page.rows[event.cursor_row]))
+
+    def _go(self, view: View | None) -> None:
+        if view is None:
+            self._say("status", "this leads no deeper; s shows the SQL")
+            return
+        self._places.append(_Place(view))
+        self._show()
+
+    def action_leave_view(self) -> None:
+        """Go back to where the user came from; a search is left first."""
+        if self._is_searching:
+            self._end_search()
+        elif self._here.search:
+            self._here.search, self._here.number, self._here.row = "", 0, 0
+            self._show()
+        elif len(self._places) > 1:
+            self._places.pop()
+            self._show()
+        else:
+            self._say("status", "this is where it begins; q quits")
+
+    def action_view(self, key: str) -> None:
+        """Begin at one of the views."""
+        self._places = [_Place(VIEWS[key][1]())]
+        self._show()
+
+    def action_turn(self, by: int) -> None:
+        """Show the next page, or the one before."""
+        here, page = self._here, self._page
+        if page is not None and (page.is_more if by > 0 else here.number > 0):
+            here.number, here.row = here.number + by, 0
+            self._show()
+
+    def action_events(self) -> None:
+        """Go from a module to its events, whatever is inside of it."""
+        view, page = self._here.view, self._page
+        if isinstance(view, Modules) and page is not None and page.rows:
+            self._go(view.events(page.rows[self._here.row]))
+
+    def action_sql(self) -> None:
+        """Show what gives the same."""
+        self.push_screen(_Told(self._here.view.told(self._traces, self._here.search)))
+
+    def action_help(self) -> None:
+        """Show what the keys do."""
+        self.push_screen(_Told(HELP))
+
+    @property
+    def _is_searching(self) -> bool:
+        return self._main.query_one("#search", Input).display
+
+    def action_search(self) -> None:
+        """Let the user type what to search for."""
+        field = self._main.query_one("#search", Input)
+        field.value = self._here.search
+        field.display = True
+        field.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Show the rows that hold it."""
+        here = self._here
+        here.search, here.number, here.row = event.value.strip(), 0, 0
+        self._end_search()
+        self._show()
+
+    def _end_search(self) -> None:
+        self._main.query_one("#search", Input).display = False
+        self._table.focus()
+
+    async def action_leave(self) -> None:
+        """End what is asked, and leave."""
+        self.workers.cancel_all()
+        await self._asker.stop()
+        self.exit()
+
+
+def _extent(page: Page) -> str:
+    """Return which rows a page holds."""
+    if not page.rows:
+        return "no rows"
+    last = page.first + len(page.rows)
+    of_all = f" of {page.total:,}" if page.total is not None else ""
+    more = "; n shows more" if page.is_more else ""
+    return f"rows {page.first + 1:,} to {last:,}{of_all}{more}"

@@ -1,0 +1,214 @@
+"""Events and idle gaps one by one, read by pages; and everything that is known of one event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis.result import Result
+from tracekit.browse.page import (
+    AnalysisView,
+    Asked,
+    Page,
+    Row,
+    SqlView,
+    View,
+    cut,
+    holding,
+    literal_of,
+    table_of,
+)
+from tracekit.render._cells import text_columns
+
+if TYPE_CHECKING:
+    from tracekit.browse.asking import Answers
+
+_EVENTS = """SELECT
+    e.dur_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream, e.name,
+    m.path AS module_path, e.class, e.event_id, e.trace_id, e.piece
+FROM attributed_events AS e
+INNER JOIN trace AS t ON e.trace_id = t.trace_id
+INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"""
+
+_GAPS = """SELECT
+    e.idle_ns, e.start_ns - t.first_ts_ns AS start_ns, e.cause, w.rank, e.device,
+    o.name AS op, n.name AS next_kernel, m.path AS module_path, e.reason, e.trace_id, e.gap_id
+FROM idle_gap AS e
+INNER JOIN trace AS t ON e.trace_id = t.trace_id
+INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+LEFT JOIN event AS o ON e.trace_id = o.trace_id AND e.op_id = o.event_id
+LEFT JOIN event AS n ON e.trace_id = n.trace_id AND e.next_event_id = n.event_id
+LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"""
+
+_AROUND = """SELECT
+    p.place, p.role, e.dur_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.category, e.name,
+    e.trace_id, e.event_id
+FROM (
+    SELECT
+        g.trace_id,
+        unnest([1, 2, 3]) AS place,
+        unnest(['ran before', 'op', 'ran next']) AS role,
+        unnest([g.previous_event_id, g.op_id, g.next_event_id]) AS event_id
+    FROM idle_gap AS g
+    WHERE g.trace_id = {trace_id} AND g.gap_id = {gap_id}
+) AS p
+INNER JOIN event AS e ON p.trace_id = e.trace_id AND p.event_id = e.event_id
+INNER JOIN trace AS t ON e.trace_id = t.trace_id"""
+
+_LINKS = ("launch_id", "op_id", "like_event_id")
+
+
+def device_is(rank: int | None, device: str) -> list[str]:
+    """Return the conditions that pick what is of one device."""
+    of_rank = "w.rank IS NULL" if rank is None else f"w.rank = {rank}"
+    return [of_rank, f"e.device = {literal_of(device)}"]
+
+
+def module_is(path: str) -> str:
+    """Return the condition that picks the events of a row of modules, and of all inside of it.
+
+    Args:
+        path: as in analysis module_totals.
+    """
+    return f"""(e.row_name = {literal_of(path)} OR (e.trace_id, e.module_id) IN (
+    SELECT (i.trace_id, i.module_id)
+    FROM module AS o
+    INNER JOIN module AS i
+        ON o.trace_id = i.trace_id AND i.position BETWEEN o.position AND o.last_position
+    WHERE o.rollup_path = {literal_of(path)}
+))"""
+
+
+def events_of(title: str, conditions: Sequence[str]) -> View:
+    """Return the device events that meet some conditions, the longest first."""
+    return SqlView(
+        title,
+        _EVENTS + _where(conditions),
+        "dur_ns DESC, trace_id, event_id, piece",
+        ("dur_ns", "start_ns", "phase", "name", "module_path", "rank", "device", "stream", "piece"),
+        ("name", "phase", "class", "module_path"),
+        _event_of,
+    )
+
+
+def gaps_of(title: str, conditions: Sequence[str]) -> View:
+    """Return the idle gaps that meet some conditions, the longest first."""
+    return SqlView(
+        title,
+        _GAPS + _where(conditions),
+        "idle_ns DESC, trace_id, gap_id",
+        ("idle_ns", "start_ns", "cause", "op", "next_kernel", "module_path", "rank", "device"),
+        ("cause", "reason", "op", "next_kernel", "module_path"),
+        _around,
+    )
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return "".join(
+        f"\n{'AND' if number else 'WHERE'} {condition}"
+        for number, condition in enumerate(conditions)
+    )
+
+
+def _around(row: Row) -> View:
+    return SqlView(
+        f"Around an idle gap: {row['cause']}, {row['reason']}",
+        _AROUND.format(trace_id=int(row["trace_id"]), gap_id=int(row["gap_id"])),
+        "place",
+        ("role", "dur_ns", "start_ns", "category", "name"),
+        ("role", "category", "name"),
+        _event_of,
+    )
+
+
+def _event_of(row: Row) -> View:
+    return Event(row["trace_id"], row["event_id"], row.get("piece", 0), row["name"] or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Everything that is known of one event: a row for each thing.
+
+    What was written of an event is table event, what tracekit found view attributed_events.
+    """
+
+    trace_id: int
+    event_id: int
+    piece: int
+    name: str
+
+    @property
+    def title(self) -> str:
+        """Its number and its name."""
+        return f"Event {self.event_id}: {self.name}"
+
+    def _statements(self) -> dict[str, str]:
+        key = f"trace_id = {int(self.trace_id)} AND event_id = {int(self.event_id)}"
+        return {
+            "attribution": "SELECT a.* EXCLUDE (trace_id, event_id, category, name), "
+            "m.path AS module_path\nFROM attributed_events AS a\n"
+            "LEFT JOIN module AS m USING (trace_id, module_id)\n"
+            f"WHERE {key} AND piece = {int(self.piece)}",
+            "event": f"SELECT * EXCLUDE (args, extra) FROM event WHERE {key}",
+            "args": "SELECT a.key, a.value::VARCHAR AS value FROM event, json_each(args) AS a\n"
+            f"WHERE {key} LIMIT 1000",
+        }
+
+    def page(self, answers: Answers, number: int, search: str) -> Page:
+        """Return a page of what is known."""
+        asked = {name: answers.sql(text) for name, text in self._statements().items()}
+        is_attributed = bool(asked["attribution"].rows)
+        rank = answers.sql(f"SELECT rank FROM trace WHERE trace_id = {int(self.trace_id)}").rows
+        rows = [
+            (source, *field, is_attributed, rank[0][0])
+            for source in ("attribution", "event")
+            for field in _fields(asked[source])
+        ]
+        for key, value in asked["args"].rows:
+            rows.append(("args", key, value, None, is_attributed, rank[0][0]))
+        columns = (
+            ("of", "VARCHAR"),
+            ("field", "VARCHAR"),
+            ("value", "VARCHAR"),
+            ("linked_id", "BIGINT"),
+            ("is_attributed", "BOOLEAN"),
+            ("rank", "INTEGER"),
+        )
+        result = holding(table_of("event", columns, rows), search)
+        return cut(result, ("field", "value", "of"), number)
+
+    def told(self, traces: Sequence[str], search: str) -> str:
+        """Return the statements."""
+        texts = [
+            SqlView("", text, "ALL", (), ()).told(traces, "")
+            for text in self._statements().values()
+        ]
+        del search
+        return "\n\n".join(texts)
+
+    def deeper(self, row: Row) -> View | None:
+        """Lead to the event that a field names; from others to why it is in phase and module."""
+        if row["field"] in _LINKS and row["linked_id"] is not None:
+            return Event(self.trace_id, row["linked_id"], 0, row["field"])
+        if not row["is_attributed"]:
+            return None
+        return AnalysisView(
+            f"Why event {self.event_id} is in its phase and its module",
+            Asked("why", {"event_id": self.event_id}),
+            ("decides", "rule", "answer", "reason", "found", "question"),
+            {"rank": row["rank"]},
+        )
+
+
+def _fields(result: Result) -> list[tuple[str, str, Any]]:
+    """Return each column of a result of one row: name, exact text, and the value of an id."""
+    if not result.rows:
+        return []
+    (values,) = result.rows
+    return [
+        (column.source, column.cells[0], value if column.source in _LINKS else None)
+        for column, value in zip(text_columns(result, units=False), values, strict=True)
+        if value is not None
+    ]

@@ -1,0 +1,41 @@
+"""`tracekit browse`: the breakdown as a screen that one can walk."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tracekit.cli._options import ceilings_option, no_cache_option, rules_option, trace_argument
+
+
+@click.command(name="browse")
+@trace_argument
+@rules_option
+@ceilings_option
+@no_cache_option
+def command(
+    traces: tuple[str, ...], rules: Path | None, ceilings: Path | None, no_cache: bool
+) -> None:
+    """Walk a trace on the terminal: from the whole down to single events, with the keyboard.
+
+    Overview, modules, kernels, idle gaps and their causes, ranks, health. Enter goes deeper, Esc
+    back, / searches, s shows the command and the SQL that give the same, ? helps, q quits.
+    """
+    from tracekit.browse import browse, check_installed
+    from tracekit.cli._open import open_traces
+    from tracekit.errors import UsageError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "browse needs a terminal to show the trace on",
+            hint="tracekit breakdown prints the same figures",
+        )
+    check_installed()
+    with open_traces(
+        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
+    ) as trace:
+        exit_code = browse(trace, traces)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
