@@ -169,6 +169,7 @@ STAND_IN = """
     from tracekit.cli._main import main
 
     class Trace:
+        missing = ()
         def __enter__(self): return self
         def __exit__(self, *e): pass
         def stream_sql(self, text, timeout_s):
