@@ -82,7 +82,7 @@ class StepProfiler:
             profile_steps: steps in the trace; rules are judged over them.
             rules: texts, or texts by name; if None those of `pyproject.toml`, if it has some.
             against: a run, a trace, or the name of a baseline, for relative rules.
-            baselines: the folder of baselines; `.tracekit/baselines` beside the
+            baselines: the folder or URL of baselines; `.tracekit/baselines` beside the
                 configuration of pytest if nothing says otherwise.
             inconclusive: what a test is that noise leaves open; skipped if nothing says otherwise.
 
@@ -123,10 +123,14 @@ class StepProfiler:
             return [parse_rule(text, name) for name, text in given.items()], settings
         return [parse_rule(text) for text in given], settings
 
-    def _place(self, given: str | Path | None) -> Path:
+    def _place(self, given: str | Path | None) -> str | Path:
         from tracekit.checking.baseline import DEFAULT_FOLDER
+        from tracekit.storage.url import is_url
 
-        return self._request.config.rootpath / (given or DEFAULT_FOLDER)
+        if given is not None and is_url(str(given)):
+            return str(given)
+        root: Path = self._request.config.rootpath
+        return root / (given or DEFAULT_FOLDER)
 
     def _record(
         self,
@@ -152,13 +156,14 @@ class StepProfiler:
             for _ in range(warmup + 2 * profile_steps + 2):
                 with one_step():
                     step()
-        if collection.folder is None:
+        made: Path | None = collection.folder
+        if made is None:
             raise tracekit.WorkloadError(
                 "the steps were not recorded", hint="what tracekit wrote to stderr says why"
             )
-        return collection.folder
+        return made
 
-    def _save(self, name: str, place: Path, trace: Trace) -> None:
+    def _save(self, name: str, place: str | Path, trace: Trace) -> None:
         from tracekit.checking.baseline import save
         from tracekit.checking.checking import keep
 

@@ -19,6 +19,7 @@ from tracekit.comparison.noise import MARGIN_PCT, Verdict
 from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
 from tracekit.comparison.tree import By, Node, make_tree, rearranged
+from tracekit.storage import Location
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -199,5 +200,5 @@ def _labels(
 
 def _path_of(one: str | Path | Trace) -> Path:
     if isinstance(one, str | Path):
-        return Path(one)
+        return Path(Location.of(one).shown)  # without the signature of a URL
     return one.store_path or Path()
