@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ def _commands() -> list[list[str]]:
 
 def test_every_command_of_the_workflows_is_understood() -> None:
     commands = _commands()
-    assert [command[0] for command in commands] == ["collect", "check", "collect", "check"]
+    assert [command[0] for command in commands] == [
+        *("collect", "check"),
+        *("collect", "baseline", "collect", "check"),
+    ]
     for name, *arguments in commands:
         command = group.get_command(click.Context(group), name)
         assert command is not None
@@ -43,12 +47,22 @@ def test_the_gate_of_the_workflows_runs(
     (tmp_path / "pyproject.toml").write_text(
         '[tool.tracekit.check]\nrules = ["timeline.idle_pct <= 20", "timeline.idle_pct <= 1"]\n'
     )
+    places = {"runs/new": SAMPLE, "runs/main": SAMPLE, "s3://ci/perf": tmp_path / "perf"}
     for command in _commands():
-        if command[0] == "check":
-            arguments = [str(SAMPLE) if part == "runs/new" else part for part in command]
-            outcome = tracekit_in_process(*arguments)
-            assert outcome.exit_code == 1
-            assert (tmp_path / "check.xml").read_text().count("<testcase") == 2
+        arguments = [str(places.get(part, part)) for part in command]
+        if command[0] == "baseline":
+            assert tracekit_in_process(*arguments).exit_code == 0
+        elif command[0] == "check":
+            more = []
+            if "--against" in command:
+                relative = "class.gemm.kernel_count <= +0%"
+                more = ["--rules", "pyproject.toml", "--rule", relative]
+            assert tracekit_in_process(*arguments, *more).exit_code == 1
+            cases = ET.parse(tmp_path / "check.xml").findall(".//testcase")
+            failed = [case.get("name") for case in cases if case.find("failure") is not None]
+            # A rule is given beside those of the project.
+            assert len(cases) == (3 if more else 2)
+            assert failed == ["timeline.idle_pct <= 1"]
 
 
 def test_every_rule_of_the_page_is_one() -> None:

@@ -17,11 +17,15 @@ from typing import Any
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Side
 from tracekit.comparison.setup import Facts, Health
 from tracekit.errors import StoreError, UsageError
+from tracekit.storage import Location
 
 VERSION = 1
 SUFFIX = ".baseline.json"
 DEFAULT_FOLDER = Path(".tracekit") / "baselines"
 """Where baselines lie unless told otherwise: below the current folder."""
+
+Folder = str | Path | Location
+"""A folder that baselines lie in: a path, or a URL of an object store or a web server."""
 
 _SMALL_PPM = 100
 """Ops with less than these millionths of the whole are not told apart."""
@@ -41,14 +45,19 @@ class Baseline:
     created_at: str
 
 
-def save(baseline: Baseline, folder: Path) -> Path:
-    """Write a baseline; one of the same name is replaced as a whole.
+def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
+    """Write a baseline, whole or not at all; return where it lies, and its size in bytes.
+
+    Args:
+        baseline: what to keep.
+        folder: a local one, or one behind a URL.
+        replaces: whether one of the same name is replaced.
 
     Raises:
-        UsageError: the name cannot be that of a file.
+        UsageError: the name cannot be that of a file, or there is such a baseline.
         StoreError: it cannot be written.
     """
-    path = path_of(baseline.name, folder)
+    place = path_of(baseline.name, folder)
     side = baseline.side
     document = {
         "tracekit_baseline": VERSION,
@@ -75,47 +84,67 @@ def save(baseline: Baseline, folder: Path) -> Path:
     for key, values in lists.items():
         inside = ",\n".join(json.dumps(value, ensure_ascii=False) for value in values)
         lines.append(f'"{key}": [\n{inside}\n]')
-    partial = path.with_name(path.name + ".partial")
+    data = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        partial.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-        partial.replace(path)
+        (place.write_bytes if replaces else place.write_new)(data)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{place}: there is a baseline {baseline.name!r}", hint="--force replaces it"
+        ) from error
     except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return path
+        raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
+    return place, len(data)
 
 
-def load(name: str, folder: Path) -> Baseline:
-    """Read a baseline by its name, or by the path of its file.
+def load(name: str, folder: Folder) -> Baseline:
+    """Read a baseline by its name, or by the path or URL of its file.
 
     Raises:
         UsageError: there is none, or it is none.
+        StoreError: the folder cannot be listed, or the file not be read.
     """
-    path = Path(name) if name.endswith(SUFFIX) else path_of(name, folder)
+    place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(place.read_bytes())
     except FileNotFoundError as error:
-        known = ", ".join(names(folder)) or "none"
+        known = ", ".join(names(place.parent)) or "none"
         raise UsageError(
-            f"there is no baseline {name!r}", hint=f"in {folder}: {known}; tracekit baseline save"
+            f"there is no baseline {name!r}",
+            hint=f"in {place.parent}: {known}; tracekit baseline save",
         ) from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: not a baseline: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{place}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"{place}: not a baseline: {error}") from error
     try:
         return _loaded(document)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UsageError(
-            f"{path}: not a baseline of this version of tracekit",
+            f"{place}: not a baseline of this version of tracekit",
             hint="make it anew: tracekit baseline save",
         ) from error
 
 
-def names(folder: Path) -> list[str]:
-    """Return the names of the baselines in a folder."""
-    return sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+def is_file_of_one(text: str) -> bool:
+    """Whether a text is the path or the URL of a baseline's file; a signature may follow it."""
+    return text.partition("?")[0].endswith(SUFFIX)
 
 
-def path_of(name: str, folder: Path) -> Path:
+def names(folder: Folder) -> list[str]:
+    """Return the names of the baselines in a folder.
+
+    Raises:
+        StoreError: the folder cannot be listed.
+    """
+    place = Location.of(folder)
+    try:
+        entries = place.entries()
+    except OSError as error:
+        raise StoreError(f"{place}: cannot be listed: {error.strerror or error}") from error
+    return sorted(one.name.removesuffix(SUFFIX) for one in entries if one.name.endswith(SUFFIX))
+
+
+def path_of(name: str, folder: Folder) -> Location:
     """Return the file of a baseline.
 
     Raises:
@@ -125,7 +154,7 @@ def path_of(name: str, folder: Path) -> Path:
         raise UsageError(
             f"{name!r} cannot be the name of a baseline", hint="letters, digits, . _ and -"
         )
-    return folder / (name + SUFFIX)
+    return Location.of(folder) / (name + SUFFIX)
 
 
 def _reduced(side: Side) -> list[Cell]:

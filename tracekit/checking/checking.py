@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.result import Column, Result
 from tracekit.checking.amounts import amount_text
-from tracekit.checking.baseline import DEFAULT_FOLDER, SUFFIX, Baseline, load, names
+from tracekit.checking.baseline import (
+    DEFAULT_FOLDER,
+    Baseline,
+    Folder,
+    is_file_of_one,
+    load,
+    names,
+)
 from tracekit.checking.judging import Judgement, Outcome, judge
 from tracekit.checking.measured import Measured, figures_of
 from tracekit.checking.rule import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
+from tracekit.storage import Location
+from tracekit.storage.url import is_url
 
 if TYPE_CHECKING:
     from tracekit.ingest.progress import Progress
@@ -79,7 +88,7 @@ def check(
     rules: Sequence[Rule],
     *,
     against: str | Path | Trace | None = None,
-    baselines: Path = DEFAULT_FOLDER,
+    baselines: Folder = DEFAULT_FOLDER,
     per: Per | None = None,
     skip: int = 0,
     cache: bool = True,
@@ -90,8 +99,9 @@ def check(
     Args:
         new: the run: a trace, a run folder, a store, or an open trace.
         rules: what it must keep.
-        against: what relative rules are relative to: a run likewise, or the name of a baseline.
-        baselines: the folder of baselines.
+        against: what relative rules are relative to: a run likewise, the name of a baseline, or
+            the path or URL of its file.
+        baselines: the folder of baselines, or its URL.
         per: what times are divided by; as :func:`tracekit.compare` chooses without it.
         skip: how many steps at the beginning of each run are left out.
         cache: keep ingested traces.
@@ -161,12 +171,14 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
     return Baseline(name, side, facts, health, measured.figures, created_at)
 
 
-def is_baseline(against: str | Path | Trace, folder: Path) -> bool:
+def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
     """Whether something names a baseline: one of the folder, or a file of one."""
     if not isinstance(against, str | Path):
         return False
     text = str(against)
-    return text.endswith(SUFFIX) or text in names(folder) or not Path(text).exists()
+    if is_file_of_one(text) or is_url(text):
+        return is_file_of_one(text)
+    return not Path(text).exists() or text in names(folder)
 
 
 @contextmanager
@@ -184,5 +196,5 @@ def _opened(
 
 def _label(one: str | Path | Trace) -> str:
     if isinstance(one, str | Path):
-        return Path(one).name
+        return Location.of(one).name  # without the signature of a URL
     return one.store_path.name if one.store_path else "trace"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tracekit.cli._options import format_option, no_cache_option
 
 _folder_option = click.option(
     "--baselines",
-    type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder of baselines.  [default: .tracekit/baselines]",
+    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
 )
 
 
@@ -37,36 +34,47 @@ def command() -> None:
     metavar="N",
     help="Leave out the first N steps.",
 )
+@click.option("--force", is_flag=True, help="Replace the baseline that has the name.")
 @no_cache_option
 def save(
-    name: str, trace: str, baselines: Path | None, per: str | None, skip: int, no_cache: bool
+    name: str,
+    trace: str,
+    baselines: str | None,
+    per: str | None,
+    skip: int,
+    force: bool,
+    no_cache: bool,
 ) -> None:
-    """Keep what a run was like under a name; what had the name before is replaced.
+    """Keep what a run was like under a name.
 
     The file holds times by step, part, class, phase, module and op, no events: tens of kB to be
     kept beside the code.
     """
     import tracekit
-    from tracekit.checking.baseline import DEFAULT_FOLDER, path_of
+    from tracekit.checking.baseline import DEFAULT_FOLDER, names, path_of
     from tracekit.checking.baseline import save as write
     from tracekit.checking.checking import keep
     from tracekit.cli._progress import progress_bar
+    from tracekit.errors import UsageError
+    from tracekit.storage import Location
 
     folder = baselines or DEFAULT_FOLDER
-    path_of(name, folder)
+    place = path_of(name, folder)
+    if not force and name in names(folder):  # said before a trace is read
+        raise UsageError(f"{place}: there is a baseline {name!r}", hint="--force replaces it")
     with (
         progress_bar() as progress,
         tracekit.open(trace, cache=not no_cache, progress=progress) as opened,
     ):
-        kept = keep(name, opened, Path(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
-    path = write(kept, folder)
-    click.echo(f"{path}: {len(kept.side.sample_units):,} samples, {path.stat().st_size:,} bytes")
+        kept = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
+    place, size_bytes = write(kept, folder, replaces=force)
+    click.echo(f"{place}: {len(kept.side.sample_units):,} samples, {size_bytes:,} bytes")
 
 
 @command.command(name="list")
 @_folder_option
 @format_option
-def list_baselines(baselines: Path | None, format_name: str) -> None:
+def list_baselines(baselines: str | None, format_name: str) -> None:
     """List the baselines that are kept."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, load, names
     from tracekit.checking.tables import baseline_list
@@ -80,7 +88,7 @@ def list_baselines(baselines: Path | None, format_name: str) -> None:
 @click.argument("name")
 @_folder_option
 @format_option
-def show(name: str, baselines: Path | None, format_name: str) -> None:
+def show(name: str, baselines: str | None, format_name: str) -> None:
     """Show what is kept of a run."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, load
     from tracekit.checking.tables import baseline_rows

@@ -17,7 +17,8 @@ _INCONCLUSIVE = 7
 @click.option(
     "--against",
     metavar="BASE",
-    help="What relative rules are relative to: a run, a trace, or the name of a baseline.",
+    help="What relative rules are relative to: a run, a trace, or a baseline: its name, "
+    "or the path or URL of its file.",
 )
 @click.option(
     "--rules",
@@ -40,9 +41,8 @@ _INCONCLUSIVE = 7
 )
 @click.option(
     "--baselines",
-    type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder of baselines.  [default: .tracekit/baselines]",
+    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
 )
 @click.option(
     "--per",
@@ -75,7 +75,7 @@ def command(
     rules_path: Path | None,
     texts: tuple[str, ...],
     inconclusive: str | None,
-    baselines: Path | None,
+    baselines: str | None,
     per: str | None,
     skip: int,
     junit: Path | None,
@@ -115,7 +115,7 @@ def command(
             "there is no rule to check", hint="--rule 'step_time <= +3%', or --rules FILE"
         )
     against = against or _text(settings, "against")
-    folder = baselines or Path(_text(settings, "baselines") or DEFAULT_FOLDER)
+    folder = baselines or _text(settings, "baselines") or DEFAULT_FOLDER
     when_open = inconclusive or _text(settings, "inconclusive") or "report"
     tune_for_traces()
     with progress_bar() as progress:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from tracekit.comparison.split_rows import AFTER_LAST_WORK, Device, Key, SplitRows, split_rows
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ PERS: tuple[Per, ...] = ("step", "window", "layer", "token", "request")
 
 PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
 """What the time of a device consists of, in the order of the split."""
-
-AFTER_LAST_WORK = "after_last_work"
-"""The cause of idle time that lies behind the last work of a device, so outside of its window."""
 
 _COVERED_BY_STEPS_PCT = 50
 
@@ -89,8 +87,7 @@ class Reading:
     """What was read of one side, before it is known by what it is divided."""
 
     label: str
-    rows: Sequence[Sequence[tuple[Any, ...]]]
-    columns: Mapping[str, int]
+    runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]
     has_steps: bool
     layer_counts: Sequence[int | None]
@@ -106,26 +103,23 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
         label: what the side is called.
         per: what figures will be divided by, where that is known.
     """
-    rows, columns = [], {}
+    runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0
     step_counts = []
     for trace in traces:
-        split = trace.query("split")
-        columns = {name: place for place, name in enumerate(split.column_names)}
-        rows.append(split.rows)
-        step, wall = columns["step"], columns["wall_ns"]
-        all_ns += sum(row[wall] for row in split.rows)
-        inside_ns += sum(row[wall] for row in split.rows if row[step] is not None)
-        step_counts.append(len({row[step] for row in split.rows} - {None}))
+        split = split_rows(trace)
+        runs.append(split)
+        all_ns += sum(row.wall_ns for row in split.rows)
+        inside_ns += sum(row.wall_ns for row in split.rows if row.step is not None)
+        step_counts.append(len({row.step for row in split.rows} - {None}))
         for row in trace.query("modules", rollup=True).to_dicts():
             if row["source"] is not None:
                 node = ModuleNode(row["module_path"], row["parent_path"], row["module_class"])
                 modules.setdefault(node.path, node)
     return Reading(
         label,
-        rows,
-        columns,
+        runs,
         modules,
         min(step_counts) > 1 and 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1),
         [_layer_count(trace) if per == "layer" else None for trace in traces],
@@ -151,43 +145,40 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         UsageError: the side has no such unit, or no step is left.
     """
     is_stepped = per == "step" or (per != "window" and reading.has_steps)
-    if per == "step" and not any(
-        row[reading.columns["step"]] is not None for rows in reading.rows for row in rows
-    ):
+    if per == "step" and not any(row.step is not None for run in reading.runs for row in run.rows):
         raise UsageError(f"{reading.label} marks no steps", hint="--per window compares it whole")
-    place = reading.columns
-    rank, device, step_at = place["rank"], place["device"], place["step"]
-    wall_at, count_at, kernel_at = place["wall_ns"], place["kernel_count"], place["kernel_ns"]
-    key_at = [place[n] for n in ("part", "class", "phase", "module_path", "op", "shape", "name")]
-    cells: dict[tuple[Any, ...], Cell] = {}
+    cells: dict[Key, Cell] = {}
     samples: dict[tuple[int, int | None], int] = {}
-    sample_devices: dict[int, set[tuple[int, Any, str]]] = {}
+    sample_devices: dict[int, set[tuple[int, Device]]] = {}
     outside_ns = total_ns = 0
-    for run, rows in enumerate(reading.rows):
+    for run, split in enumerate(reading.runs):
         # Steps are numbered in their order; the first ones are those to skip.
-        steps = sorted({row[step_at] for row in rows if row[step_at] is not None})
+        steps = sorted({row.step for row in split.rows if row.step is not None})
         taken = set(steps[skip:])
-        for row in rows:
-            key = tuple([row[at] for at in key_at])
-            step = row[step_at]
+        for row in split.rows:
+            step = row.step
             if is_stepped and step not in taken:
-                outside_ns += row[wall_at]
+                outside_ns += row.wall_ns
                 continue
             if not is_stepped:
-                if key[1] == AFTER_LAST_WORK:
+                if row.key[1] == AFTER_LAST_WORK:
                     continue
                 step = None
             sample = samples.setdefault((run, step), len(samples))
-            sample_devices.setdefault(sample, set()).add((run, row[rank], row[device]))
-            cell = cells.get(key)
+            cell = cells.get(row.key)
             if cell is None:
-                cell = cells[key] = Cell(*key)
-            wall_ns = row[wall_at]
-            total_ns += wall_ns
-            cell.kernel_count += row[count_at]
-            cell.kernel_ns += row[kernel_at]
-            cell.wall_ns += wall_ns
-            cell.samples[sample] = cell.samples.get(sample, 0) + wall_ns
+                cell = cells[row.key] = Cell(*row.key)
+            total_ns += row.wall_ns
+            cell.kernel_count += row.kernel_count
+            cell.kernel_ns += row.kernel_ns
+            cell.wall_ns += row.wall_ns
+            cell.samples[sample] = cell.samples.get(sample, 0) + row.wall_ns
+        for place in split.devices:
+            step, device = place
+            if is_stepped or place not in split.idle_only:
+                sample_of = samples.get((run, step if is_stepped else None))
+                if sample_of is not None and (not is_stepped or step in taken):
+                    sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
         raise UsageError(
             f"{reading.label} has no {'step left' if is_stepped else 'work of a device'} to compare"
@@ -208,8 +199,8 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         reading.modules,
         sum(units),
         len(devices),
-        len(reading.rows),
-        [_sample_name(run, step, len(reading.rows)) for run, step in order],
+        len(reading.runs),
+        [_sample_name(run, step, len(reading.runs)) for run, step in order],
         units,
         outside_ns,
         total_ns,

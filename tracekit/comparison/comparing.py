@@ -17,8 +17,10 @@ from tracekit.comparison.matching import Pair, match_sides
 from tracekit.comparison.measures import Measure, measures_of, plain_steps
 from tracekit.comparison.noise import MARGIN_PCT, Verdict
 from tracekit.comparison.places import Alignment, align_modules
+from tracekit.comparison.serving import Served, Serving, compare_serving, served_by
 from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
 from tracekit.comparison.tree import By, Node, make_tree, rearranged
+from tracekit.storage import Location
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -42,6 +44,7 @@ class Comparison:
     measures: Sequence[Measure]
     setup: Sequence[Unlike]
     margin_pct: float
+    serving: Serving | None = None
 
     @property
     def per(self) -> Per:
@@ -148,6 +151,7 @@ def compare(
         measures_of(*both, (first.plain_steps, second.plain_steps), margin_pct),
         unlike(first.facts, second.facts, (first.health, second.health)),
         margin_pct,
+        compare_serving(first.served, second.served, margin_pct),
     )
 
 
@@ -159,10 +163,17 @@ class _Said:
     facts: Facts
     health: Health
     plain_steps: Sequence[float]
+    served: Served
 
 
 def _read(traces: Sequence[Trace], label: str, per: Per | None) -> _Said:
-    return _Said(read(traces, label, per), facts_of(traces), health_of(traces), plain_steps(traces))
+    return _Said(
+        read(traces, label, per),
+        facts_of(traces),
+        health_of(traces),
+        plain_steps(traces),
+        served_by(traces),
+    )
 
 
 @contextmanager
@@ -199,5 +210,5 @@ def _labels(
 
 def _path_of(one: str | Path | Trace) -> Path:
     if isinstance(one, str | Path):
-        return Path(one)
+        return Path(Location.of(one).shown)  # without the signature of a URL
     return one.store_path or Path()

@@ -10,6 +10,7 @@ from tracekit.comparison.matching import Pair
 EFFECTS = (
     "by_new_ns",
     "by_gone_ns",
+    "by_recompute_ns",
     "by_count_ns",
     "by_clock_ns",
     "by_cost_ns",
@@ -19,10 +20,12 @@ EFFECTS = (
 )
 """The effects, in the order in which they are shown; of every pair they add up to its difference.
 
-new, gone: work that only one side has. count: more or fewer calls, at what a call took in the base.
-clock: all that ran on both sides takes longer by one factor. cost: calls of the same kernels with
-the same shapes take longer (beyond that factor); idle gaps last longer. shape: the same op with
-other shapes. kernel: other kernels do the same work. overlap: less of it hides behind other work.
+new, gone: work that only one side has. recompute: the same, of activation checkpointing: forward
+work that is done a second time for the backward pass, with the idle time before it. count: more or
+fewer calls, at what a call took in the base. clock: all that ran on both sides takes longer by one
+factor. cost: calls of the same kernels with the same shapes take longer (beyond that factor); idle
+gaps last longer. shape: the same op with other shapes. kernel: other kernels do the same work.
+overlap: less of it hides behind other work.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
@@ -76,6 +79,8 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
         (Fraction(base[at], units[0]), Fraction(new[at], units[1])) for at in range(3)
     )
     if pair.match in ("new", "gone"):
+        if pair.phase == "recompute":
+            return {"by_recompute_ns": wall[1] - wall[0]}
         return {f"by_{pair.match}_ns": wall[1] - wall[0]}
     found = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
     longer = kernel[1] - kernel[0]

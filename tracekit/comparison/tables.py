@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.effects import EFFECTS
 from tracekit.comparison.noise import compare_series
+from tracekit.comparison.serving_tables import serving_tables
 from tracekit.comparison.tree import By, Node
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
         by: what compute is split by first in the tree.
     """
     tree = comparison.tree(by)
-    return {
+    tables = {
         "comparison_setup": _setup(comparison),
         "comparison": _whole(comparison),
         "comparison_noise": _noise(comparison),
@@ -39,6 +40,7 @@ def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
         "comparison_work": _work(comparison, tree),
         "comparison_modules": _modules(comparison),
     }
+    return tables if comparison.serving is None else tables | serving_tables(comparison.serving)
 
 
 def _result(name: str, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> Result:

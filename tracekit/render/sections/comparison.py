@@ -22,6 +22,7 @@ _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "
 _EFFECTS = {
     "new": "new work",
     "gone": "work gone",
+    "recompute": "recomputation on one side alone",
     "count": "other number of calls",
     "clock": "other clocks",
     "cost": "calls of the same longer or shorter",

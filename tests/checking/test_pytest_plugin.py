@@ -1,0 +1,97 @@
+"""The fixture `tracekit_profile`, in a pytest of its own: the manual's test, and others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = REPO / "docs" / "how-to" / "ci.md"
+
+OTHERS = """
+import torch
+
+MODEL = torch.nn.Linear(8, 8)
+
+def profiled(tracekit_profile, rules, **options):
+    return tracekit_profile(
+        lambda: MODEL(torch.ones(2, 8)).sum().backward(), MODEL, profile_steps=2, **options,
+        rules=rules,
+    )
+
+def test_fails(tracekit_profile):
+    profiled(tracekit_profile, {"few": "class.gemm.kernel_count <= 0"})
+
+def test_is_open(tracekit_profile):
+    profiled(tracekit_profile, ["mfu >= 0.4"])
+
+def test_is_as_it_was(tracekit_profile):
+    relative = ["class.gemm.kernel_count <= +0%"]
+    run = profiled(tracekit_profile, relative, against="step", baselines="kept")
+    assert (run.report is None) == SAVES
+    assert (run.folder / "run.json").is_file()
+
+def test_obeys_the_project(tracekit_profile):
+    run = profiled(tracekit_profile, None)
+    assert run.report.outcome == "passed"
+"""
+
+
+def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict[str, ET.Element]]:
+    """Run the tests of a folder; return the exit code, the output, and its cases by name."""
+    junit = folder / "junit.xml"
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={junit}"]
+    done = subprocess.run(
+        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    output = done.stdout + done.stderr
+    assert junit.exists(), output
+    cases = {case.get("name", ""): case for case in ET.parse(junit).iter("testcase")}
+    return done.returncode, output, cases
+
+
+def test_the_fixture(python: Callable[[str], str], tmp_path: Path) -> None:
+    section = PAGE.read_text("utf-8").partition("## In a test")[2]
+    shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+    (tmp_path / "test_shown.py").write_text(shown)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\n[tool.tracekit.check]\nrules = ["compute_pct <= 100"]\n'
+    )
+    eager = python("eager")
+    (tmp_path / "test_others.py").write_text(f"SAVES = True\n{OTHERS}")
+    exit_code, output, cases = run_pytest(eager, tmp_path, "--tracekit-save")
+    assert exit_code == 1, output
+    assert "1 failed, 3 passed, 1 skipped" in output
+    failed = cases["test_fails"].find("failure")
+    assert failed is not None
+    assert "failed: few: " in (failed.text or "")
+    skipped = cases["test_is_open"].find("skipped")
+    assert skipped is not None
+    assert "does not tell mfu" in (skipped.get("message") or "")
+    assert (tmp_path / "kept" / "step.baseline.json").is_file()
+    (tmp_path / "test_others.py").write_text(f"SAVES = False\n{OTHERS}")
+    exit_code, output, cases = run_pytest(eager, tmp_path, "-k", "as_it_was")
+    assert exit_code == 0, output
+    properties = cases["test_is_as_it_was"].iter("property")
+    told = {one.get("name"): one.get("value") for one in properties}
+    assert (told["class.gemm.kernel_count <= +0%"] or "").startswith("passed: ")
+
+
+def test_pytest_finds_it_and_loads_nothing() -> None:
+    found = {one.value for one in entry_points(group="pytest11") if one.name == "tracekit"}
+    assert found == {"tracekit.checking.pytest_plugin"}
+    code = (
+        "import sys, tracekit.checking.pytest_plugin\n"
+        "print([m for m in ('duckdb', 'torch', 'rich', 'click', 'msgspec') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,81 @@
+"""Baselines in a folder, in a bucket of a real S3 server, and on a web server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from web_server import WebServer
+
+from tracekit.checking.baseline import load, names
+from tracekit.cli._main import main
+from tracekit.errors import StoreError, UsageError
+from tracekit.storage import Location
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_Naive"
+
+
+@pytest.fixture(autouse=True)
+def one_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(shared_folder / "checked"))
+
+
+def test_a_baseline_is_kept_once_and_held_against(
+    folder: Location, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--baselines", str(folder)]
+    assert names(folder) == []
+    assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 0
+    assert f"{folder}/main.baseline.json: 2 samples" in capsys.readouterr().out
+    first = (folder / "main.baseline.json").read_bytes()
+
+    assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 2
+    assert "there is a baseline 'main'" in capsys.readouterr().err
+    assert (folder / "main.baseline.json").read_bytes() == first
+    assert main(["baseline", "save", "main", str(SAMPLE), *where, "--force", "--skip", "1"]) == 0
+    assert (folder / "main.baseline.json").read_bytes() != first
+    capsys.readouterr()
+
+    assert main(["baseline", "list", *where, "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["run"], row["sample_count"]) == ("main", "pretrain_Naive", 1)
+    assert main(["baseline", "show", "main", *where, "--format", "csv"]) == 0
+    assert "compute,gemm,forward" in capsys.readouterr().out
+    rule = ["--rule", "class.gemm.kernel_count <= +0%"]
+    for against in (["main", *where], [f"{folder}/main.baseline.json"]):
+        assert main(["check", str(SAMPLE), "--against", *against, *rule]) == 0
+    with pytest.raises(UsageError, match="no baseline 'other'") as raised:
+        load("other", folder)
+    assert "main" in (raised.value.hint or "")
+
+
+def test_two_that_save_at_once(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes second finds it where there was none when it looked."""
+    monkeypatch.setattr("tracekit.checking.baseline.names", lambda _folder: [])
+    (folder / "main.baseline.json").write_bytes(b"of another job")
+    assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(folder)]) == 2
+    assert (folder / "main.baseline.json").read_bytes() == b"of another job"
+
+
+def test_a_web_server_is_read_and_keeps_its_secret(
+    web: WebServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_waiting: None
+) -> None:
+    assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0
+    web.files["perf/main.baseline.json"] = (tmp_path / "main.baseline.json").read_bytes()
+    url = f"{web.url}perf/main.baseline.json"
+    kept = load("main", tmp_path)
+    assert load(f"{url}?signature=secret", tmp_path) == kept
+    assert names(f"{web.url}perf/") == ["main"]
+    arguments = ["check", str(SAMPLE), "--rule", "class.gemm.kernel_count <= +0%", "--against"]
+    assert main([*arguments, f"{url}?signature=secret"]) == 0
+    web.files["perf/main.baseline.json"] = b"{"
+    assert main([*arguments, f"{url}?signature=secret"]) == 2
+    web.failures[:] = [503] * 20
+    with pytest.raises(StoreError, match="cannot be read"):
+        load(f"{url}?signature=secret", tmp_path)
+    # A web server is only read from.
+    web.failures.clear()
+    assert main(["baseline", "save", "new", str(SAMPLE), "--baselines", f"{web.url}perf/"]) == 4
+    out = capsys.readouterr()
+    assert "secret" not in out.out + out.err

@@ -1,0 +1,193 @@
+"""The pytest fixture `tracekit_profile`: performance tests beside unit tests.
+
+    def test_step(tracekit_profile):
+        tracekit_profile(train_one_step, model, rules=["class.gemm.kernel_count <= 12"])
+
+pytest finds this by itself where tracekit is installed. Nothing is imported until a test asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tracekit.checking.checking import Report
+    from tracekit.checking.rule import Rule
+    from tracekit.trace import Trace
+
+_SAVE = "--tracekit-save"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take whether baselines are to be made instead of held against."""
+    parser.getgroup("tracekit").addoption(
+        _SAVE,
+        action="store_true",
+        help="keep what tests profile as the baseline that they name, and check no relative rule",
+    )
+
+
+class ProfiledRun:
+    """What one call of the fixture recorded: `folder` is the run folder, `report` the outcome.
+
+    `trace` is the run, open until the test ends, for figures of your own; `report` is None where
+    there was no rule.
+    """
+
+    def __init__(self, folder: Path, trace: Trace, report: Report | None) -> None:
+        self.folder = folder
+        self.trace = trace
+        self.report = report
+
+
+class StepProfiler:
+    """What the fixture `tracekit_profile` gives: call it with a function that does one step."""
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path, resources: ExitStack) -> None:
+        self._request = request
+        self._folder = folder
+        self._resources = resources
+        self._count = 0
+
+    def __call__(
+        self,
+        step: Callable[[], object],
+        model: nn.Module,
+        *,
+        optimizer: Any = None,
+        warmup: int = 2,
+        profile_steps: int = 6,
+        rules: Sequence[str] | Mapping[str, str] | None = None,
+        against: str | Path | None = None,
+        baselines: str | Path | None = None,
+        inconclusive: Literal["skip", "pass", "fail"] | None = None,
+    ) -> ProfiledRun:
+        """Profile steps, and check rules as `tracekit check` does.
+
+        The step is called `warmup + 2 * profile_steps + 2` times: for nothing, timed, with ranges,
+        for the profiler to warm up, and profiled.
+
+        Args:
+            step: does one step.
+            model: what the step calls: modules and phases are seen by its calls.
+            optimizer: only for one that is no `torch.optim.Optimizer`.
+            warmup: calls that do not count.
+            profile_steps: steps in the trace; rules are judged over them.
+            rules: texts, or texts by name; if None those of `pyproject.toml`, if it has some.
+            against: a run, a trace, or the name of a baseline, for relative rules.
+            baselines: the folder or URL of baselines; `.tracekit/baselines` beside the
+                configuration of pytest if nothing says otherwise.
+            inconclusive: what a test is that noise leaves open; skipped if nothing says otherwise.
+
+        Raises:
+            UsageError: a rule is none, or looks at what there is not.
+            TracekitError: the run cannot be recorded or read.
+        """
+        __tracebackhide__ = True
+        import tracekit
+        from tracekit.checking.checking import check
+
+        parsed, settings = self._rules(rules)
+        against = against or settings.get("against")
+        held_in = self._place(baselines or settings.get("baselines"))
+        folder = self._record(step, model, optimizer, warmup, profile_steps)
+        trace = self._resources.enter_context(tracekit.open(folder, cache=False))
+        if self._request.config.getoption(_SAVE) and against is not None:
+            self._save(str(against), held_in, trace)
+            parsed = [rule for rule in parsed if not rule.is_relative]
+            against = None
+        if not parsed:
+            return ProfiledRun(folder, trace, None)
+        report = check(trace, parsed, against=against, baselines=held_in)
+        self._judge(report, inconclusive or settings.get("inconclusive", "skip"))
+        return ProfiledRun(folder, trace, report)
+
+    def _rules(
+        self, given: Sequence[str] | Mapping[str, str] | None
+    ) -> tuple[list[Rule], Mapping[str, Any]]:
+        from tracekit.checking.rule import parse_rule
+        from tracekit.checking.rules_file import PROJECT_FILE, has_rules, load_rules
+
+        project = self._request.config.rootpath / PROJECT_FILE
+        found, settings = load_rules(project) if has_rules(project) else ([], {})
+        if given is None:
+            return found, settings
+        if isinstance(given, Mapping):
+            return [parse_rule(text, name) for name, text in given.items()], settings
+        return [parse_rule(text) for text in given], settings
+
+    def _place(self, given: str | Path | None) -> str | Path:
+        from tracekit.checking.baseline import DEFAULT_FOLDER
+        from tracekit.storage.url import is_url
+
+        if given is not None and is_url(str(given)):
+            return str(given)
+        root: Path = self._request.config.rootpath
+        return root / (given or DEFAULT_FOLDER)
+
+    def _record(
+        self,
+        step: Callable[[], object],
+        model: nn.Module,
+        optimizer: Any,
+        warmup: int,
+        profile_steps: int,
+    ) -> Path:
+        import tracekit
+
+        self._count += 1
+        collection = tracekit.collect(
+            model,
+            optimizer,
+            out=self._folder / f"run-{self._count}",
+            warmup=warmup,
+            steps=1,
+            profile_steps=profile_steps,
+            name=self._request.node.name,
+        )
+        with collection as one_step:
+            for _ in range(warmup + 2 * profile_steps + 2):
+                with one_step():
+                    step()
+        made: Path | None = collection.folder
+        if made is None:
+            raise tracekit.WorkloadError(
+                "the steps were not recorded", hint="what tracekit wrote to stderr says why"
+            )
+        return made
+
+    def _save(self, name: str, place: str | Path, trace: Trace) -> None:
+        from tracekit.checking.baseline import save
+        from tracekit.checking.checking import keep
+
+        save(keep(name, trace, self._request.node.name), place)
+
+    def _judge(self, report: Report, when_open: str) -> None:
+        __tracebackhide__ = True
+        from tracekit.checking.junit import told
+
+        lines = []
+        for one in report.judgements:
+            text = told(one.value, one.limit, one.unit, one.change_pct, one.reason)
+            lines.append(f"{one.outcome}: {one.rule.title}: {text}")
+            # In pytest's own JUnit file these are properties of the test.
+            self._request.node.user_properties.append((one.rule.title, f"{one.outcome}: {text}"))
+        is_open = report.outcome == "inconclusive"
+        if report.outcome == "failed" or (is_open and when_open == "fail"):
+            pytest.fail("\n".join(lines), pytrace=False)
+        if is_open and when_open != "pass":
+            pytest.skip("\n".join(line for line in lines if line.startswith("inconclusive")))
+
+
+@pytest.fixture
+def tracekit_profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StepProfiler]:
+    """Profile steps of a test, and hold them against rules; see `StepProfiler`."""
+    with ExitStack() as resources:
+        yield StepProfiler(request, tmp_path / "tracekit", resources)

@@ -1,0 +1,274 @@
+"""Serving on both sides: latency, throughput, and steps by what is in their batch.
+
+Requests are the samples here. What no interval over the requests of one run knows: they share what
+the run has by chance, its queue above all. Gaps between tokens (itl) are not judged, because those
+of one request are no samples of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tracekit.comparison.noise import Difference, compare_series
+from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
+from tracekit.comparison.shares import apportion, rounded
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+METRICS = ("e2e", "ttft", "tpot")
+QUANTILES = (50, 90, 99)
+PHASES = ("prefill", "mixed", "decode")
+ALL = "all"
+
+_EXACT_TO = 16
+_PARTS_OF_DOUBLE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One measured request that succeeded: when its answer was whole, counted from the one before.
+
+    The times of the answers of a run add up to its interval, as `throughput` has it.
+    """
+
+    since_last_ns: int
+    output_token_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingStep:
+    """One step of an engine: what is in its batch, and busy and idle time of a device, ns."""
+
+    phase: str
+    prefill_token_count: int | None
+    decode_request_count: int | None
+    time_ns: Fraction
+
+    @property
+    def batch(self) -> tuple[str, int, int] | None:
+        """What batches must share to be the same; None where the trace does not tell.
+
+        Counts up to 16 are the same where they are equal, larger ones within about 4 %.
+        """
+        if self.prefill_token_count is None or self.decode_request_count is None:
+            return None
+        return (
+            self.phase,
+            _about(self.prefill_token_count),
+            _about(self.decode_request_count),
+        )
+
+
+def _about(count: int) -> int:
+    return count if count <= _EXACT_TO else round(_PARTS_OF_DOUBLE * math.log2(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one side says of serving."""
+
+    latencies: Mapping[str, Sequence[int]]
+    answers: Sequence[Answer]
+    steps: Sequence[ServingStep]
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Steps of one phase on both sides, and by what their mean differs; the parts add up to it.
+
+    `by_batch_ns`: batches that both sides have, more or less often. `by_own_batch_ns`: batches that
+    one side alone has. `by_cost_ns`: the same batches, longer or shorter. None where a trace does
+    not tell what is in the batches, or no batch is on both sides.
+    """
+
+    phase: str
+    base: Sequence[ServingStep]
+    new: Sequence[ServingStep]
+    difference: Difference
+    base_ns: int
+    new_ns: int
+    by_batch_ns: int | None
+    by_own_batch_ns: int | None
+    by_cost_ns: int | None
+    matched_pct: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Serving compared: latency by metric and percentile, rates, steps by phase."""
+
+    latency: Mapping[tuple[str, int], Interval]
+    rates: Mapping[str, Interval]
+    batches: Sequence[Batches]
+
+
+def served_by(traces: Sequence[Trace]) -> Served:
+    """Ask the runs of one side for requests and steps.
+
+    Args:
+        traces: the runs, open.
+    """
+    latencies: dict[str, list[int]] = {}
+    answers: list[Answer] = []
+    steps: list[ServingStep] = []
+    for trace in traces:
+        ((has_requests, has_steps),) = trace.sql(
+            "SELECT EXISTS (FROM request), EXISTS (FROM serving_step_ranges)"
+        )
+        if has_requests:
+            for metric, value_ns in trace.sql(
+                "SELECT metric, value_ns FROM request_latency('sent') WHERE metric <> 'itl'"
+            ):
+                latencies.setdefault(metric, []).append(value_ns)
+            answers += _answers(trace)
+        if has_steps:
+            steps += _steps(trace)
+    return Served(latencies, answers, steps)
+
+
+def _answers(trace: Trace) -> Iterable[Answer]:
+    rows = trace.sql(
+        "SELECT t.run_id, r.end_ns, r.output_token_count, "
+        "min(r.sent_ns) OVER (PARTITION BY t.run_id) AS first_ns, t.is_ok "
+        "FROM request_times('sent') AS t JOIN request AS r USING (run_id, request_id) "
+        "WHERE t.is_measured ORDER BY t.run_id, r.end_ns"
+    )
+    last: dict[object, int] = {}
+    for run, end_ns, count, first_ns, is_ok in rows:
+        if is_ok:
+            yield Answer(end_ns - last.get(run, first_ns), count)
+            last[run] = end_ns
+
+
+def _steps(trace: Trace) -> Iterable[ServingStep]:
+    # The devices of a step work together: its time is their mean, or a step would count often.
+    found: dict[int, list[ServingStep]] = {}
+    for row in trace.query("serving_steps").to_dicts():
+        if row["step"] is not None:
+            found.setdefault(row["step"], []).append(
+                ServingStep(
+                    row["phase"],
+                    row["prefill_token_count"],
+                    row["decode_request_count"],
+                    Fraction(row["wall_ns"] + row["idle_ns"]),
+                )
+            )
+    for of_devices in found.values():
+        one = of_devices[0]
+        time_ns = sum((step.time_ns for step in of_devices), Fraction()) / len(of_devices)
+        yield ServingStep(one.phase, one.prefill_token_count, one.decode_request_count, time_ns)
+
+
+def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | None:
+    """Compare the serving of two sides; None where they have nothing of it in common.
+
+    Args:
+        base: the one side.
+        new: the other.
+        margin_pct: a difference up to this share is none, percent.
+    """
+    latency = {
+        (metric, quantile): quantile_difference(
+            base.latencies[metric], new.latencies[metric], quantile, margin_pct=margin_pct
+        )
+        for metric in METRICS
+        for quantile in QUANTILES
+        if base.latencies.get(metric) and new.latencies.get(metric)
+    }
+    rates = {}
+    for name in ("requests_per_s", "output_tokens_per_s"):
+        pairs = _amounts(base, name), _amounts(new, name)
+        if pairs[0] and pairs[1]:
+            rates[name] = rate_difference(*pairs, margin_pct=margin_pct)
+    batches = []
+    for phase in (*PHASES, ALL):
+        chosen = [[one for one in side.steps if phase in (ALL, one.phase)] for side in (base, new)]
+        if all(chosen):
+            batches.append(_batches(phase, chosen[0], chosen[1], margin_pct))
+    return Serving(latency, rates, batches) if latency or rates or batches else None
+
+
+def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
+    """Return requests or tokens with their times; nothing where some answer's are not known."""
+    found = []
+    for one in side.answers:
+        amount = 1 if rate == "requests_per_s" else one.output_token_count
+        if amount is None:
+            return []
+        found.append((amount, one.since_last_ns))
+    return found
+
+
+def _batches(
+    phase: str, base: Sequence[ServingStep], new: Sequence[ServingStep], margin_pct: float
+) -> Batches:
+    difference = compare_series(
+        [float(one.time_ns) for one in base],
+        [float(one.time_ns) for one in new],
+        margin_pct=margin_pct,
+    )
+    means = _mean(base), _mean(new)
+    base_ns, new_ns = rounded(means[0]), rounded(means[1])
+    parts: tuple[int, ...] | tuple[None, None, None] = (None, None, None)
+    matched_pct = None
+    if all(one.batch is not None for one in (*base, *new)):
+        groups = _grouped(base), _grouped(new)
+        common = groups[0].keys() & groups[1].keys()
+        matched = sum(len(group[key]) for group in groups for key in common)
+        matched_pct = 100 * matched / (len(base) + len(new))
+        if common:
+            exact = _parts(groups, common, means)
+            parts = tuple(apportion(new_ns - base_ns, exact))
+    by_batch_ns, by_own_batch_ns, by_cost_ns = parts
+    return Batches(
+        phase,
+        base,
+        new,
+        difference,
+        base_ns,
+        new_ns,
+        by_batch_ns,
+        by_own_batch_ns,
+        by_cost_ns,
+        matched_pct,
+    )
+
+
+_Groups = Mapping[tuple[str, int, int], Sequence[ServingStep]]
+
+
+def _parts(
+    groups: tuple[_Groups, _Groups],
+    common: Iterable[tuple[str, int, int]],
+    means: tuple[Fraction, Fraction],
+) -> list[Fraction]:
+    """Split the difference of two means: by how often batches are, by those of one side, by cost.
+
+    Each batch that is on both sides has a share and a mean on each; the difference of the products
+    is split half and half (Kitagawa 1955), so that base and new may change places.
+    """
+    shared = [[group[key] for key in sorted(common)] for group in groups]
+    shares = [[Fraction(len(steps), sum(map(len, side))) for steps in side] for side in shared]
+    costs = [[_mean(steps) for steps in side] for side in shared]
+    by_batch = by_cost = Fraction()
+    for share, other_share, cost, other_cost in zip(*shares, *costs, strict=True):
+        by_batch += (other_share - share) * (cost + other_cost) / 2
+        by_cost += (other_share + share) * (other_cost - cost) / 2
+    return [by_batch, means[1] - means[0] - by_batch - by_cost, by_cost]
+
+
+def _mean(steps: Sequence[ServingStep]) -> Fraction:
+    return sum((one.time_ns for one in steps), Fraction()) / len(steps)
+
+
+def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[ServingStep]]:
+    found: dict[tuple[str, int, int], list[ServingStep]] = {}
+    for one in steps:
+        if one.batch is not None:
+            found.setdefault(one.batch, []).append(one)
+    return found
