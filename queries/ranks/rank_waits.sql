@@ -111,7 +111,11 @@ own AS (
         any_value(stage) AS stage,
         sum(own_ns)::BIGINT AS own_ns,
         max(late_ns) AS late_ns,
-        arg_max({'class': class, 'pg_name': pg_name, 'number': number}, late_ns) AS late_at
+        -- Of several the first.
+        arg_max(
+            {'class': class, 'pg_name': pg_name, 'number': number},
+            (late_ns, -number, place_key)
+        ) FILTER (late_ns IS NOT NULL) AS late_at
     FROM late
     GROUP BY trace_id, device
 ),

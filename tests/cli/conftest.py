@@ -60,6 +60,7 @@ class FakeTrace:
     opened_with: dict[str, Any] = field(default_factory=dict)
     is_closed: bool = False
     error: BaseException | None = None
+    missing: tuple[tuple[str, str], ...] = ()
 
     def query(self, name: str, **params: object) -> Result:
         if self.error:

@@ -178,6 +178,8 @@ APART = {
     "gemms": "single products, by op",
     "collective_skew": "collectives of several ranks, matched",
     "mfu": "operations, by step",
+    "split": "parts of steps, which leave out what lies before and behind them",
+    "timeline_events": "single events and tiles, to be drawn",
     "compiled": "no rows where nothing was compiled; the others are looked at below",
 }
 

@@ -45,9 +45,13 @@ class Opened:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return a browser that reaches no network; skip where there is none."""
+    """Return a browser that reaches no network; skip where there is none.
+
+    It is gone behind the file: while it is there, its event loop runs on this thread, and no other
+    test on it could run one.
+    """
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.is_file():
         pytest.skip(f"no browser at {CHROMIUM} (set TRACEKIT_CHROMIUM)")
@@ -61,7 +65,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def in_browser(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Opened]:
     """Return a function that opens the report of a trace, or a page, with everything shown."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import duckdb
-
+from tracekit.database.engine import duckdb
 from tracekit.errors import QueryError
 
 _WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re.IGNORECASE)
@@ -39,10 +38,11 @@ def check_writes(
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a connection that is kept from files may read some: those of a dataset.
 
-    DuckDB lets it write there too.
+    DuckDB lets it write there too. It allows the folder for what spills by itself.
     """
     found = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
-        "AND len(current_setting('allowed_directories')) > 0"
+        "AND len(current_setting('allowed_directories')) "
+        "> (current_setting('temp_directory') <> '')::INTEGER"
     ).fetchone()
     return bool(found and found[0])
