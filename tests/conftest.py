@@ -34,10 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let interrupts through: a shell starts what it puts into the background without them."""
+    """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     config.pluginmanager.register(CostOfFiles(config.getoption("files_shown")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # Files of tests that take longest begin first, so that no core is left waiting for one at the end.
