@@ -11,6 +11,7 @@ from tracekit.redaction import (
     Redactor,
     is_secret_name,
     mask_json,
+    mask_members,
     mask_text,
     mask_words,
     secrets_in_environment,
@@ -107,3 +108,22 @@ def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
     begin = time.process_time()
     mask_text(piece * (50_000 // len(piece)))
     assert time.process_time() - begin < 20
+
+
+def test_members_are_masked_by_their_names_at_any_depth() -> None:
+    deep: dict[str, object] = {"HF_TOKEN": "hf_abc"}
+    for _ in range(5000):
+        deep = {"in": [deep]}
+    value = {
+        "env": {"HF_TOKEN": "hf_abc", "HOME": "/root", "WANDB_API_KEY": ""},
+        "options": [{"api_key": "sk-1", "max_tokens": "7", "key": "conv1", "token": 50256}],
+        "deep": deep,
+    }
+    mask_members(value)
+    assert value["env"] == {"HF_TOKEN": MASK, "HOME": "/root", "WANDB_API_KEY": ""}
+    assert value["options"] == [
+        {"api_key": MASK, "max_tokens": "7", "key": "conv1", "token": 50256}
+    ]
+    for _ in range(5000):
+        (deep,) = deep["in"]  # type: ignore[misc]
+    assert deep == {"HF_TOKEN": MASK}

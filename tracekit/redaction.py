@@ -190,6 +190,30 @@ def mask_json(value: Any) -> Any:
     return mask_text(value) if isinstance(value, str) else value
 
 
+def mask_members(value: Any) -> None:
+    """Mask, in place, the texts of a JSON value whose member's name says that they are secret.
+
+    Unlike `mask_json` it leaves alone what stands inside of texts, and members that are merely
+    called ``key`` or ``keys``: they are what a value belongs to, more often than a secret. Any
+    depth will do: a file may nest deeper than functions may call each other.
+    """
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item
+        elif isinstance(item, dict):
+            for name, member in item.items():
+                if isinstance(member, dict | list):
+                    waiting.append(member)
+                elif member and isinstance(member, str) and _is_secret_member(name):
+                    item[name] = MASK
+
+
+def _is_secret_member(name: str) -> bool:
+    return name.lower() not in ("key", "keys") and is_secret_name(name)
+
+
 def _is_option(word: str) -> bool:
     found = _OPTION_NAME.fullmatch(word)
     return found is not None and is_secret_name(found["name"])

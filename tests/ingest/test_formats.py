@@ -357,3 +357,15 @@ def test_a_real_trace_in_blocks_of_any_size(
         assert (found.rejected, found.repaired, found.text.truncation) == ([], [], None)
     for offset, event in whole.events[::500]:
         assert json.JSONDecoder().raw_decode(text.decode(), offset)[0] == event
+
+
+def test_a_secret_in_the_metadata_of_a_file_is_not_kept(load: Callable[..., Any]) -> None:
+    trace = {
+        "profiler": {"env": {"HF_TOKEN": "hf_abc", "HOME": "/root"}, "api_key": "sk-1"},
+        "traceEvents": EVENTS,
+    }
+    ((metadata,),) = load(json.dumps(trace)).sql("SELECT metadata FROM trace")
+    assert json.loads(metadata)["profiler"] == {
+        "env": {"HF_TOKEN": "(not kept)", "HOME": "/root"},
+        "api_key": "(not kept)",
+    }

@@ -23,6 +23,7 @@ from tracekit.ingest.faults import Faults
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.span_pairs import pair_spans
+from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows
 from tracekit.storage import Place
 
@@ -65,6 +66,9 @@ def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id
     _load_events(connection, reading, trace_id)
     path, stream, text, faults = reading.path, reading.stream, reading.text, reading.faults
     metadata = text.metadata()
+    # Profilers of services write their environment there; a store is passed on more readily than
+    # the file that it was made from.
+    mask_members(metadata)
     counted = connection.execute(
         "SELECT view_name, count(*), count(dur_ns) FROM record "
         f"WHERE trace_id = {trace_id} GROUP BY view_name"
