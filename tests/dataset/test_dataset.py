@@ -15,6 +15,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
+from tracekit.analysis.query_errors import store_error
 from tracekit.engine import making
 from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
@@ -256,6 +257,33 @@ def test_a_damaged_file_is_said(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-30])
     with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
         trace.query("timeline")
+
+
+def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
+    tmp_path: Path,
+) -> None:
+    write_ranks(tmp_path / "run", 1)
+    dataset = make(tmp_path)
+    [file] = dataset.glob("analyses/timeline/*.parquet")
+    whole = duckdb.read_parquet(str(file))
+    whole.project("* REPLACE (compute_ns + 1 AS compute_ns)").write_parquet(str(tmp_path / "new"))
+    file.write_bytes((tmp_path / "new").read_bytes())
+    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="what the manifest says"):
+        trace.query("timeline")
+
+
+def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path) -> None:
+    """Pages are looked at when a question needs them, long after a dataset was opened."""
+    file = tmp_path / "table.parquet"
+    rows = duckdb.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
+    rows.write_parquet(str(file), compression="zstd")
+    damaged = bytearray(file.read_bytes())
+    for at in range(1000, 2000):
+        damaged[at] ^= 0xFF
+    file.write_bytes(damaged)
+    with pytest.raises(duckdb.Error) as raised:
+        duckdb.sql(f"SELECT max(a) FROM '{file}'").fetchall()
+    assert "damaged" in str(store_error("gemms", raised.value))
 
 
 def test_a_cached_dataset_that_is_damaged_is_made_again(tmp_path: Path) -> None:

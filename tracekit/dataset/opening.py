@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
+from tracekit.dataset.files import File, is_there
 from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
@@ -214,6 +215,7 @@ class _Answers(Mapping[str, "Result"]):
 
         if name not in self._read:
             listed = self._manifest.analyses[name]
+            self._check(listed)
             spec = load_catalog().analyses[name]
             columns = tuple(Column(column.name, column.type) for column in spec.columns)
             picked = ", ".join(f'"{column.name}"::{column.type}' for column in columns)
@@ -226,6 +228,17 @@ class _Answers(Mapping[str, "Result"]):
             finally:
                 cursor.close()
         return self._read[name]
+
+    def _check(self, listed: ListedFile) -> None:
+        """Raise an error if a file on a disk is no longer what was written.
+
+        Parquet notices only some of what befalls its bytes: the rest would be other figures.
+        Object stores keep checksums of their own.
+        """
+        dataset = self._files.dataset
+        file = File(listed.name, listed.size_bytes, listed.sha256, listed.row_count)
+        if dataset.local_path is not None and not is_there(dataset, file):
+            raise _damaged(dataset, f"{listed.name} is not what the manifest says")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._manifest.analyses)
