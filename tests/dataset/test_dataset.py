@@ -272,17 +272,18 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
         trace.query("timeline")
 
 
-def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])
+def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, place: range) -> None:
     """Pages are looked at when a question needs them, long after a dataset was opened."""
     file = tmp_path / "table.parquet"
     rows = duckdb.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
     rows.write_parquet(str(file), compression="zstd")
     damaged = bytearray(file.read_bytes())
-    for at in range(1000, 2000):
+    for at in place:
         damaged[at] ^= 0xFF
     file.write_bytes(damaged)
     with pytest.raises(duckdb.Error) as raised:
-        duckdb.sql(f"SELECT max(a) FROM '{file}'").fetchall()
+        duckdb.sql(f"SELECT sum(length(a)) FROM '{file}'").fetchall()
     assert "damaged" in str(store_error("gemms", raised.value))
 
 

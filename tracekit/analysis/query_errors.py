@@ -64,7 +64,8 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True
     else:
-        is_damage = _DAMAGE.search(first_line) is not None
+        # What DuckDB itself gives no kind comes out of the reader of Parquet: `Out of buffer`.
+        is_damage = type(error) is duckdb.Error or _DAMAGE.search(first_line) is not None
     if is_damage:
         return DamagedStoreError(
             f"{what}: the store is damaged or cut off",
