@@ -265,8 +265,9 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
     write_ranks(tmp_path / "run", 1)
     dataset = make(tmp_path)
     [file] = dataset.glob("analyses/timeline/*.parquet")
-    whole = duckdb.read_parquet(str(file))
-    whole.project("* REPLACE (compute_ns + 1 AS compute_ns)").write_parquet(str(tmp_path / "new"))
+    with duckdb.connect() as own:
+        changed = own.read_parquet(str(file)).project("* REPLACE (compute_ns + 1 AS compute_ns)")
+        changed.write_parquet(str(tmp_path / "new"))
     file.write_bytes((tmp_path / "new").read_bytes())
     with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="what the manifest says"):
         trace.query("timeline")
@@ -276,14 +277,15 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
 def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, place: range) -> None:
     """Pages are looked at when a question needs them, long after a dataset was opened."""
     file = tmp_path / "table.parquet"
-    rows = duckdb.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
-    rows.write_parquet(str(file), compression="zstd")
+    with duckdb.connect() as own:
+        rows = own.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
+        rows.write_parquet(str(file), compression="zstd")
     damaged = bytearray(file.read_bytes())
     for at in place:
         damaged[at] ^= 0xFF
     file.write_bytes(damaged)
-    with pytest.raises(duckdb.Error) as raised:
-        duckdb.sql(f"SELECT sum(length(a)) FROM '{file}'").fetchall()
+    with duckdb.connect() as own, pytest.raises(duckdb.Error) as raised:
+        own.sql(f"SELECT sum(length(a)) FROM '{file}'").fetchall()
     assert "damaged" in str(store_error("gemms", raised.value))
 
 
