@@ -15,7 +15,7 @@ _SUGGESTION = re.compile(r"^(?:Did you mean|Candidate).*", re.MULTILINE)
 _LOCKED = re.compile(r"disabled by configuration|configuration has been locked")
 
 _DAMAGE = re.compile(
-    "checksum|[Cc]orrupt|Could not read|Serializ|deserializ|Deserializ|read from file|truncated file"
+    "checksum|[Cc]orrupt|Could not read|[Ss]erializ|[Dd]eserializ|read from file|truncated file"
     # of the Parquet files of a dataset
     "|Failed to read file|[Dd]ecompress|Parquet|No magic bytes|TProtocol"
 )
