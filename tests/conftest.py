@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from alone import alone
 from cost_of_files import CostOfFiles
+from every_trace import BEGIN, Answered, Answers, group_of
 from warm_python import warm_python
 
 import tracekit
@@ -64,16 +65,21 @@ _FOR_ONE_WORKER = {"s3", "ray", "browser"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first; the order within a file stays."""
+    """Put the files that take longest first; the order within a file stays.
+
+    Tests of one trace come one behind the other.
+    """
     for item in items:
         for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(name))
 
-    def place(item: pytest.Item) -> int:
-        file = item.path.relative_to(REPO).as_posix()
-        return next(
-            (number for number, name in enumerate(_LONGEST) if file.startswith(name)), len(_LONGEST)
+    def place(item: pytest.Item) -> tuple[int, str]:
+        group = group_of(item)
+        file = BEGIN if group else item.path.relative_to(REPO).as_posix()
+        number = next(
+            (n for n, name in enumerate(_LONGEST) if file.startswith(name)), len(_LONGEST)
         )
+        return number, group
 
     items.sort(key=place)
 
@@ -158,6 +164,23 @@ def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
     yield open_once
     for trace in traces.values():
         trace.close()
+
+
+@pytest.fixture(scope="session")
+def answered(opened: Callable[[Path], tracekit.Trace]) -> Answered:
+    """Return a function that gives the answers of the trace at a path, each made once.
+
+    Those of one trace are held at a time.
+    """
+    held: dict[Path, Answers] = {}
+
+    def answers_of(path: Path) -> Answers:
+        if path not in held:
+            held.clear()
+            held[path] = Answers(opened(path))
+        return held[path]
+
+    return answers_of
 
 
 @pytest.fixture(scope="session")

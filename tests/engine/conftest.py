@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-
-from tracekit.engine import batches
+from run_of_ranks import read_apart
 
 
 @pytest.fixture(autouse=True)
@@ -23,4 +22,4 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small traces be read apart too, where there is more than one worker."""
-    monkeypatch.setattr(batches, "LEAST_BATCH_BYTES", 1)
+    read_apart(monkeypatch)

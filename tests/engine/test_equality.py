@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from run_of_ranks import write_ranks
+from every_trace import Answers
+from run_of_ranks import read_apart, write_ranks
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
 from tracekit.opening import ingest
-from tracekit.trace import Trace
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -41,15 +42,32 @@ def mixed_ranks(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["sample", "mixed"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    if request.param == "sample":
-        return REPO / "sample_traces/pretrain_R+Z3"
-    return mixed_ranks(tmp_path / "run")
+@dataclass(frozen=True)
+class Read:
+    """A run as each engine reads it: as one store, and as datasets by the engine's name."""
+
+    store: Path
+    datasets: dict[str, Path]
 
 
-def figures(trace: Trace) -> dict[str, object]:
-    return {name: trace.query(name).rows for name in ANALYSES}
+@pytest.fixture(scope="module", params=["sample", "mixed"])
+def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    folder = tmp_path_factory.mktemp(request.param)
+    run = REPO / "sample_traces/pretrain_R+Z3"
+    if request.param == "mixed":
+        run = mixed_ranks(folder / "run")
+    found = Read(
+        ingest([run], folder / "run.duckdb"),
+        {name: folder / f"{name}.tracekit" for name in ENGINES},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        read_apart(patch)
+        for name, dataset in found.datasets.items():
+            choice = EngineChoice(name, worker_count=2)
+            manifest = ingest_dataset([run], dataset, engine=choice)
+            assert not manifest.missing
+            assert len(manifest.parts) > 1
+    return found
 
 
 def content(dataset: Path) -> dict[str, bytes]:
@@ -60,38 +78,29 @@ def content(dataset: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.usefixtures("a_batch_each")
-def test_all_analyses_are_equal(run: Path, tmp_path: Path) -> None:
-    store = ingest([run], tmp_path / "run.duckdb")
-    for name in ENGINES:
-        choice = EngineChoice(name, worker_count=2)
-        manifest = ingest_dataset([run], tmp_path / f"{name}.tracekit", engine=choice)
-        assert not manifest.missing
-        assert len(manifest.parts) > 1
-    with tracekit.open(store) as trace:
-        expected = figures(trace)
-        breakdown = trace.breakdown()
-    for name in ENGINES:
-        with tracekit.open(tmp_path / f"{name}.tracekit") as trace:
-            assert figures(trace) == expected
-            assert trace.breakdown() == breakdown
-    serial, processes = (content(tmp_path / f"{name}.tracekit") for name in ENGINES)
+def test_all_analyses_are_equal(read: Read) -> None:
+    """Of one dataset: the others are the same to the byte."""
+    serial, processes = (content(read.datasets[name]) for name in ENGINES)
     assert serial.keys() == processes.keys()
     assert serial == processes
+    with tracekit.open(read.store) as trace:
+        answers = Answers(trace)
+        expected = {name: answers(name).rows for name in ANALYSES}
+        breakdown = trace.breakdown()
+    with tracekit.open(read.datasets[ENGINES[0]]) as trace:
+        assert {name: trace.query(name).rows for name in ANALYSES} == expected
+        assert trace.breakdown() == breakdown
 
 
-@pytest.mark.usefixtures("a_batch_each")
-def test_sql_over_the_tables_gives_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", ["mixed"], indirect=True)
+def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
     """The answers that a dataset holds aside: its tables are those of a store."""
-    run = mixed_ranks(tmp_path / "run")
-    store = ingest([run], tmp_path / "run.duckdb")
-    ingest_dataset([run], tmp_path / "run.tracekit", engine=EngineChoice("serial", worker_count=2))
     catalog = load_catalog()
     tables = [
         "record", "event", "trace", "thread", "process_group", "run",
         *(name for name in (*catalog.tables, *catalog.views)),
     ]  # fmt: skip
-    with tracekit.open(store) as one, tracekit.open(tmp_path / "run.tracekit") as other:
+    with tracekit.open(read.store) as one, tracekit.open(read.datasets["serial"]) as other:
         for table in tables:
             text = f"SELECT * FROM {table} ORDER BY ALL"
             assert other.sql(text).rows == one.sql(text).rows, table

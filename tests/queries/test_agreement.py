@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
+from every_trace import Answered, on_every_trace
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 
-Opened = Callable[[Path], tracekit.Trace]
 Row = dict[str, Any]
 Sums = dict[tuple[Any, ...], int]
 
-REPO = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-PATHS = [
-    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
-    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
-    *sorted(FOLDER.rglob("*.json.gz")),
-]
 EVERYTHING = 2**62
 
 
@@ -184,28 +175,23 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
-def test_any_two_say_the_same(opened: Opened, path: Path) -> None:
-    trace = opened(path)
-    asked: dict[tuple[str, str], list[Row]] = {}
-
-    def rows_of(said: Said) -> list[Row]:
-        key = (said.analysis, str(said.params))
-        if key not in asked:
-            asked[key] = trace.query(said.analysis, **said.params).to_dicts()
-        return asked[key]
-
+@on_every_trace
+def test_any_two_say_the_same(answered: Answered, path: Path) -> None:
+    ask = answered(path)
     for question, sayings in SAYINGS.items():
-        found = [(said.analysis, said.sums(rows_of(said))) for said in sayings]
+        found = [
+            (said.analysis, said.sums(ask(said.analysis, **said.params).to_dicts()))
+            for said in sayings
+        ]
         for (one, ours), (other, theirs) in itertools.combinations(found, 2):
             assert ours == theirs, f"{question}: {one} and {other}"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
-def test_what_was_compiled_and_the_rest_are_all(opened: Opened, path: Path) -> None:
-    trace = opened(path)
-    found = Said("compiled", "phase", "wall_ns").sums(trace.query("compiled", limit=0).to_dicts())
-    all_of_it = Said("phases", "phase", "wall_ns").sums(trace.query("phases").to_dicts())
+@on_every_trace
+def test_what_was_compiled_and_the_rest_are_all(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    found = Said("compiled", "phase", "wall_ns").sums(ask("compiled", limit=0).to_dicts())
+    all_of_it = Said("phases", "phase", "wall_ns").sums(ask("phases").to_dicts())
     assert found in ({}, all_of_it)
 
 
@@ -221,12 +207,12 @@ def test_no_analysis_is_left_out() -> None:
     assert set(_with_classes_or_phases()) - asked - set(APART) - {"memcpy_steps"} == set()
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
-def test_copies_of_input_have_one_place(opened: Opened, path: Path) -> None:
+@on_every_trace
+def test_copies_of_input_have_one_place(answered: Answered, path: Path) -> None:
     """What the modules call loading of data is phase data, but in the steps of serving."""
     rows = (
-        opened(path)
-        .sql(
+        answered(path)
+        .trace.sql(
             "SELECT c.phase, c.row_name, count(*) FROM attribution AS c"
             " JOIN device_events AS d USING (trace_id, event_id, piece)"
             " WHERE d.class = 'memcpy_h2d' AND module_id IS NULL GROUP BY ALL"

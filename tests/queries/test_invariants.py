@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from every_trace import PATHS, REPO, Answered, on_every_trace
 
 import tracekit
+from tracekit.analysis.breakdown import HEALTH
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.params import bind
+from tracekit.analysis.result import Result
+from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
-from tracekit.analysis.statement import with_values
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
 
-REPO = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
-"""Folders of ranks: one store each."""
-PATHS = [
-    *sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json")),
-    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
-    *sorted(FOLDER.glob("*.json.gz")),
-    *RUNS,
-]
-IDS = [path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz") for path in PATHS]
 Opened = Callable[[Path], tracekit.Trace]
-
-on_every_trace = pytest.mark.parametrize("path", PATHS, ids=IDS)
 
 
 def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[str]:
@@ -50,29 +38,27 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
     ]
 
 
-def asked(trace: tracekit.Trace, spec: Spec) -> str:
-    """The statement of an analysis; of what reduces others' rows, its own rows as text."""
-    if not spec.reduces:
-        return with_defaults(spec)
-    answer = trace.query(spec.name)
-    return select_rows({column.name: column.type for column in answer.columns}, answer.rows)
-
-
-def with_defaults(spec: Spec) -> str:
-    return with_values(spec, bind(spec, {}))
+def rows_of(answer: Result) -> str:
+    """The rows of an answer as a relation."""
+    types = {column.name: column.type for column in answer.columns}
+    return f"({select_rows(types, answer.rows)})"
 
 
 @on_every_trace
-def test_invariants_of_analyses(opened: Opened, path: Path) -> None:
-    trace = opened(path)
+def test_invariants_of_analyses(answered: Answered, path: Path) -> None:
+    answers = answered(path)
     broken = []
     for spec in load_catalog().analyses.values():
         if not spec.invariants or spec.needs or any(param.is_required for param in spec.params):
             continue
         try:
-            broken += broken_invariants(trace, spec, f"({asked(trace, spec)})")
+            # Of a run, what its manifest says comes behind: that has the invariants of run_health.
+            is_of_more = spec.name == HEALTH
+            connection = answers.trace.connection
+            answer = run_analysis(connection, spec, {}) if is_of_more else answers(spec.name)
         except QueryError:
             continue  # The trace cannot support it, and it says so.
+        broken += broken_invariants(answers.trace, spec, rows_of(answer))
     assert broken == []
 
 
@@ -99,11 +85,10 @@ def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> N
 def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
     """Of the device events that took longest."""
     trace = opened(path)
-    spec = load_catalog().analysis("why")
-    sql = with_values(spec, bind(spec, {"kernel": "", "limit": 50}))
-    assert broken_invariants(trace, spec, f"({sql})") == []
+    sql = rows_of(trace.query("why", kernel="", limit=50))
+    assert broken_invariants(trace, load_catalog().analysis("why"), sql) == []
     other = trace.sql(
-        f"WITH said AS ({sql}), known AS (SELECT rank, event_id, phase, phase_reason,"
+        f"WITH said AS {sql}, known AS (SELECT rank, event_id, phase, phase_reason,"
         " coalesce(m.path, a.row_name) AS place, module_reason FROM attribution AS a"
         " JOIN trace USING (trace_id) LEFT JOIN module AS m USING (trace_id, module_id))"
         " SELECT * FROM said AS s WHERE is_decided AND NOT EXISTS (SELECT 1 FROM known AS k WHERE"
@@ -121,17 +106,17 @@ def per_device(rows: list[dict[str, Any]], column: str) -> Counter[tuple[Any, st
 
 
 @on_every_trace
-def test_analyses_agree(opened: Opened, path: Path) -> None:
-    trace = opened(path)
-    timeline = trace.query("timeline").to_dicts()
+def test_analyses_agree(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    timeline = ask("timeline").to_dicts()
     busy_ns = per_device(timeline, "busy_ns")
     parts = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
     for row in timeline:
         assert sum(row[part] for part in parts) == row["window_ns"]
         assert all(row[part] >= 0 for part in parts)
 
-    classes = trace.query("kernel_classes").to_dicts()
-    kernels = trace.query("kernels", limit=0).to_dicts()
+    classes = ask("kernel_classes").to_dicts()
+    kernels = ask("kernels", limit=0).to_dicts()
     assert per_device(classes, "wall_ns") == busy_ns
     assert per_device(kernels, "wall_ns") == busy_ns
     assert per_device(classes, "kernel_ns") == per_device(kernels, "kernel_ns")
@@ -147,31 +132,31 @@ def test_analyses_agree(opened: Opened, path: Path) -> None:
         wall_pct = sum(r["wall_pct"] or 0 for r in here)
         assert wall_pct == pytest.approx(100 * row["busy_ns"] / (row["window_ns"] or 1))
 
-    steps = trace.query("steps").to_dicts()
+    steps = ask("steps").to_dicts()
     if steps:
         assert per_device(steps, "wall_ns") == busy_ns
         assert per_device(steps, "kernel_ns") == per_device(classes, "kernel_ns")
 
-    memcpy = trace.query("memcpy").to_dicts()
+    memcpy = ask("memcpy").to_dicts()
     copies = [r for r in classes if r["kind"] == "memcpy" or r["class"] == "memset"]
     assert sum(r["kernel_ns"] for r in memcpy) == sum(r["kernel_ns"] for r in copies)
     assert sum(r["copy_count"] for r in memcpy) == sum(r["kernel_count"] for r in copies)
 
-    about = trace.query("trace").to_dicts()
+    about = ask("trace").to_dicts()
     events = sum(row["device_event_count"] for row in about)
     assert events == sum(row["event_count"] for row in timeline)
     health: Counter[str] = Counter()
-    for row in trace.query("health").to_dicts():
+    for row in ask("health").to_dicts():
         health[row["metric"]] += row["value"] or 0
     assert health["device_events"] == events
     assert health["rejected"] == sum(row["rejected_count"] for row in about)
 
 
 @on_every_trace
-def test_an_answer_is_the_same_every_time(opened: Opened, path: Path) -> None:
-    trace = opened(path)
+def test_an_answer_is_the_same_every_time(answered: Answered, path: Path) -> None:
+    answers = answered(path)
     for name in ("kernel_classes", "kernels", "memcpy", "health"):
-        assert trace.query(name) == trace.query(name)
+        assert answers.trace.query(name) == answers(name)
 
 
 def test_the_sample_is_there() -> None:

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from traces_by_hand import call, kernel, span
+
+from tracekit.engine import batches
 
 
 def events_of(rank: int) -> list[dict[str, Any]]:
@@ -50,3 +53,8 @@ def write_ranks(folder: Path, count: int = 3, world_size: int | None = None) -> 
         )
         files.append(file)
     return files
+
+
+def read_apart(patch: pytest.MonkeyPatch) -> None:
+    """Let small traces be read apart too, where there is more than one worker."""
+    patch.setattr(batches, "LEAST_BATCH_BYTES", 1)

@@ -1,0 +1,98 @@
+"""Every trace that is there, and what the analyses say of it, each asked once.
+
+Tests of one trace run on one worker, whichever file they are in: they share its answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.breakdown import HEALTH
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Result
+from tracekit.analysis.run import run_analysis
+from tracekit.errors import QueryError
+
+REPO = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
+RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
+"""Folders of ranks: one store each."""
+PATHS = [
+    *sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json")),
+    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
+    *sorted(FOLDER.glob("*.json.gz")),
+    *RUNS,
+]
+
+
+def _id(path: Path) -> str:
+    return path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz")
+
+
+_GROUP = "trace "
+BEGIN = "tests/queries/test_agreement.py"
+"""The file whose place in the order tests of one trace have."""
+
+on_every_trace = pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.xdist_group(_GROUP + _id(path))) for path in PATHS],
+    ids=[_id(path) for path in PATHS],
+)
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the group of a test of one trace; nothing for other tests."""
+    groups = (mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args)
+    return next((group for group in groups if group.startswith(_GROUP)), "")
+
+
+class Answers:
+    """What the analyses say of one trace: each is run once for the same parameters.
+
+    What reduces the answers of others is given those, as in a breakdown.
+    """
+
+    def __init__(self, trace: tracekit.Trace) -> None:
+        self.trace = trace
+        self._known: dict[str, Result | QueryError] = {}
+        self._others: dict[tuple[str, str], Result] = {}
+
+    def __call__(self, name: str, **params: Any) -> Result:
+        """Return what an analysis says.
+
+        Raises:
+            QueryError: the trace cannot support it.
+        """
+        if params:
+            key = (name, repr(sorted(params.items())))
+            if key not in self._others:
+                self._others[key] = self.trace.query(name, **params)
+            return self._others[key]
+        if name not in self._known:
+            try:
+                self._known[name] = self._ask(name)
+            except QueryError as error:
+                self._known[name] = error
+        found = self._known[name]
+        if isinstance(found, QueryError):
+            raise found
+        return found
+
+    def _ask(self, name: str) -> Result:
+        spec = load_catalog().analyses[name]
+        if not spec.reduces:
+            return self.trace.query(name)
+        # Of a run, health is asked with that of its manifest, which nothing reduces.
+        names = [one.analysis for one in spec.reduces if not one.params and one.analysis != HEALTH]
+        reduced = {one: self(one) for one in names}
+        return run_analysis(self.trace.connection, spec, {}, reduced)
+
+
+Answered = Callable[[Path], Answers]
+"""The fixture of that name: the answers of the trace at a path."""
