@@ -79,8 +79,8 @@ class Reading:
             yield rows
 
     @property
-    def event_stream(self) -> MakeStream | None:
-        """What makes an Arrow stream of arrays of rows; None where there are rows of Python."""
+    def event_stream(self) -> MakeStream:
+        """What makes an Arrow stream of arrays of rows."""
         return self._collector.stream
 
     def close(self) -> None:
