@@ -34,7 +34,7 @@ def compact(text: bytes | memoryview) -> bytes:
 
 def has_other_forms(text: bytes) -> bool:
     """Tell whether a string in JSON may be written in another form than its shortest."""
-    return b"\\u" in text or b"\\/" in text
+    return b"\\" in text and (b"\\u" in text or b"\\/" in text)
 
 
 def canonical(text: bytes) -> bytes:

@@ -47,18 +47,15 @@ class PlainColumns:
             values: of each column of :data:`ROW_COLUMNS`, by its name; texts may be UTF-8 bytes.
             count: how many rows there are.
         """
-        if self._rows:
-            rows, self._rows = self._rows, []
-            by_column = dict(zip(ROW_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
-            self.extend(by_column, len(rows))
-        for name, column in self._columns.items():
-            column.extend(values[name])
-        self._whole_count += count
+        self._put_rows()
+        if count:
+            for name, column in self._columns.items():
+                column.extend(values[name])
+            self._whole_count += count
 
     def take(self) -> Rows | None:
         """Return the rows since the last time, to be read once; None for no rows."""
-        if self._rows:
-            self.extend(dict.fromkeys(ROW_COLUMNS, ()), 0)
+        self._put_rows()
         if not self._whole_count:
             return None
         rows = Rows(self._whole_count, [column.take() for column in self._columns.values()])
@@ -69,6 +66,16 @@ class PlainColumns:
         """Make an Arrow stream of what :meth:`take` returned; `get_next` hands it out."""
         return new_stream(_LEAVES, get_next)
 
+    def _put_rows(self) -> None:
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self.extend(dict(zip(ROW_COLUMNS, zip(*rows, strict=True), strict=True)), len(rows))
+
+
+def is_nothing(values: Sequence[Any]) -> bool:
+    """Tell whether there is no value; comparing each with None would take several times as long."""
+    return not any(values) and values.count(None) == len(values)
+
 
 class _Column:
     """The values so far of one column; which of them there are, a byte each."""
@@ -78,23 +85,25 @@ class _Column:
 
     def extend(self, values: Sequence[Any]) -> None:
         """Add values, None for none."""
-        null_count = values.count(None)
-        if null_count == 0:
-            self._is_given += b"\1" * len(values)
+        try:
             self._put(values)
-        elif null_count == len(values):
-            self._is_given += bytes(null_count)
-            self._put_nothing(null_count)
+        except TypeError:
+            if is_nothing(values):
+                self._put_nothing(len(values))
+                self._is_given += bytes(len(values))
+                return
+            # Where there is no value, the empty one of the others' type stands.
+            is_given = bytes([value is not None for value in values])
+            nothing = type(values[is_given.index(1)])()
+            self._put([value or nothing for value in values])
+            self._is_given += is_given
         else:
-            self._is_given += bytes([value is not None for value in values])
-            self._put([value or self._nothing for value in values])
+            self._is_given += b"\1" * len(values)
 
     def take(self) -> tuple[Any, ...]:
         """Return the buffers of the values since the last time, as Arrow has them."""
         is_given, self._is_given = self._is_given, bytearray()
         return (_bits(is_given), *self._take())
-
-    _nothing: Any = 0
 
     def _put(self, values: Sequence[Any]) -> None:
         raise NotImplementedError
@@ -123,8 +132,6 @@ class _Numbers(_Column):
 
 
 class _Kinds(_Column):
-    _nothing = _KIND_NAMES[0]
-
     def __init__(self) -> None:
         super().__init__()
         self._numbers = bytearray()
@@ -141,26 +148,23 @@ class _Kinds(_Column):
 
 
 class _Texts(_Column):
-    _nothing = ""
-
     def __init__(self) -> None:
         super().__init__()
         self._ends = array("i", [0])
         self._text = bytearray()
 
     def _put(self, values: Sequence[str | bytes]) -> None:
-        try:
-            text = "".join(values)  # type: ignore[arg-type]
-        except TypeError:
-            is_ascii = False
+        if isinstance(values[0], bytes):
+            joined = b"".join(values)  # type: ignore[arg-type]
         else:
-            is_ascii = text.isascii()
-        if not is_ascii:
-            values = [value if isinstance(value, bytes) else value.encode() for value in values]
+            text = "".join(values)  # type: ignore[arg-type]
+            joined = text.encode()
+            if len(joined) > len(text):
+                values = [value.encode() for value in values]  # type: ignore[union-attr]
         ends = accumulate(map(len, values), initial=len(self._text))
         self._ends.pop()
         self._ends.extend(array("i", list(ends)))
-        self._text += text.encode() if is_ascii else b"".join(values)  # type: ignore[arg-type]
+        self._text += joined
 
     def _put_nothing(self, count: int) -> None:
         self._ends.extend(array("i", [len(self._text)]) * count)
@@ -186,8 +190,11 @@ def _leaf(name: str) -> Leaf:
 _LEAVES = [_leaf(name) for name in ROW_COLUMNS]
 
 
-def _bits(flags: bytearray) -> bytes:
-    """Return a bit for each byte, the first one the lowest."""
+def _bits(flags: bytearray) -> bytes | None:
+    """Return a bit for each byte, the first one the lowest; None where all are 1."""
+    if 0 not in flags:
+        return None
     digits = flags.translate(_DIGITS)
     digits.reverse()
+    # Digits in base 2 are read in one go, however many they are.
     return int(digits, 2).to_bytes((len(flags) + 7) // 8, "little")

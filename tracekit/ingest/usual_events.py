@@ -8,8 +8,10 @@ one is named as odd, and left to the definition.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -34,12 +36,16 @@ from tracekit.event_description import (
 )
 from tracekit.ingest.event_reader import ROW_COLUMNS, Row
 from tracekit.ingest.json_values import Raw, canonical, has_other_forms
+from tracekit.ingest.plain_columns import is_nothing
 from tracekit.ingest.written_numbers import whole_number
 from tracekit.units import NS_PER_US
 
-Values = list[Any]
-"""The values of a column: whole numbers, texts or None; texts may be bytes of UTF-8."""
+Values = Sequence[Any]
+"""The values of a column, or of what it comes from."""
 
+_MEMBERS = [
+    column.name for column in EVENT_COLUMNS for _ in column.keys if column.source == "member"
+]
 _TYPES: dict[str, Any] = {
     **dict.fromkeys((TS.name, DUR.name, ARGS.name), Raw),
     **dict.fromkeys((PID.name, TID.name, ID.name), int | str | None),
@@ -72,6 +78,7 @@ _links = msgspec.json.Decoder(list[_Links])  # type: ignore[valid-type]
 _link = msgspec.json.Decoder(_Links)
 _items = msgspec.json.Decoder(list[Raw])
 _encode = msgspec.json.Encoder().encode
+_values_of = msgspec.structs.astuple
 
 _NO_EVENT = _Usual()
 _NO_LINKS = _Links()
@@ -98,7 +105,8 @@ class UsualEvents:
 
     Attributes:
         count: how many there are.
-        columns: the values of each column of :data:`ROW_COLUMNS`, by its name.
+        columns: the values of each column of :data:`ROW_COLUMNS`, by its name: whole numbers, texts
+        (those of args as UTF-8) or None.
         odd: positions of the events that are not usual, ascending; their values mean nothing.
     """
 
@@ -108,8 +116,9 @@ class UsualEvents:
         self.count = len(events)
         self._first_event_id = first_event_id
         self._odd = odd
-        self.columns: dict[str, Values] = {}
-        self._read(events, is_short=is_short)
+        self.columns: dict[str, Any] = {}
+        if events:
+            self._read(events, is_short=is_short)
         self.odd = sorted(odd)
         if odd:
             # Columns may share their values until some of these are replaced.
@@ -125,38 +134,38 @@ class UsualEvents:
             if row is not None:
                 for name, value in zip(ROW_COLUMNS, row, strict=True):
                     self.columns[name][at] = value
+                args = self.columns[ARGS.name]
+                args[at] = None if args[at] is None else args[at].encode()
         for at in sorted((at for at, row in rows.items() if row is None), reverse=True):
             self.count -= 1
             for values in self.columns.values():
                 del values[at]
 
     def _read(self, events: Sequence[Any], *, is_short: bool) -> None:
-        phases = [event.ph for event in events]
-        names = [event.name for event in events]
+        members = dict(zip(_MEMBERS, _by_field(events), strict=True))
+        phases, names = members["ph"], members["name"]
         kinds = self._kinds(phases, names)
-        if None in names:
+        if not _are_texts(names):
             names = [
                 "" if name is None and kind == "event" else name
                 for name, kind in zip(names, kinds, strict=True)
             ]
-        nothing: Values = [None] * self.count
         self.columns = {
-            **dict.fromkeys(ROW_COLUMNS, nothing),
-            "event_id": list(range(self._first_event_id, self._first_event_id + self.count)),
+            **dict.fromkeys(ROW_COLUMNS, [None] * self.count),
+            **members,
+            "event_id": range(self._first_event_id, self._first_event_id + self.count),
             "view_name": kinds,
-            "ph": phases,
-            "category": [event.cat for event in events],
             "name": names,
-            PID.name: self._threads([event.pid for event in events]),
-            TID.name: self._threads([event.tid for event in events]),
-            TS.name: self._starts([event.ts for event in events], kinds),
-            DUR.name: self._durations([event.dur for event in events], phases),
-            ID.name: [event.id for event in events],
-            SCOPE.name: [event.s for event in events],
-            BINDING.name: [event.bp for event in events],
+            TS.name: self._starts(members[TS.name], kinds),
+            DUR.name: self._durations(members[DUR.name], phases),
         }
+        for thread in (members[PID.name], members[TID.name]):
+            for value in set(thread):
+                # A text has a stand-in, and is kept beside it.
+                if value is not None and (isinstance(value, str) or _number_of(value) is None):
+                    self._odd.update(_positions(value, thread))
         self._read_hidden(kinds)
-        self._read_arguments([event.args for event in events], is_short=is_short)
+        self._read_arguments(members[ARGS.name], is_short=is_short)
 
     def _kinds(self, phases: Values, names: Values) -> Values:
         kinds = list(map(_KIND_OF.get, phases))
@@ -166,32 +175,25 @@ class UsualEvents:
                 for at in _positions(kind.event_name, names):
                     if phases[at] is not None and phases[at] in kind.phases:
                         kinds[at] = kind.name
-        if None in kinds:
-            self._odd.update(_positions(None, kinds))
+        for phase in present - _KIND_OF.keys():
+            self._odd.update(_positions(phase, phases))
         return kinds
-
-    def _threads(self, values: Values) -> Values:
-        for value in set(values):
-            # A text has a stand-in, and is kept beside it.
-            if value is not None and (isinstance(value, str) or _number_of(value) is None):
-                self._odd.update(_positions(value, values))
-        return values
 
     def _starts(self, written: Values, kinds: Values) -> Values:
         starts = _times_ns(written)
-        for at in _positions(None, starts):
+        for at in _gaps(starts):
             if written[at] is not None or kinds[at] != "metadata":
                 self._odd.add(at)
         self._bound(starts, _MIN_TIME_NS, _MAX_TIME_NS)
         return starts
 
-    def _durations(self, written: Values, phases: Values) -> Values:
+    def _durations(self, written: Values, phases: Values) -> list[int | None]:
         durations = _times_ns(written)
-        for at in _positions(None, durations):
+        for at in _gaps(durations):
             if written[at] is not None or phases[at] == COMPLETE_PHASE:
                 self._odd.add(at)
         self._bound(durations, 0, _MAX_DUR_NS)
-        for phase in BEGIN_PHASES:
+        for phase in set(phases).intersection(BEGIN_PHASES):
             for at in _positions(phase, phases):
                 durations[at] = None
         return durations
@@ -207,8 +209,8 @@ class UsualEvents:
 
     def _read_hidden(self, kinds: Values) -> None:
         """Read what only some kinds of events have a place for."""
-        ids, scopes, bindings = (self.columns[c.name] for c in (ID, SCOPE, BINDING))
-        if ids.count(None) + scopes.count(None) + bindings.count(None) == 3 * self.count:
+        ids, scopes, bindings = (self.columns[column.name] for column in (ID, SCOPE, BINDING))
+        if all(map(is_nothing, (ids, scopes, bindings))):
             return
         for at, (id_, scope, binding) in enumerate(zip(ids, scopes, bindings, strict=True)):
             if kinds[at] == "event":
@@ -236,17 +238,15 @@ class UsualEvents:
             self._odd.update(_positions(None, links))
             links = [_NO_LINKS if link is None else link for link in links]
         self.columns[ARGS.name] = texts
+        values = map(_numbers, _by_field(links))
         for link in LINKS:
-            found: Values = []
-            for number in range(len(link.keys)):
-                field = f"{link.name}_{number}"
-                values = _numbers([getattr(one, field) for one in links])
-                if not found:
-                    found = values
-                elif values.count(None) < self.count:
+            found = next(values)
+            for _ in link.keys[1:]:
+                others = next(values)
+                if not is_nothing(others):
                     found = [
                         other if value is None else value
-                        for value, other in zip(found, values, strict=True)
+                        for value, other in zip(found, others, strict=True)
                     ]
             if link.none is not None and link.none in found:
                 found = [None if value == link.none else value for value in found]
@@ -299,6 +299,33 @@ def _is_whole(value: Any, text: bytes) -> bool:
         return False
 
 
+def _by_field(structs: Sequence[Any]) -> list[list[Any]]:
+    """Return the values of each field of equal structs."""
+    values = list(chain.from_iterable(map(_values_of, structs)))
+    field_count = len(values) // len(structs)
+    return [values[number::field_count] for number in range(field_count)]
+
+
+def _are_texts(values: Values) -> bool:
+    """Tell whether there is a text everywhere."""
+    try:
+        "".join(values)
+    except TypeError:
+        return False
+    return True
+
+
+def _gaps(numbers: Values) -> list[int]:
+    """Return where there is no number."""
+    try:
+        array("q", numbers)
+    except TypeError:
+        return [at for at, number in enumerate(numbers) if number is None]
+    except OverflowError:
+        return []
+    return []
+
+
 def _positions(wanted: object, values: Sequence[Any]) -> Iterator[int]:
     """Yield where a value stands; done for what is rare."""
     at = -1
@@ -316,11 +343,13 @@ def _spread(values: Sequence[Any], is_given: Sequence[bool], other: object) -> I
 
 def _numbers(values: Values) -> Values:
     """Return whole numbers of 64 bits, which may be written as texts; None for what is none."""
-    if values.count(None) == len(values):
+    if is_nothing(values):
         return values
-    given = [value for value in values if value is not None]
-    is_plain = set(map(type, given)) == {int} and -_INT64 <= min(given) <= max(given) < _INT64
-    return values if is_plain else list(map(_number_of, values))
+    try:
+        array("q", [value for value in values if value is not None])
+    except (TypeError, OverflowError):
+        return list(map(_number_of, values))
+    return values
 
 
 @lru_cache(4096)
@@ -330,7 +359,7 @@ def _number_of(value: int | str | None) -> int | None:
     return value if value is not None and -_INT64 <= value < _INT64 else None
 
 
-def _times_ns(written: Values) -> Values:
+def _times_ns(written: Values) -> list[int | None]:
     """Return times that are written in µs as ns; None for none, and for what is no usual one."""
     given = [value for value in written if value is not None]
     text = b",".join((b"", *given, b""))
@@ -341,7 +370,7 @@ def _times_ns(written: Values) -> Values:
         text = _FEW_DECIMALS.sub(lambda found: found[0].ljust(4, b"0"), text)
         if point_count < len(given):
             text = _NO_DECIMALS.sub(rb",\1.000", text)
-    times: Values
+    times: list[int | None]
     if _NS_TIMES.fullmatch(text):
         times = list(map(int, text[1:-1].decode().replace(".", "").split(","))) if given else []
     else:
@@ -349,7 +378,7 @@ def _times_ns(written: Values) -> Values:
     return times if len(times) == len(written) else _in_places(times, written)
 
 
-def _in_places(times: Values, written: Values) -> Values:
+def _in_places(times: Values, written: Values) -> list[int | None]:
     following = iter(times)
     return [None if value is None else next(following) for value in written]
 
