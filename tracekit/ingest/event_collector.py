@@ -1,15 +1,15 @@
 """Collects the rows of events, in the order of the file, until someone takes them.
 
-With the compiled parser (native/), usual events go straight from the text into columns, and every
-other one is read by :mod:`tracekit.ingest.event_reader` and put in its place among them. Without,
-all are read there.
+Usual events go into columns at once: by the compiled parser (native/) straight from the text, or
+by :mod:`tracekit.ingest.usual_events` where there is none. Every other one is read by
+:mod:`tracekit.ingest.event_reader` and put in its place among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -20,18 +20,20 @@ from tracekit.event_description import (
     MAX_TIME_US,
     MIN_TIME_US,
 )
-from tracekit.ingest.event_reader import ROW_COLUMNS, Row, read_array
+from tracekit.ingest.event_reader import ROW_COLUMNS, Row
 from tracekit.ingest.event_reader import read_event as row_of
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.json_values import array_end, compact, is_utf8, items
+from tracekit.ingest.plain_columns import PlainColumns
 from tracekit.ingest.repair import is_object, repair_object
+from tracekit.ingest.usual_events import read_usual_events
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
     from tracekit.ingest._event_parser import Columns
 
-    MakeStream = Callable[[Callable[[], CapsuleType | None]], CapsuleType]
+    MakeStream = Callable[[Callable[[], Any]], CapsuleType]
 
 Stop = Literal["more", "ended", "damaged"]
 """Why usual reading stopped: the text ends, the array of events does, or what stands there is no
@@ -65,13 +67,11 @@ class EventRows:
 
     Attributes:
         row_count: how many they are.
-        rows: the rows, where the reader in Python reads all.
-        array: else an Arrow array of them, which is to be taken once.
+        array: what :attr:`EventCollector.stream` takes, once.
     """
 
     row_count: int
-    rows: Sequence[Row] = ()
-    array: CapsuleType | None = None
+    array: Any
 
 
 class Collector(Protocol):
@@ -130,8 +130,9 @@ class EventCollector:
     """
 
     def __init__(self, *, is_compiled: bool = True) -> None:
-        self._columns = compiled_columns() if is_compiled else None
-        self._rows: list[Row] = []
+        self._compiled = compiled_columns() if is_compiled else None
+        self._plain = PlainColumns()
+        self._columns: Columns | PlainColumns = self._compiled or self._plain
         self.event_count = 0
         self.faults = Faults()
         self.text_bytes = 0
@@ -139,26 +140,23 @@ class EventCollector:
     @property
     def is_compiled(self) -> bool:
         """Whether the compiled parser reads what it can."""
-        return self._columns is not None
+        return self._compiled is not None
 
     @property
-    def stream(self) -> MakeStream | None:
-        """What makes an Arrow stream of arrays that were taken; None where rows are."""
-        return None if self._columns is None else self._columns.stream
+    def stream(self) -> MakeStream:
+        """What makes an Arrow stream of what was taken."""
+        return self._columns.stream
 
     def take(self) -> EventRows | None:
         """Return the rows since the last time, None for none."""
         self.text_bytes = 0
-        if self._columns is not None:
-            row_count = self._columns.row_count
-            array = self._columns.take()
-            return None if array is None else EventRows(row_count, array=array)
-        rows, self._rows = self._rows, []
-        return EventRows(len(rows), rows) if rows else None
+        row_count = self._columns.row_count
+        array = self._columns.take()
+        return None if array is None else EventRows(row_count, array)
 
     def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop] | None:
         """Read the usual events at the beginning of an array; see :class:`Collector`."""
-        if self._columns is None:
+        if self._compiled is None:
             return None
 
         def read_odd(event: bytes, at: int, event_id: int) -> Row | bool:
@@ -171,7 +169,7 @@ class EventCollector:
                 return False
             return True if row is None else row
 
-        event_count, used, stop = self._columns.read(text, self.event_count, read_odd)
+        event_count, used, stop = self._compiled.read(text, self.event_count, read_odd)
         self.event_count += event_count
         self.text_bytes += used + _ROW_BYTES * event_count
         return used, stop
@@ -188,20 +186,21 @@ class EventCollector:
                 return None
             text = text[: end + 1]
             compacted = compact(text)
-        rows = read_array(compacted, self.event_count) if is_utf8(compacted) else None
-        if rows is None:
+        usual = None
+        if self._compiled is None and is_utf8(compacted):
+            usual = read_usual_events(compacted, self.event_count)
+        if usual is None:
             self.read_events(items(bytes(text), base))
             return len(text) - 1
-        offsets: list[tuple[bytes, int]] | None = None
-        for number, row in enumerate(rows):
-            if isinstance(row, str):
-                offsets = offsets or list(items(bytes(text), base))
-                piece, offset = offsets[number]
-                self.faults.reject(offset, row, piece, self.event_count + number)
-            else:
-                self._append(row)
-        self.event_count += len(rows)
-        self.text_bytes += len(text) + _ROW_BYTES * len(rows)
+        event_count = usual.count
+        if usual.odd:
+            pieces = list(items(bytes(text), base))
+            usual.replace(
+                {at: self.read_event(*pieces[at], self.event_count + at) for at in usual.odd}
+            )
+        self._plain.extend(usual.columns, usual.count)
+        self.event_count += event_count
+        self.text_bytes += len(text) + _ROW_BYTES * event_count
         return len(text) - 1
 
     def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
@@ -225,7 +224,7 @@ class EventCollector:
                 continue
             self.event_count += 1
             if row is not None:
-                self._append(row)
+                self._columns.append(row)
 
     def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
         """Return the row of an event, None where it is none and has been noted as such."""
@@ -236,9 +235,3 @@ class EventCollector:
             self.faults.reject(offset, row, text, event_id)
             return None
         return row
-
-    def _append(self, row: Row) -> None:
-        if self._columns is not None:
-            self._columns.append(row)
-        else:
-            self._rows.append(row)

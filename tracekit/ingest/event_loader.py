@@ -1,6 +1,6 @@
 """Loads events that were read into table record.
 
-They come as Arrow arrays from the compiled parser (native/), or as rows from the reader in Python.
+They come as Arrow arrays, from the compiled parser (native/) or from the reader in Python.
 Statements on a thread of their own take them while the caller reads on: a small file is one
 statement; a large one is several, as memory grows while one runs.
 """
@@ -12,11 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from tracekit.database import SCRATCH, cursor_of
+from tracekit.database import cursor_of
 from tracekit.database.engine import register_stream
-from tracekit.event_description import EVENT_COLUMNS, VIEW_NAME_TYPE
+from tracekit.event_description import VIEW_NAME_TYPE
 from tracekit.ingest.event_collector import EventRows
-from tracekit.ingest.event_reader import ROW_COLUMNS
 from tracekit.ingest.hand_over import HandOver
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ _BLOCKS_PER_STATEMENT = 24
 _ARRIVED = "arrived"
 """What the statement calls the rows."""
 
-_TYPES = {column.name: column.type for column in EVENT_COLUMNS} | {"view_name": "VARCHAR"}
-
 
 class EventLoader:
     """Puts events into table record, in order.
@@ -39,14 +36,14 @@ class EventLoader:
     Args:
         connection: of the store that is being built.
         trace_id: the trace.
-        stream: makes an Arrow stream of arrays; None where the events come as rows.
+        stream: makes an Arrow stream of arrays.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         trace_id: int,
-        stream: MakeStream | None = None,
+        stream: MakeStream,
     ) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id
@@ -82,39 +79,24 @@ class EventLoader:
     def _run(self) -> None:
         blocks = iter(self._blocks.take, None)
         try:
-            if self._stream is None:
-                self._insert_rows(blocks)
-                return
             for first in blocks:
                 some = chain([first], islice(blocks, _BLOCKS_PER_STATEMENT - 1))
-                self._insert_arrays(self._stream, some)
+                self._insert_arrays(some)
         finally:
             self._blocks.stop()
 
-    def _insert_arrays(self, stream: MakeStream, blocks: Iterator[EventRows]) -> None:
+    def _insert_arrays(self, blocks: Iterator[EventRows]) -> None:
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
-        register_stream(self._cursor, _ARRIVED, stream(lambda: next(arrays, None)))
+        register_stream(self._cursor, _ARRIVED, self._stream(lambda: next(arrays, None)))
         try:
-            self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
+            self._cursor.execute(_insert_sql(self._trace_id))
         finally:
             self._cursor.unregister(_ARRIVED)
 
-    def _insert_rows(self, blocks: Iterator[EventRows]) -> None:
-        columns = ", ".join(f"{name} {_TYPES.get(name, 'VARCHAR')}" for name in ROW_COLUMNS)
-        columns = columns.replace("JSON", "VARCHAR")  # Taken as it is, it costs less.
-        table = f"{SCRATCH}.{_ARRIVED}"
-        for block in blocks:
-            self._cursor.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
-            appender = self._cursor.appender(table)
-            appender.append_rows(block.rows)
-            appender.flush()
-            self._cursor.execute(_insert_sql(self._trace_id, table))
-        self._cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
-
-def _insert_sql(trace_id: int, source: str) -> str:
-    """Return the statement by which table record takes the events of a table or stream."""
+def _insert_sql(trace_id: int) -> str:
+    """Return the statement by which table record takes the events that arrived."""
     threads = ", ".join(
         f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
         for name in ("pid", "tid")
@@ -123,7 +105,7 @@ def _insert_sql(trace_id: int, source: str) -> str:
         SELECT {trace_id} AS trace_id,
             * EXCLUDE (pid_text, tid_text)
             REPLACE ({threads}, view_name::{VIEW_NAME_TYPE} AS view_name)
-        FROM {source}"""
+        FROM {_ARRIVED}"""
 
 
 def _stand_in(text: str) -> str:

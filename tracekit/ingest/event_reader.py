@@ -1,7 +1,8 @@
 """Reads one trace event: what it says becomes a row of table record, or a reason why it is none.
 
-This is the definition of how an event is read. The compiled reader (native/) reads the usual events
-in the same way, faster, and hands over every other one. Which member or argument goes where is
+This is the definition of how an event is read. The compiled reader (native/), and where there is
+none :mod:`tracekit.ingest.usual_events`, reads the usual events in the same way, faster, and hands
+over every other one. Which member or argument goes where is
 told by :mod:`tracekit.event_description`; how an event is found in a file, by
 :mod:`tracekit.ingest.array_frames`.
 
@@ -58,7 +59,6 @@ _Arguments = msgspec.defstruct(
     },
     gc=False,
 )
-_events = msgspec.json.Decoder(list[_Event])  # type: ignore[valid-type]
 _event = msgspec.json.Decoder(_Event)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _arguments = msgspec.json.Decoder(_Arguments)
@@ -98,26 +98,6 @@ _NS_DIGITS = 3
 _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
 _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
-
-
-def read_array(compacted: bytes, first_event_id: int) -> list[Row | str] | None:
-    """Read the events of an array, none of which has a member without a column, or one twice.
-
-    Args:
-        compacted: a well-formed array in UTF-8 without white space.
-        first_event_id: position in the file of the first event.
-
-    Returns:
-        For each event its row, or why it is none. None where an event is not like that.
-    """
-    try:
-        events = _events.decode(compacted)
-    except msgspec.ValidationError:
-        return None
-    # What was not taken, or taken over by an equal member, is missing in this text.
-    if len(_encode(events)) != len(compacted):
-        return None
-    return [_row(event, event_id, None) for event_id, event in enumerate(events, first_event_id)]
 
 
 def read_event(text: bytes, event_id: int) -> tuple[Row | str, str | None]:

@@ -56,7 +56,10 @@ class Reading:
         self._collector = EventCollector(is_compiled=is_compiled)
         self.faults = self._collector.faults
         self._block_bytes = block_bytes or self._chosen_block_bytes()
-        self.text = TraceText(self.stream, self._collector, self._block_bytes)
+        # What is read at once takes many times its memory in Python, before it becomes columns.
+        most = self._block_bytes if self._collector.is_compiled else BLOCK_BYTES
+        window_bytes = min(self._block_bytes, most)
+        self.text = TraceText(self.stream, self._collector, window_bytes)
         self._ahead = ReadAhead(self._blocks(), _BLOCKS_AHEAD)
 
     def blocks(self) -> Iterator[EventRows]:
@@ -79,8 +82,8 @@ class Reading:
             yield rows
 
     @property
-    def event_stream(self) -> MakeStream | None:
-        """What makes an Arrow stream of arrays of rows; None where there are rows of Python."""
+    def event_stream(self) -> MakeStream:
+        """What makes an Arrow stream of arrays of rows."""
         return self._collector.stream
 
     def close(self) -> None:
@@ -99,12 +102,8 @@ class Reading:
         self.close()
 
     def _chosen_block_bytes(self) -> int:
-        """Choose the size of a block: small where the file is, so that its few blocks overlap too.
-
-        Rows in Python take many times the memory of columns, and gain nothing by coming together.
-        """
-        most = MAX_BLOCK_BYTES if self._collector.is_compiled else BLOCK_BYTES
-        return min(max(usual_text_bytes(self.path) // 16, BLOCK_BYTES), most)
+        """Choose the size of a block: where the file is small, its few blocks overlap too."""
+        return min(max(usual_text_bytes(self.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
 
     def _on_read(self, stream: ByteStream) -> None:
         if self._progress is not None:
