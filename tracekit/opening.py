@@ -40,6 +40,7 @@ def open(
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
     expect_breakdown: bool = False,
+    only_breakdown: bool = False,
     engine: EngineChoice | None = None,
     ranks_progress: Callable[[RunProgress], None] | None = None,
 ) -> Trace:
@@ -64,6 +65,8 @@ def open(
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
             is done then.
+        only_breakdown: nothing else will be asked for: of many ranks, what only other questions
+            need is not kept. Whoever asks one all the same has the traces read again.
         engine: how the traces of many ranks are read; None for processes of this machine.
         ranks_progress: called when some of many ranks have been read.
 
@@ -132,17 +135,23 @@ def open(
         given,
         folders,
         progress,
-        wanted=BREAKDOWN if expect_breakdown else (),
+        wanted=BREAKDOWN if expect_breakdown or only_breakdown else (),
         is_unsafe=unsafe,
     )
     # Manifests alone are read sooner than a store of them would be written.
     is_kept = bool(cache and (sources.traces or contents.has_requests) and _are_files(sources))
     if len(sources.traces) > 1 or engine is not None:
-        from tracekit.engine.many_ranks import EngineChoice, ManyRanks, are_many
+        from tracekit.engine.many_ranks import (
+            EngineChoice,
+            ManyRanks,
+            are_many,
+            not_for_breakdown,
+        )
 
         choice = engine or EngineChoice()
         if are_many(sources, choice) and _are_files(sources):
-            many = ManyRanks(sources, contents, choice, rules_path, ranks_progress)
+            left_out = not_for_breakdown(contents, given) if only_breakdown else ()
+            many = ManyRanks(sources, contents, choice, rules_path, ranks_progress, left_out)
             return many.open(
                 is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
             )

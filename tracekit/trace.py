@@ -60,8 +60,12 @@ class Trace:
         ceilings: CeilingSources | None = None,
         query_folders: Sequence[Path] = (),
         missing: Sequence[tuple[str, str]] = (),
+        left_out: Sequence[str] = (),
+        open_whole: Callable[[], Trace] | None = None,
     ) -> None:
         self._renew = renew
+        self._left_out = frozenset(left_out)
+        self._open_whole = open_whole
         self._ceilings = ceilings
         self._ceiling_folders = [*map(place_of, contents.runs)] if contents else []
         self._has_ceilings = False
@@ -87,6 +91,7 @@ class Trace:
         from tracekit.database.engine import whole
 
         whole()
+        self._become_whole()
         return self._asked_connection
 
     @property
@@ -171,6 +176,7 @@ class Trace:
 
             own = self.library.analysis(name)
             self._check_scope(own.spec)
+            self._become_whole()
             return run_own_analysis(self._asked_connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
@@ -186,7 +192,28 @@ class Trace:
         connection, known = self._asked_connection, self._known()
         if not params and spec.name in known:
             return known[spec.name]
+        if self._become_whole():
+            connection, known = self._asked_connection, self._known()
         return run_analysis(connection, spec, params, known)
+
+    def _become_whole(self) -> bool:
+        """Have the events too, where only what a breakdown needs is here; return whether it was.
+
+        Raises:
+            TraceError: not one trace can be read any more.
+            StoreError: what they become cannot be written, or this is closed.
+        """
+        if self._open_whole is None or self._is_closed:
+            return False
+        open_whole, self._open_whole = self._open_whole, None
+        self._left_out = frozenset()
+        other = open_whole()
+        self._connection.close()
+        self._resources.callback(other.close)
+        self._connection, self._store_path = other._connection, other._store_path
+        self._answers, self._renew, self.missing = other._answers, other._renew, other.missing
+        self._has_ceilings = False
+        return True
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -217,6 +244,7 @@ class Trace:
 
     def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
         """Return the connection with what the statement names of the user's own SQL files."""
+        self._become_whole()
         if self.library.files:
             from tracekit.analysis.own_sql import lay_named
 
@@ -258,6 +286,13 @@ class Trace:
             raise several("breakdown", contents.runs)
         catalog = load_catalog()
         known = self._known()
+        if self._left_out:
+            from tracekit.analysis.tables_behind import tables_behind
+
+            # Something was measured on devices since this was opened.
+            if self._left_out & tables_behind(name for name in names if name not in known):
+                self._become_whole()
+                known = self._known()
         ((trace_count,),) = self._asked_connection.execute("SELECT count(*) FROM trace").fetchall()
         of_ranks = RANKS_BREAKDOWN if trace_count > 1 else ()
         place = names.index("phases") if of_ranks else 0

@@ -64,7 +64,29 @@ WITH comm AS (
     WHERE e.kind = 'comm'
 ),
 
--- The device events, and the events of the CPU that can tell what is launched inside them.
+-- The device events, and the events of the CPU that can tell what is launched inside them: few of all.
+source_id AS (
+    SELECT
+        trace_id,
+        event_id
+    FROM comm
+    UNION
+    SELECT
+        trace_id,
+        event_id
+    FROM event
+    WHERE
+        category IN ('cpu_op', 'user_annotation', 'Operator')
+        AND (
+            name = 'record_param_comms'
+            OR name LIKE 'c10d::%'
+            OR name LIKE 'nccl:%'
+            OR name LIKE 'symm_mem::%'
+            OR name LIKE 'vllm::all_%'
+            OR name LIKE '_C_custom_ar::%'
+        )
+),
+
 source_event AS (
     SELECT
         e.trace_id,
@@ -99,21 +121,9 @@ source_event AS (
                 '$."Src Rank"'
             ]
         ) AS said
-    FROM event AS e
+    FROM source_id AS i
+    INNER JOIN event AS e ON i.trace_id = e.trace_id AND i.event_id = e.event_id
     LEFT JOIN comm ON e.trace_id = comm.trace_id AND e.event_id = comm.event_id
-    WHERE
-        comm.event_id IS NOT NULL
-        OR (
-            e.category IN ('cpu_op', 'user_annotation', 'Operator')
-            AND (
-                e.name = 'record_param_comms'
-                OR e.name LIKE 'c10d::%'
-                OR e.name LIKE 'nccl:%'
-                OR e.name LIKE 'symm_mem::%'
-                OR e.name LIKE 'vllm::all_%'
-                OR e.name LIKE '_C_custom_ar::%'
-            )
-        )
 ),
 
 measured_source AS (

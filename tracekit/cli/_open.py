@@ -33,6 +33,7 @@ def open_traces(
     queries: Sequence[Path] = (),
     unsafe: bool = False,
     expect_breakdown: bool = False,
+    only_breakdown: bool = False,
     engine: EngineChoice | None = None,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
@@ -49,6 +50,7 @@ def open_traces(
         queries: folders of SQL files of the user's own.
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
+        only_breakdown: and nothing else.
         engine: how the traces of many ranks are read.
     """
     import tracekit
@@ -65,6 +67,7 @@ def open_traces(
             progress=progress,
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,
+            only_breakdown=only_breakdown,
             engine=engine,
             ranks_progress=ranks_progress,
         )

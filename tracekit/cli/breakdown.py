@@ -54,7 +54,7 @@ def command(
         no_cache=no_cache,
         rules=rules,
         ceilings=ceilings,
-        expect_breakdown=True,
+        only_breakdown=True,
         engine=engine,
     ) as trace:
         results = trace.breakdown()

@@ -60,7 +60,8 @@ class Manifest:
 
     `parts` are the ids of the traces that were read together; `tables` and `analyses` the files by
     name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
-    and has_benchmarks whether those hold any.
+    and has_benchmarks whether those hold any. `left_out` are tables that are not there, whatever
+    they would hold: those of a summary, which answers a breakdown.
     """
 
     recipe: str
@@ -74,6 +75,7 @@ class Manifest:
     rules: str | None = None
     has_requests: bool = False
     has_benchmarks: bool = False
+    left_out: list[str] = field(default_factory=list)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
     schema_version: int = SCHEMA_VERSION

@@ -124,7 +124,8 @@ def _lay_tables(
     if manifest.rules is not None:
         rules = folder / "rules.toml"
         rules.write_text(manifest.rules, encoding="utf-8")
-    for name in create_empty_tables(connection, rules):
+    empty = create_empty_tables(connection, rules)
+    for name in empty:
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")
@@ -137,6 +138,10 @@ def _lay_tables(
             _lay_view(connection, manifest, files, view.name, columns)
         else:
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
+    # An empty table would be an answer, and a wrong one.
+    for name in manifest.left_out:
+        if name in empty and name not in manifest.tables:
+            connection.execute(f"DROP TABLE {name}")
 
 
 def _lay_view(

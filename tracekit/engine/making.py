@@ -64,12 +64,13 @@ class RunProgress:
             self.slowest = outcome
 
 
-def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
+def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[str] = ()) -> str:
     """Return a digest of what decides what a dataset holds, but for its traces.
 
     Args:
         rules: a rules file of the user's.
         analyses: those whose rows it holds.
+        left_out: large tables that it does not hold.
     """
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.recipe import queries_digest
@@ -79,6 +80,7 @@ def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
     for name, text in load_catalog().analyses.texts():
         if name in wanted:
             digest.update(f"{name}\0{text}\0".encode())
+    digest.update(" ".join(left_out).encode())
     return digest.hexdigest()
 
 
@@ -230,6 +232,7 @@ def _manifest(
         rules=order.rules_text,
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,
+        left_out=[*order.left_out],
     )
 
 

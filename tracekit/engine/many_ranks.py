@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
 from tracekit.errors import StoreError, TraceError
 from tracekit.ingest.reading import usual_text_bytes
-from tracekit.storage import Location, Place
+from tracekit.storage import Location, Place, place_of
 from tracekit.trace import Contents, Trace
 from tracekit.units import MB
 
@@ -58,6 +58,34 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
     return len(sources.traces) > 1 and sum(map(usual_text_bytes, sources.traces)) >= MANY_BYTES
 
 
+def not_for_breakdown(
+    contents: Contents, ceilings: CeilingSources | None = None
+) -> tuple[str, ...]:
+    """Return the large tables that a breakdown does without: writing them is a third of its time.
+
+    All of them, as the rows of its analyses are there; but where devices were measured, two of them
+    look at the events once more.
+
+    Args:
+        contents: what there is besides the traces.
+        ceilings: what was measured; None for what lies in the run folders and in the cache.
+    """
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.session_tables import DEVICE_CEILING
+    from tracekit.analysis.tables_behind import tables_behind
+    from tracekit.dataset.layout import LARGE_TABLES
+
+    sources = ceilings or CeilingSources(folders=[*map(place_of, contents.runs)])
+    measured: list[str] = []
+    if not sources.are_empty():
+        analyses = load_catalog().analyses
+        names = (*BREAKDOWN, *SERVED_BREAKDOWN)
+        measured += [name for name in names if DEVICE_CEILING in analyses[name].requires]
+    needed = tables_behind(measured)
+    return tuple(name for name in LARGE_TABLES if name not in needed)
+
+
 @dataclass(frozen=True, slots=True)
 class ManyRanks:
     """Traces that are read by units of work, and what of them is wanted.
@@ -68,6 +96,8 @@ class ManyRanks:
         choice: how they shall be read.
         rules: a rules file of the user's.
         progress: called when a unit is done.
+        left_out: large tables that are not kept, though another question may need them: see
+            :func:`not_for_breakdown`. Who asks one has the traces read again.
     """
 
     sources: Sources
@@ -75,6 +105,7 @@ class ManyRanks:
     choice: EngineChoice
     rules: Path | None = None
     progress: Callable[[RunProgress], None] | None = None
+    left_out: tuple[str, ...] = ()
 
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
@@ -97,10 +128,11 @@ class ManyRanks:
         order = Order(
             analyses=wanted,
             dataset=dataset,
-            recipe=recipe_of(self.rules, wanted),
+            recipe=recipe_of(self.rules, wanted, self.left_out),
             rules_text=None if self.rules is None else self.rules.read_text(encoding="utf-8"),
             runs=tuple(self.sources.runs),
             memory_bytes=memory_bytes,
+            left_out=self.left_out,
         )
         return make_dataset(
             self._ranks(),
@@ -126,6 +158,18 @@ class ManyRanks:
         """
         from tracekit.dataset.opening import open_dataset
 
+        whole = replace(self, left_out=())
+
+        def open_whole() -> Trace:
+            return whole.open(
+                is_kept=is_kept,
+                is_unsafe=is_unsafe,
+                ceilings=ceilings,
+                query_folders=query_folders,
+            )
+
+        if self.left_out and is_kept and whole._is_whole(Location.of(whole._cached())):
+            return open_whole()
         with contextlib.ExitStack() as resources:
             place = self._cached() if is_kept else self._passing(resources)
             dataset = Location.of(place)
@@ -159,6 +203,8 @@ class ManyRanks:
                 make_again if is_kept else None,
                 ceilings=ceilings,
                 query_folders=query_folders,
+                left_out=self.left_out,
+                open_whole=open_whole if self.left_out else None,
                 missing=[
                     (one.location, one.reason) for one in (manifest or found.manifest).missing
                 ],
@@ -222,7 +268,7 @@ class ManyRanks:
         from tracekit.database import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 
-        recipe = recipe_of(self.rules, self._of_breakdown())
+        recipe = recipe_of(self.rules, self._of_breakdown(), self.left_out)
         try:
             store = cached_store_path(self.sources.files, recipe)
         except OSError as error:

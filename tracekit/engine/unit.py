@@ -173,24 +173,26 @@ class Worker:
         for name in self._order.analyses:
             spec = load_catalog().analysis(name)
             small[f"analyses/{name}"] = self._answer(connection, spec)
+        dataset = self._order.dataset
+        left_out = LARGE_TABLES if dataset is None else self._order.left_out
         counts = {
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
+            if name not in left_out
         }
-        dataset = self._order.dataset
         if dataset is None:
-            return Part(tuple(ranks), small, {}, counts)
+            return Part(tuple(ranks), small)
         traces = tuple(part_trace(rank) for rank in ranks)
         key = key_of(self._order.recipe, traces)
         files: dict[str, File] = {}
-        for name in LARGE_TABLES:
-            if counts[name]:
+        for name, count in counts.items():
+            if count:
                 self._write(connection, name)
                 folder = f"tables/{name}"
-                files[name] = put_file(dataset, folder, key, self._file, counts[name])
+                files[name] = put_file(dataset, folder, key, self._file, count)
         description = Description(self._order.recipe, traces, files)
         write_part(dataset, key, description, small)
-        return Part(tuple(ranks), small, files, counts)
+        return Part(tuple(ranks), small, files)
 
     def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
         if not self._order.runs:

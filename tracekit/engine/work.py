@@ -61,6 +61,7 @@ class Order:
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
         memory_bytes: what one unit may take, its process included, bytes.
+        left_out: large tables that are not written to the dataset.
     """
 
     analyses: tuple[str, ...]
@@ -69,6 +70,7 @@ class Order:
     rules_text: str | None = None
     runs: tuple[Place, ...] = ()
     memory_bytes: int = 512 << 20
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,11 @@ class Part:
         small: the small tables and the rows of the analyses, each as the bytes of one Parquet file,
             by name: ``tables/trace``, ``analyses/timeline``.
         files: what was written to the dataset, by table; empty where nothing should be.
-        row_counts: of the large tables.
     """
 
     ranks: tuple[Rank, ...]
     small: dict[str, bytes] = field(repr=False)
     files: dict[str, File] = field(default_factory=dict)
-    row_counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,124 @@
+"""A breakdown of many ranks keeps no events; whoever asks for more has them read once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_of_ranks import write_ranks
+from traces_by_hand import call, kernel
+
+import tracekit
+from tracekit.dataset.layout import LARGE_TABLES
+from tracekit.dataset.manifest import Manifest, read_manifest
+from tracekit.engine import many_ranks
+from tracekit.engine.many_ranks import EngineChoice
+from tracekit.errors import QueryError
+from tracekit.storage import Location
+
+SERIAL = EngineChoice("serial")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_ranks(tmp_path / "run", 2)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def datasets(monkeypatch: pytest.MonkeyPatch) -> list[Manifest]:
+    """Return the datasets that are made from now on."""
+    found: list[Manifest] = []
+    make = many_ranks.make_dataset
+
+    def spied(*args: Any, **options: Any) -> Manifest:
+        found.append(make(*args, **options))
+        return found[-1]
+
+    monkeypatch.setattr(many_ranks, "make_dataset", spied)
+    return found
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_breakdown_alone_is_the_same(
+    run: Path, datasets: list[Manifest], *, is_kept: bool
+) -> None:
+    with tracekit.open(run, cache=is_kept, engine=SERIAL, only_breakdown=True) as trace:
+        found = trace.breakdown()
+    [summary] = datasets
+    assert summary.left_out == [*LARGE_TABLES]
+    assert not set(LARGE_TABLES) & set(summary.tables)
+    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
+        assert trace.breakdown() == found
+    assert datasets[1].left_out == []
+
+
+def test_other_questions_have_the_events_read(run: Path, datasets: list[Manifest]) -> None:
+    questions: list[Callable[[tracekit.Trace], Any]] = [
+        lambda trace: trace.query("kernels", limit=1).rows,
+        lambda trace: trace.sql("SELECT count(*) FROM event").rows,
+        lambda trace: trace.connection.execute("SELECT count(*) FROM event").fetchall(),
+    ]
+    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
+        expected = [question(trace) for question in questions]
+    for question, answer in zip(questions, expected, strict=True):
+        datasets.clear()
+        with tracekit.open(run, cache=False, engine=SERIAL, only_breakdown=True) as trace:
+            assert trace.query("timeline").rows
+            assert len(datasets) == 1
+            assert question(trace) == answer
+            assert trace.breakdown()["timeline"].rows
+        assert [bool(one.left_out) for one in datasets] == [True, False]
+
+
+def test_what_is_whole_already_is_not_summed_up(run: Path, datasets: list[Manifest]) -> None:
+    with tracekit.open(run, engine=SERIAL):
+        pass
+    with tracekit.open(run, engine=SERIAL, only_breakdown=True) as trace:
+        assert trace.sql("SELECT count(*) > 0 FROM event").rows == [(True,)]
+    assert [one.left_out for one in datasets] == [[]]
+
+
+def test_a_summary_is_never_taken_for_an_empty_run(run: Path) -> None:
+    with tracekit.open(run, engine=SERIAL, only_breakdown=True) as trace:
+        summary = trace.store_path
+    assert summary is not None
+    manifest = read_manifest(Location.of(summary))
+    assert manifest is not None
+    assert "record" in manifest.left_out
+    with tracekit.open(summary) as trace:
+        assert trace.breakdown()["timeline"].rows
+        for table in ("record", "event", "attributed_events"):
+            with pytest.raises(QueryError, match="does not exist"):
+                trace.sql(f"FROM {table}")
+
+
+def test_with_ceilings_the_compared_events_are_there(
+    tiny_trace: Callable[..., Path], make_bench: Callable[..., Path], datasets: list[Manifest]
+) -> None:
+    device = {"device_name": "NVIDIA H100", "unit_count": 132, "thread_count": 8}
+    copy = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
+    bench = make_bench("bench", [copy], device="cuda:0", **device)
+    events = [
+        call(0, 1, 1),
+        kernel("Memcpy DtoD (Device -> Device)", 0, 10, 1, bytes=1000),
+    ]
+    paths = [
+        tiny_trace(
+            events,
+            f"rank{rank}.json",
+            deviceProperties=[{"id": 0, "name": "NVIDIA H100", "numSms": 132}],
+            distributedInfo={"rank": rank, "world_size": 2},
+        )
+        for rank in range(2)
+    ]
+    with tracekit.open(*paths, ceilings=bench, engine=SERIAL, only_breakdown=True) as trace:
+        found = trace.breakdown()
+    assert [row["ceiling_pct"] for row in found["memcpy"].to_dicts()] == [pytest.approx(50)] * 2
+    # Those are all that were read: once.
+    [summary] = datasets
+    assert {*LARGE_TABLES} - {*summary.left_out} == {"attribution", "device_events"}
+    with tracekit.open(*paths, ceilings=bench, cache=False, engine=SERIAL) as trace:
+        assert trace.breakdown() == found
