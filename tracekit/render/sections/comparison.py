@@ -97,9 +97,12 @@ def _rests_on(row: Mapping[str, Any]) -> list[str]:
     if row["per"] != "window" or row["base_unit_count"] > 1 or row["new_unit_count"] > 1:
         what = "devices" if row["per"] == "window" else f"{row['per']}s of devices"
         told.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
-    told.append(f"{format_pct(row['matched_pct'])} % of device time matched")
+    if row["matched_pct"] is None:
+        told.append("no device time to match")
+    else:
+        told.append(f"{format_pct(row['matched_pct'])} % of device time matched")
     outside = row["base_outside_pct"], row["new_outside_pct"]
-    if any(outside):
+    if any(outside) and None not in outside:
         told.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
         told.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
