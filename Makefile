@@ -5,7 +5,7 @@
 #   make test     install what developers need besides and run every check, the tests last
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
-# The single checks, for quick turns: lint, lengths, types, imports, sql, docs, pytest
+# The single checks, for quick turns: lint, lengths, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
@@ -32,7 +32,7 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update pytest collected fuzz clean
+.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update gate pytest collected fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -50,7 +50,7 @@ test: check
 tools: $(DEV)/.installed
 collects: $(DEV)/.collects
 
-check: lint lengths types imports sql docs pytest
+check: lint lengths types imports sql docs gate pytest
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -86,6 +86,12 @@ docs: $(DEV)/.installed
 
 docs-update: $(DEV)/.installed
 	@PYTHONPATH=docs $(DEV)/bin/python -m generate
+
+# The gate that tracekit is for others, on a sample: what is found in it must not change.
+gate: $(DEV)/.installed
+	@echo "== tracekit check"
+	@$(DEV)/bin/tracekit check sample_traces/pretrain_Naive --rules tests/checking/gate/rules.toml \
+		--no-cache > $(DEV)/gate.log || { cat $(DEV)/gate.log >&2; exit 1; }
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"

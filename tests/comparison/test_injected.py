@@ -11,6 +11,7 @@ from injected import Event, Injected
 from traces_by_hand import call, kernel, span
 
 import tracekit
+from tracekit.cli._main import main
 from tracekit.comparison.comparing import Comparison
 from tracekit.comparison.tree import BYS
 
@@ -106,6 +107,22 @@ def _named(name: str) -> Callable[[Event], bool]:
 def test_nothing_changed(base: Injected, compared: Callable[[Injected], Comparison]) -> None:
     found = compared(base)
     assert (found.delta_ns, found.matched_pct, _rows(found)) == (0, 100.0, [])
+
+
+def test_work_without_time_has_no_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing lasts on the device: none of it is matched to 100 %, nor is 0 % outside of steps."""
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    events = [call(1, 2, 1), kernel("empty", 5, 5, 1), call(7, 8, 2), kernel("empty", 9, 9, 2)]
+    path = Injected({"traceEvents": events}).write(tmp_path / "empty.json")
+    found = tracekit.compare(path, path)
+    assert (found.root.base_ns, found.matched_pct) == (4_000, None)
+    assert main(["compare", str(path), str(path)]) == 0
+    assert "no device time to match" in capsys.readouterr().out
+    one = Injected({"traceEvents": events[:2]}).write(tmp_path / "one.json")
+    (row,) = tracekit.compare(one, one).results()["comparison"].to_dicts()
+    assert (row["base_ns"], row["base_outside_pct"], row["matched_pct"]) == (0, None, None)
 
 
 def test_kernels_of_one_kind_7_pct_slower(

@@ -87,6 +87,12 @@ class _Run(msgspec.Struct):
     parallel: _Parallel | None = None
 
 
+# Made here: two threads that make the first decoder of a class at once end the process.
+_remembered_file = msgspec.json.Decoder(Remembered)
+_point = msgspec.json.Decoder(Point)
+_manifest = msgspec.json.Decoder(_Run)
+
+
 def read_points(given: Place) -> Points:
     """Read what was measured.
 
@@ -125,7 +131,7 @@ def read_points(given: Place) -> Points:
 def _remembered(data: bytes) -> Points | None:
     """Return the points of a file of the cache; None if it is none."""
     try:
-        found = msgspec.json.decode(data, type=Remembered)
+        found = _remembered_file.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return Points(found.points, 0) if found.schema_version == REMEMBERED_VERSION else None
@@ -147,7 +153,7 @@ def _lines(data: bytes, path: Place) -> Points:
         if not line.strip():
             continue
         try:
-            point = msgspec.json.decode(line, type=Point)
+            point = _point.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             unreadable_count += 1
         else:
@@ -158,7 +164,7 @@ def _lines(data: bytes, path: Place) -> Points:
 def _run_of(path: Place) -> _Run:
     """Return what the manifest beside a file says, if it can be read: a copied file has none."""
     try:
-        return msgspec.json.decode((path.parent / MANIFEST_NAME).read_bytes(), type=_Run)
+        return _manifest.decode((path.parent / MANIFEST_NAME).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Run()
 

@@ -35,7 +35,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is kept of a run: its side of a comparison, and what it says of itself."""
+    """What is kept of a run: its side of a comparison, and what it says of itself.
+
+    `repeats` holds the tokens per second of each repeat of its measured steps.
+    """
 
     name: str
     side: Side
@@ -43,6 +46,7 @@ class Baseline:
     health: Health
     figures: Mapping[str, float]
     created_at: str
+    repeats: Sequence[float] = ()
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
@@ -73,6 +77,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         "outside_ns": side.outside_ns,
         "total_ns": side.total_ns,
         "figures": dict(baseline.figures),
+        "tokens_per_s_of_repeats": list(baseline.repeats),
         "health": dict(baseline.health),
     }
     lists: dict[str, Sequence[object]] = {
@@ -223,4 +228,6 @@ def _loaded(document: Mapping[str, Any]) -> Baseline:
         document["health"],
         document["figures"],
         document["created_at"],
+        # Baselines of before have none.
+        document.get("tokens_per_s_of_repeats", []),
     )

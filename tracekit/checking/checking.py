@@ -19,8 +19,9 @@ from tracekit.checking.baseline import (
     load,
     names,
 )
+from tracekit.checking.figures import figures_of, repeats_of
 from tracekit.checking.judging import Judgement, Outcome, judge
-from tracekit.checking.measured import Measured, figures_of
+from tracekit.checking.measured import Measured
 from tracekit.checking.rule import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
@@ -119,7 +120,13 @@ def check(
             measured = measure(trace, _label(new), per, skip)
         elif is_baseline(against, baselines):
             kept = load(str(against), baselines)
-            base = Measured(f"baseline {kept.name}", kept.side, kept.health, kept.figures)
+            base = Measured(
+                f"baseline {kept.name}",
+                kept.side,
+                kept.health,
+                kept.figures,
+                repeats=kept.repeats,
+            )
             measured = measure(trace, _label(new), per or kept.side.per, skip)
         else:
             with _opened(against, cache, progress) as other:
@@ -151,7 +158,7 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
     if has_trace[0]:
         reading = read([trace], label, per)
         side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
-    return Measured(label, side, {}, figures_of(trace), trace)
+    return Measured(label, side, {}, figures_of(trace), trace, repeats_of(trace))
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
@@ -168,7 +175,8 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
     side, _ = measured.cells()
     created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
     facts, health = facts_of([trace]), health_of([trace])
-    return Baseline(name, side, facts, health, measured.figures, created_at)
+    figures, repeats = measured.figures, measured.repeats
+    return Baseline(name, side, facts, health, figures, created_at, repeats)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tracekit.checking.measured import Measured, Values
+from tracekit.checking.measured import Measured, Values, ask
+from tracekit.checking.names import refuse_unknown
 from tracekit.checking.rule import HOLDS, Rule
-from tracekit.comparison.noise import compare_series
+from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.quantiles import quantile_difference
 from tracekit.errors import QueryError, UsageError
 from tracekit.units import Unit
 
@@ -34,8 +36,9 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
 
     A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
     rule allows, against the new ones. It fails where these are beyond that by more than noise,
-    passes where they keep it by more than noise, and is inconclusive else. What does not vary
-    (counts, bytes, the result of a statement) is compared as it is.
+    passes where they keep it by more than noise, and is inconclusive else. Tokens per second are
+    judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
+    result of a statement) is compared as it is; a single time or share decides nothing.
 
     Args:
         rule: the rule.
@@ -45,6 +48,8 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     Raises:
         UsageError: the rule looks at what there is not, or is relative and there is no base.
     """
+    if rule.operator is not None:
+        refuse_unknown(rule.subject, [new] if base is None else [new, base])
     try:
         if rule.operator is None:
             return _of_statement(rule, new)
@@ -65,7 +70,7 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
 def _of_statement(rule: Rule, new: Measured) -> Judgement:
     if new.trace is None:
         raise QueryError(f"{new.label} is a baseline, which SQL cannot ask")
-    count = len(new.trace.sql(rule.subject))
+    count = len(ask(new.trace, rule.subject, rule.title))
     reason = "no row" if count == 0 else f"{count:,} row{'s' * (count != 1)} where none may be"
     outcome: Outcome = "failed" if count else "passed"
     return Judgement(rule, outcome, float(count), None, 0.0, "count", None, reason)
@@ -74,13 +79,15 @@ def _of_statement(rule: Rule, new: Measured) -> Judgement:
 def _absolute(rule: Rule, values: Values) -> Judgement:
     assert rule.operator is not None
     value = values.worst(rule.operator)
-    is_kept = HOLDS[rule.operator](value, rule.bound)
+    bound = rule.bound_in(values.unit, is_share=rule.subject == "mfu")
+    is_kept = HOLDS[rule.operator](value, bound)
     count = len(values.series)
     reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
     if not values.is_sampled and count > 1:
         reason = f"the worst of {count:,} values"
     outcome: Outcome = "passed" if is_kept else "failed"
-    return Judgement(rule, outcome, value, None, rule.bound, values.unit, None, reason)
+    reason = _joined(reason, values.rests_on)
+    return Judgement(rule, outcome, value, None, bound, values.unit, None, reason)
 
 
 def _relative(rule: Rule, values: Values, base: Values) -> Judgement:
@@ -88,30 +95,54 @@ def _relative(rule: Rule, values: Values, base: Values) -> Judgement:
     value, base_value = values.worst(rule.operator), base.worst(rule.operator)
     limit = base_value * (1 + rule.bound / 100)
     change = 100 * (value - base_value) / base_value if base_value else None
-    if not values.is_sampled:
-        is_kept = HOLDS[rule.operator](value, limit)
-        outcome: Outcome = "passed" if is_kept else "failed"
-        return Judgement(
-            rule, outcome, value, base_value, limit, values.unit, change, "one value each"
-        )
-    outcome, reason = _beyond_noise(rule, values.series, base.series)
+    outcome, reason = _beyond_noise(rule, values, base, HOLDS[rule.operator](value, limit))
+    reason = _joined(reason, values.rests_on)
     return Judgement(rule, outcome, value, base_value, limit, values.unit, change, reason)
 
 
-def _beyond_noise(rule: Rule, new: Sequence[float], base: Sequence[float]) -> tuple[Outcome, str]:
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
+    """Return whether a relative rule is kept, by what is known of the noise of its subject."""
+    if new.is_exact and base.is_exact:
+        return "passed" if is_kept else "failed", "one value each"
     if rule.operator == "=":
         raise UsageError(f"{rule.title}: a relative rule has a bound, not an equality")
+    if new.is_sampled and base.is_sampled:
+        return _of_series(rule, new.series, base.series, "steps")
+    if new.repeats and base.repeats:
+        return _of_series(rule, new.repeats, base.repeats, "repeats")
+    if new.requests and base.requests:
+        allowed = [round(value * (1 + rule.bound / 100)) for value in base.requests]
+        found = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
+        counts = f"{len(base.requests):,} against {len(new.requests):,} requests"
+        return _decided(rule, found.verdict, counts, "beyond noise", found.more_count)
+    return "inconclusive", "one value each tells nothing of noise"
+
+
+def _of_series(
+    rule: Rule, new: Sequence[float], base: Sequence[float], what: str
+) -> tuple[Outcome, str]:
     allowed = [value * (1 + rule.bound / 100) for value in base]
     # Whatever is not there on both sides keeps every bound.
     if not any(allowed) and not any(new):
         return "passed", "none on both sides"
     found = compare_series(allowed, new, margin_pct=0)
-    counts = f"{len(base):,} against {len(new):,} steps"
+    counts = f"{len(base):,} against {len(new):,} {what}"
     if found.verdict is None:
         return "inconclusive", f"{counts}: one tells nothing of noise"
-    if found.verdict in ("faster", "slower"):
-        is_below = found.verdict == "faster"
+    beyond = f"beyond noise (p = {found.p_value:.2g})"
+    return _decided(rule, found.verdict, counts, beyond, found.more_count)
+
+
+def _decided(
+    rule: Rule, verdict: Verdict, counts: str, beyond: str, more_count: int | None
+) -> tuple[Outcome, str]:
+    if verdict in ("faster", "slower"):
+        is_below = verdict == "faster"
         outcome: Outcome = "passed" if is_below == (rule.operator in ("<=", "<")) else "failed"
-        return outcome, f"{counts}, beyond noise (p = {found.p_value:.2g})"
-    more = "" if found.more_count is None else f"; {found.more_count:,} more would likely decide"
+        return outcome, f"{counts}, {beyond}"
+    more = "" if more_count is None else f"; {more_count:,} more would likely decide"
     return "inconclusive", f"{counts}, within noise{more}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from tracekit.checking.figures import left_out_of, mfu_of, requests_of
+from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
 from tracekit.checking.rule import Operator
 from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.setup import Health
@@ -17,11 +20,7 @@ from tracekit.units import Unit, unit_of
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-_MODULE = re.compile(r"module\(\s*(['\"])(?P<glob>.*)\1\s*\)\.(?P<column>\w+)", re.DOTALL)
-_QUANTILE = re.compile(r"(?P<quantile>p50|p90|p99|mean|max)\(\s*(?P<metric>\w+)\s*\)")
 _COUNT = re.compile(r"count\((?P<condition>.*)\)", re.DOTALL)
-_GROUPED = re.compile(r"(?P<group>class|phase|cause)\.(?P<name>[\w ]+)\.(?P<column>\w+)")
-_COLUMN = re.compile(r"(?P<analysis>[a-z_]\w*)\.(?P<column>[a-z_]\w*)")
 _PART = re.compile(r"(?P<part>compute|exposed_comm|exposed_memcpy|idle)_(?P<unit>ns|pct)")
 _HINT = "tracekit check --help shows what a rule can look at"
 
@@ -38,12 +37,20 @@ class Values:
     """What a subject is on one side.
 
     `series` holds one value for each step where `is_sampled`; else the values are those of ranks,
-    rows or the run, and the worst decides. Times are ns, sizes bytes, shares percent.
+    rows or the run, and the worst decides. Times are ns, sizes bytes, shares percent. `is_exact`
+    says that nothing varies by chance: counts, bytes, shares of what was read. `repeats` are those
+    of a run, `requests` the latencies that a percentile is of: what noise is known by where steps
+    do not tell it. `rests_on` says in words what the figure rests on.
     """
 
     series: Sequence[float]
     is_sampled: bool
     unit: Unit | None
+    is_exact: bool = False
+    repeats: Sequence[float] = ()
+    requests: Sequence[int] = ()
+    quantile: int = 0
+    rests_on: str = ""
 
     def worst(self, operator: Operator) -> float:
         """Return the value that is furthest from keeping a bound; of samples the median."""
@@ -56,13 +63,17 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a check: a run, open, or the baseline that was kept of one."""
+    """One side of a check: a run, open, or the baseline that was kept of one.
+
+    `repeats` holds the tokens per second of each repeat of the run's measured steps.
+    """
 
     label: str
     side: Side | None
     health: Health
     figures: Mapping[str, float]
     trace: Trace | None = None
+    repeats: Sequence[float] = ()
 
     def values(self, subject: str) -> Values:
         """Return what a subject is on this side.
@@ -90,34 +101,27 @@ class Measured:
             raise QueryError(f"{self.label} has no trace, and a rule is about its time")
         return self.side, self.side.cells
 
+    def module_paths(self) -> set[str]:
+        """Return the modules that there are, and the rows that stand for none."""
+        if self.side is None:
+            return set()
+        return {*self.side.modules, *(cell.module for cell in self.side.cells)}
 
-def figures_of(trace: Trace) -> dict[str, float]:
-    """Return the figures of a run as a whole, as far as it tells them.
+    def modules_like(self, glob: str) -> set[str]:
+        """Return the modules that a pattern means: those it matches, with what is inside of them.
 
-    Args:
-        trace: the run, open.
-    """
-    found: dict[str, float] = {}
-    for row in trace.sql(
-        "SELECT tokens_per_s_mean, "
-        "coalesce(nullif(peak_device_allocated_bytes, 0), peak_host_bytes) FROM run LIMIT 1"
-    ):
-        for name, value in zip(("tokens_per_s", "peak_memory"), row, strict=True):
-            if value is not None:
-                found[name] = float(value)
-    (has_trace,) = trace.sql("SELECT EXISTS (FROM trace), EXISTS (FROM request)")
-    if has_trace[0]:
-        shares = [row["mfu_pct"] for row in trace.query("mfu").to_dicts()]
-        known = [share for share in shares if share is not None]
-        if known:
-            found["mfu"] = sum(known) / len(known) / 100
-    if has_trace[1]:
-        for one in trace.query("latency").to_dicts():
-            for quantile in ("mean", "p50", "p90", "p99", "max"):
-                value = one[f"{quantile}_ns"]
-                if value is not None:
-                    found[f"{quantile}({one['metric']})"] = float(value)
-    return found
+        Args:
+            glob: `*` stands for any text, as in file names.
+        """
+        meant: set[str] = set()
+        modules = self.side.modules if self.side else {}
+        for path in self.module_paths():
+            around: str | None = path
+            while around is not None and not fnmatchcase(around, glob):
+                around = modules[around].parent if around in modules else None
+            if around is not None:
+                meant.add(path)
+        return meant
 
 
 def _step_time(measured: Measured, found: re.Match[str]) -> Values:
@@ -132,56 +136,48 @@ def _part(measured: Measured, found: re.Match[str]) -> Values:
     if found["unit"] == "ns":
         return Values(inside, True, "ns")
     whole = side.series(cells)
-    shares = [
-        100 * part / all_ns if all_ns else 0.0 for part, all_ns in zip(inside, whole, strict=True)
-    ]
+    shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
+    if not shares:
+        raise QueryError(
+            f"{measured.label}: no step has a time that {found[0]} could be a share of"
+        )
     return Values(shares, True, "pct")
 
 
-def _summed(measured: Measured, cells: Iterable[Cell], column: str, subject: str) -> Values:
+def _summed(measured: Measured, cells: Iterable[Cell], column: str) -> Values:
     side = measured.cells()[0]
     chosen = list(cells)
     if column in ("wall_ns", "idle_ns"):
         return Values(side.series(chosen), True, "ns")
-    if column in ("kernel_ns", "kernel_count"):
-        total: int = sum(getattr(cell, column) for cell in chosen)
-        return Values([total / side.unit_count], False, "ns" if column == "kernel_ns" else "count")
-    raise UsageError(
-        f"a rule looks at {subject!r}, which there is not", hint="wall_ns, kernel_ns, kernel_count"
-    )
+    total: int = sum(getattr(cell, column) for cell in chosen)
+    mean = [total / side.unit_count]
+    if column == "kernel_count":
+        return Values(mean, False, "count", is_exact=True)
+    return Values(mean, False, "ns")
 
 
 def _grouped(measured: Measured, found: re.Match[str]) -> Values:
     _, cells = measured.cells()
-    group, name = found["group"], found["name"]
-
-    def is_meant(cell: Cell) -> bool:
-        if group == "phase":
-            return cell.phase == name and (cell.part == "idle") == (found["column"] == "idle_ns")
-        return cell.class_name == name and (cell.part == "idle") == (group == "cause")
-
-    return _summed(measured, filter(is_meant, cells), found["column"], found[0])
+    group, name, column = found["group"], found["name"], found["column"]
+    is_idle = group == "cause" or column == "idle_ns"
+    chosen = [
+        cell
+        for cell in cells
+        if (cell.phase if group == "phase" else cell.class_name) == name
+        and (cell.part == "idle") == is_idle
+    ]
+    return _summed(measured, chosen, column)
 
 
 def _module(measured: Measured, found: re.Match[str]) -> Values:
     side, cells = measured.cells()
-    glob = found["glob"]
-    # A module is meant with what is inside of it.
-    meant: set[str] = set()
-    for path in side.modules:
-        around: str | None = path
-        while around is not None and not fnmatchcase(around, glob):
-            around = side.modules[around].parent if around in side.modules else None
-        if around is not None:
-            meant.add(path)
-    chosen = [
-        cell
-        for cell in cells
-        if cell.part != "idle" and (cell.module in meant or fnmatchcase(cell.module, glob))
-    ]
-    if not chosen:
-        raise QueryError(f"{measured.label} has no module {glob!r} that worked on a device")
-    return _summed(measured, chosen, found["column"], found[0])
+    glob, is_idle = found["glob"], found["column"] == "idle_ns"
+    meant = measured.modules_like(glob)
+    if not meant:
+        told = f"no module is like {glob!r}" if side.modules else "no module is told"
+        raise QueryError(f"{measured.label}: {told}")
+    chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in meant]
+    return _summed(measured, chosen, found["column"])
 
 
 def _health(measured: Measured, found: re.Match[str]) -> Values:
@@ -191,35 +187,81 @@ def _health(measured: Measured, found: re.Match[str]) -> Values:
         told = [row for row in rows if row["metric"] == metric and row["value"] is not None]
         if told:
             unit = told[0]["unit"] if told[0]["unit"] in ("ns", "pct", "count", "bytes") else None
-            return Values([float(row["value"]) for row in told], False, unit)
+            return Values([float(row["value"]) for row in told], False, unit, is_exact=True)
     elif metric in measured.health:
-        return Values([measured.health[metric]], False, None)
+        return Values([measured.health[metric]], False, None, is_exact=True)
     raise QueryError(f"{measured.label} does not tell {metric} in its health")
 
 
 def _figure(measured: Measured, found: re.Match[str]) -> Values:
     name = found[0].replace(" ", "")
+    if name == "mfu" and measured.trace is not None:
+        mfu = mfu_of(measured.trace, measured.label)
+        told = f"known of {mfu.known_pct:.0f} % of the time of steps"
+        return Values([mfu.share], False, None, rests_on=told)
     if name not in measured.figures:
         raise QueryError(f"{measured.label} does not tell {name}")
-    return Values([measured.figures[name]], False, FIGURES.get(name, "ns"))
+    unit = FIGURES.get(name, "ns")
+    series = [measured.figures[name]]
+    repeats = measured.repeats if name == "tokens_per_s" else ()
+    return Values(series, False, unit, is_exact=unit == "bytes", repeats=repeats)
+
+
+def _latency(measured: Measured, found: re.Match[str]) -> Values:
+    value = _figure(measured, found)
+    if measured.trace is None:
+        return value
+    value = replace(value, rests_on=left_out_of(measured.trace, found["metric"]))
+    if not found["quantile"].startswith("p"):
+        return value
+    requests = requests_of(measured.trace, found["metric"])
+    return replace(value, requests=requests, quantile=int(found["quantile"].removeprefix("p")))
 
 
 def _count(measured: Measured, found: re.Match[str]) -> Values:
     trace = _opened(measured, found[0])
-    rows = trace.sql(
+    measured.cells()
+    rows = ask(
+        trace,
         "SELECT count(*) FROM (SELECT name AS kernel, * FROM attributed_events WHERE piece = 0) "
-        f"WHERE {found['condition']}"
+        f"WHERE {found['condition']}",
+        found[0],
     )
-    return Values([float(row[0]) for row in rows], False, "count")
+    return Values([float(row[0]) for row in rows], False, "count", is_exact=True)
+
+
+def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
+    """Return the rows of a rule's SQL.
+
+    Args:
+        trace: what is asked.
+        statement: the SQL.
+        subject: what of the rule it is.
+
+    Raises:
+        UsageError: DuckDB refuses it: the rule is wrong, whatever the run is like.
+    """
+    try:
+        return list(trace.sql(statement))
+    except QueryError as error:
+        raise UsageError(f"a rule asks {subject!r}: {error.message}", hint=error.hint) from error
 
 
 def _column(measured: Measured, found: re.Match[str]) -> Values:
     trace = _opened(measured, found[0])
     values: list[Any] = trace.query(found["analysis"]).column(found["column"])
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    numbers = [
+        float(value)
+        for value in values
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    ]
     if not numbers:
         raise QueryError(f"{measured.label}: {found[0]} has no value")
-    return Values(numbers, False, unit_of(found["column"]))
+    unit = unit_of(found["column"])
+    missing = len(values) - len(numbers)
+    rests_on = f"{missing:,} of {len(values):,} rows have none" if missing else ""
+    is_exact = unit in ("count", "bytes", "flops")
+    return Values(numbers, False, unit, is_exact=is_exact, rests_on=rests_on)
 
 
 def _opened(measured: Measured, subject: str) -> Trace:
@@ -236,12 +278,12 @@ _Look = Callable[[Measured, "re.Match[str]"], Values]
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (re.compile(r"step_time|window_time"), _step_time),
     (_PART, _part),
-    (_GROUPED, _grouped),
-    (_MODULE, _module),
-    (re.compile(r"health\.(?P<metric>\w+)"), _health),
+    (GROUPED, _grouped),
+    (MODULE, _module),
+    (HEALTH, _health),
     (re.compile("|".join(FIGURES)), _figure),
-    (_QUANTILE, _figure),
+    (QUANTILE, _latency),
     (_COUNT, _count),
-    (_COLUMN, _column),
+    (COLUMN, _column),
 )
 """What a rule can look at, and how it is found; the first that fits."""

@@ -9,7 +9,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Literal
 
 from tracekit.errors import UsageError
-from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB
+from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB, Unit
 
 Operator = Literal["<=", ">=", "<", ">", "="]
 
@@ -21,6 +21,13 @@ HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
     "=": eq,
 }
 """What each operator asks of a value and its bound."""
+
+_KINDS: Mapping[str, tuple[Unit, ...]] = {
+    **dict.fromkeys(("ns", "us", "µs", "ms", "s"), ("ns",)),
+    **dict.fromkeys(("B", "kB", "MB", "GB", "TB"), ("bytes", "bytes_per_s")),
+    "%": ("pct",),
+}
+"""Of which units a subject must be for a bound that is written in each unit."""
 
 _UNITS: Mapping[str, int] = {
     "ns": 1,
@@ -49,8 +56,8 @@ class Rule:
     """A rule: `subject` must be related to the bound as `operator` says.
 
     `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change
-    against the base, in percent. A rule that is a SQL statement has no operator: it must return no
-    row.
+    against the base, in percent. `unit` is that of the bound as it is written. A rule that is a SQL
+    statement has no operator: it must return no row.
     """
 
     text: str
@@ -59,11 +66,36 @@ class Rule:
     bound: float = 0.0
     is_relative: bool = False
     name: str | None = None
+    unit: str = ""
 
     @property
     def title(self) -> str:
         """What the rule is called: its name, else its text."""
         return self.name or " ".join(self.text.split())
+
+    def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
+        """Return the bound of a rule that is not relative, in the unit of what it looks at.
+
+        Args:
+            unit: that of the subject.
+            is_share: whether the subject is a share from 0 to 1, of which a bound may be written
+                in percent.
+
+        Raises:
+            UsageError: a time is held against bytes, or the like.
+        """
+        if not self.unit or unit in _KINDS[self.unit]:
+            return self.bound
+        if self.unit == "%" and is_share:
+            return self.bound / 100
+        raise UsageError(
+            f"{self.title}: {self.subject} is not measured in {self.unit}",
+            hint="a bound relative to the base has a sign: <= +3%"
+            if self.unit == "%"
+            else f"its unit is {unit}"
+            if unit
+            else "it has no unit",
+        )
 
 
 def parse_rule(text: str, name: str | None = None) -> Rule:
@@ -94,4 +126,4 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     if found["sign"] == "-":
         number = -number
     operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
-    return Rule(text, found["subject"].strip(), operator, number, is_relative, name)
+    return Rule(text, found["subject"].strip(), operator, number, is_relative, name, unit)

@@ -62,15 +62,15 @@ class Comparison:
         return self.measures[0].difference.verdict
 
     @cached_property
-    def matched_pct(self) -> float:
-        """How much of the device time of both sides has a counterpart, 0 to 100."""
+    def matched_pct(self) -> float | None:
+        """How much device time of both sides has a counterpart, 0 to 100; None without any."""
         matched = whole = 0
         for pair in self.pairs:
             if pair.part != "idle":
                 size = sum(cell.kernel_ns for cell in (*pair.base, *pair.new))
                 whole += size
                 matched += size if pair.match not in ("new", "gone") else 0
-        return 100 * matched / whole if whole else 100.0
+        return 100 * matched / whole if whole else None
 
     def tree(self, by: By = "module") -> Node:
         """Return the split as a tree; every level adds up to the one above it.

@@ -90,9 +90,9 @@ def _whole(comparison: Comparison) -> Result:
     return _result("comparison", columns, [tuple(value for *_, value in columns_and_values)])
 
 
-def _outside_pct(side: Side) -> float:
+def _outside_pct(side: Side) -> float | None:
     whole = side.total_ns + side.outside_ns
-    return 100 * side.outside_ns / whole if whole else 0.0
+    return 100 * side.outside_ns / whole if whole else None
 
 
 _NOISE = [

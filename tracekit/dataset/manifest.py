@@ -92,6 +92,10 @@ class Manifest:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
+# Made here: two threads that make the first decoder of a class at once end the process.
+_decoder = msgspec.json.Decoder(Manifest)
+
+
 def read_manifest(dataset: Location) -> Manifest | None:
     """Return the manifest of a dataset; None where there is none.
 
@@ -120,7 +124,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
                 f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
                 hint=hint,
             )
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise StoreError(
             f"{place.shown}: not the manifest of a dataset: {error}", hint=hint

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -49,6 +49,7 @@ class LineKind:
         further_types: DuckDB types of members that are columns of other tables.
         further_inserts: statements that fill these from table `line_part`; `{run_id}` stands for
             the run, quoted.
+        decoder: of a line.
     """
 
     what: str
@@ -57,6 +58,11 @@ class LineKind:
     table: str
     further_types: Mapping[str, str]
     further_inserts: tuple[str, ...] = ()
+    decoder: msgspec.json.Decoder[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # With its module: two threads that make the first decoder of a class end the process.
+        object.__setattr__(self, "decoder", msgspec.json.Decoder(self.line))
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -199,7 +205,7 @@ def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
         _UnreadableError: it is none of the kind, or one whose key was there before.
     """
     try:
-        found = msgspec.json.decode(line, type=kind.line)
+        found = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _UnreadableError(f"no {kind.what}: {error}") from None

@@ -78,10 +78,11 @@ def comparison_sentences(results: Mapping[str, Result]) -> list[str]:
         sign = "+" if first["delta_ns"] > 0 else "−"
         amount = format_duration(abs(first["delta_ns"]))
         said.append(f"The largest cause is {first['effect']}: {sign}{amount} per {row['per']}.")
-    said.append(
-        f"{row['matched_pct']:.1f} % of the device time of both sides has a counterpart on the "
-        "other one."
-    )
+    if row["matched_pct"] is not None:
+        said.append(
+            f"{row['matched_pct']:.1f} % of the device time of both sides has a counterpart on the "
+            "other one."
+        )
     return said
 
 

@@ -47,7 +47,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     label = printable(f"{row['base']} → {row['new']}")
     out = [heading(f"Per {row['per']}", label, width), _whole(row)]
     out += [Text(f"  {shorten(text, width - 2)}", style="dim") for text in _rests_on(row)]
-    out += _noise(data["comparison_noise"].to_dicts(), width)
+    out += _noise(data["comparison_noise"].to_dicts(), row, width)
     effects = data["comparison_effects"].to_dicts()
     if effects:
         decimals = ms_decimals(effect["delta_ns"] for effect in effects)
@@ -97,16 +97,19 @@ def _rests_on(row: Mapping[str, Any]) -> list[str]:
     if row["per"] != "window" or row["base_unit_count"] > 1 or row["new_unit_count"] > 1:
         what = "devices" if row["per"] == "window" else f"{row['per']}s of devices"
         told.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
-    told.append(f"{format_pct(row['matched_pct'])} % of device time matched")
+    if row["matched_pct"] is None:
+        told.append("no device time to match")
+    else:
+        told.append(f"{format_pct(row['matched_pct'])} % of device time matched")
     outside = row["base_outside_pct"], row["new_outside_pct"]
-    if any(outside):
+    if any(outside) and None not in outside:
         told.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
         told.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
     return [" · ".join(told)]
 
 
-def _noise(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+def _noise(rows: Sequence[Mapping[str, Any]], whole: Mapping[str, Any], width: int) -> list[Text]:
     """Return one line for each thing measured: counts, medians, interval, verdict."""
     rows = [row for row in rows if row["base_count"] > 1 and row["new_count"] > 1]
     if not rows:
@@ -128,7 +131,7 @@ def _noise(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
             else "–"
             for row in rows
         ],
-        [row["verdict"] or "" for row in rows],
+        [_by_ranks(row) for row in rows],
     ]
     out = [
         Text(),
@@ -140,15 +143,27 @@ def _noise(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
             seen = _seen(row, side)
             if seen:
                 out.append(Text(shorten(f"    {side}: {seen}", width), style="dim"))
+    is_one = 1 in (whole["base_run_count"], whole["new_run_count"])
+    if is_one and not {"faster", "slower"}.isdisjoint(row["verdict"] for row in rows):
+        told = "one run on a side: what varies from run to run is not in this noise (--base, --new)"
+        out.append(Text(shorten(f"  {told}", width), style="dim"))
     return out
+
+
+def _by_ranks(row: Mapping[str, Any]) -> str:
+    """Return a verdict; the ranks may tell what the interval of the medians leaves open."""
+    verdict, low, high = row["verdict"], row["low_pct"], row["high_pct"]
+    is_open = low is not None and high is not None and low <= 0 <= high
+    return f"{verdict} by ranks" if is_open and verdict in ("faster", "slower") else verdict or ""
 
 
 def _seen(row: Mapping[str, Any], side: str) -> str:
     parts = []
-    if row[f"{side}_warm_up_count"]:
-        parts.append(
-            f"the first {row[f'{side}_warm_up_count']} are a warm-up (--skip leaves them out)"
-        )
+    count = row[f"{side}_warm_up_count"]
+    if count:
+        told = "the first is a warm-up" if count == 1 else f"the first {count} are a warm-up"
+        # --skip is about profiled steps.
+        parts.append(told if row["measure"] != "step" else f"{told}: --skip {count}")
     others = [n + 1 for n in row[f"{side}_outliers"] if n >= row[f"{side}_warm_up_count"]]
     if others:
         parts.append(f"far from the others: number {', '.join(map(str, others))}")

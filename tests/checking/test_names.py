@@ -1,0 +1,231 @@
+"""No rule passes because a name in it is misspelled, a unit does not fit, or a whole is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Column, Result
+from tracekit.checking.judging import judge
+from tracekit.checking.measured import Measured
+from tracekit.checking.names import LATENCIES, OF_MANIFESTS
+from tracekit.checking.rule import parse_rule
+from tracekit.comparison.cells import Cell, ModuleNode, Side
+from tracekit.errors import UsageError
+
+REPO = Path(__file__).resolve().parents[2]
+SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
+
+
+def _cell(part: str, class_name: str, module: str, steps_ns: list[int]) -> Cell:
+    cell = Cell(part, class_name, "forward", module, "aten::mm", None, None, len(steps_ns))
+    cell.samples = dict(enumerate(steps_ns))
+    cell.wall_ns = cell.kernel_ns = sum(steps_ns)
+    return cell
+
+
+def _measured(*cells: Cell, modules: tuple[str, ...] = ()) -> Measured:
+    count = len(cells[0].samples)
+    side = Side(
+        "x",
+        "step",
+        cells,
+        {path: ModuleNode(path, "model" if path != "model" else None, None) for path in modules},
+        count,
+        1,
+        1,
+        [f"step {number}" for number in range(count)],
+        [1] * count,
+        0,
+        sum(cell.wall_ns for cell in cells),
+    )
+    return Measured("x", side, {"device_time_linked": 99.0}, {"mfu": 0.3, "peak_memory": 5e9})
+
+
+STEPS = [1000, 1001, 1002, 1003, 1004, 1005]
+RUN = _measured(
+    _cell("compute", "gemm", "model.layers.*.mlp", STEPS),
+    _cell("idle", "host_bound", "model.layers.*.mlp", [10] * 6),
+    modules=("model", "model.layers.*.mlp", "model.norm"),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [
+        ("class.gem.wall_ns <= 1 ms", "did you mean gemm?"),
+        ("class.comm_alreduce.wall_ns <= +2%", "did you mean comm_allreduce"),
+        ("phase.backwards.wall_ns <= 1 ms", "did you mean backward?"),
+        ("cause.host_sink.idle_ns <= 1 ms", "did you mean host_sync or"),
+        ("cause.gemm.idle_ns <= 1 ms", "host_bound"),
+        ("class.host_bound.wall_ns <= 1 ms", "gemm"),
+        ("class.gemm.idle_ns <= 1 ms", "wall_ns"),
+        ("cause.host_bound.kernel_count <= 1", "idle_ns"),
+        ('module("*.mpl").wall_ns <= 1 ms', "tracekit query modules"),
+        ('module("model.layer.*.mlp").wall_ns <= 1 ms', "did you mean model.layers.*.mlp"),
+        ('module("*.mlp").wal_ns <= 1 ms', "did you mean wall_ns"),
+        ("health.device_time_linkd >= 95", "did you mean device_time_linked?"),
+        ("p99(tttf) <= 300 ms", "did you mean ttft?"),
+        ("timelin.idle_pct <= 20", "did you mean timeline"),
+        ("timeline.idle_pc <= 20", "did you mean idle_pct"),
+    ],
+)
+def test_a_misspelled_name_is_refused(rule: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="which there is not") as refused:
+        judge(parse_rule(rule), RUN, RUN)
+    assert hint in (refused.value.hint or "")
+
+
+def test_what_exists_and_is_not_there_is_nothing() -> None:
+    for rule in ("class.attention.wall_ns <= 0", "phase.optimizer.wall_ns <= 0 ms"):
+        assert judge(parse_rule(rule), RUN, None).outcome == "passed"
+    found = judge(parse_rule("cause.host_sync.idle_ns <= +3%"), RUN, RUN)
+    assert (found.outcome, found.reason) == ("passed", "none on both sides")
+
+
+def test_a_class_of_ones_own_is_one() -> None:
+    own = _measured(_cell("compute", "my_kernels", "m", STEPS))
+    assert judge(parse_rule("class.my_kernels.wall_ns <= 1 ms"), own, None).outcome == "passed"
+
+
+def test_idle_time_of_a_module_is_idle_time() -> None:
+    found = judge(parse_rule('module("*.mlp").idle_ns <= 1 ms'), RUN, None)
+    assert found.value == 10
+    found = judge(parse_rule('module("model").wall_ns <= 1 ms'), RUN, None)
+    assert found.value == 1002.5
+
+
+def test_a_module_of_one_side_alone_is_open() -> None:
+    renamed = _measured(_cell("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
+    rule = parse_rule('module("model.*.mlp").wall_ns <= +5%')
+    found = judge(rule, renamed, RUN)
+    assert (found.outcome, found.reason) == ("inconclusive", "x: no module is like 'model.*.mlp'")
+
+
+def test_a_trace_that_tells_no_module_leaves_rules_about_them_open() -> None:
+    untold = _measured(_cell("compute", "gemm", "(unattributed)", STEPS))
+    found = judge(parse_rule('module("*.mlp").wall_ns <= 1 ms'), untold, None)
+    assert (found.outcome, found.reason) == ("inconclusive", "x: no module is told")
+
+
+def test_a_share_of_nothing_is_none() -> None:
+    empty = _measured(_cell("compute", "gemm", "m", [0, 0]))
+    found = judge(parse_rule("idle_pct <= 20"), empty, None)
+    assert found.outcome == "inconclusive"
+    assert "could be a share of" in found.reason
+    half = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
+    assert judge(parse_rule("compute_pct >= 100"), half, None).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "idle_pct <= 10 ms",
+        "step_time <= 3%",
+        "step_time <= 3 GB",
+        "peak_memory <= 70 s",
+        "class.gemm.kernel_count <= 5 ns",
+        "mfu >= 3 ms",
+    ],
+)
+def test_a_bound_of_another_unit_is_refused(rule: str) -> None:
+    with pytest.raises(UsageError, match="is not measured in"):
+        judge(parse_rule(rule), RUN, None)
+
+
+def test_a_share_may_be_written_in_percent() -> None:
+    assert judge(parse_rule("mfu >= 40 %"), RUN, None).outcome == "failed"
+    assert judge(parse_rule("mfu >= 29 %"), RUN, None).outcome == "passed"
+
+
+def test_one_time_each_decides_nothing() -> None:
+    slower = replace(RUN, figures={"mfu": 0.1, "peak_memory": 6e9})
+    for text in ("class.gemm.kernel_ns <= +3%", "mfu >= -3%"):
+        found = judge(parse_rule(text), slower, RUN)
+        assert (found.outcome, found.reason) == (
+            "inconclusive",
+            "one value each tells nothing of noise",
+        )
+    assert judge(parse_rule("peak_memory <= +3%"), slower, RUN).outcome == "failed"
+
+
+def test_tokens_per_second_are_judged_by_repeats() -> None:
+    base = replace(RUN, figures={"tokens_per_s": 102.5}, repeats=[100.0, 101, 102, 103, 104, 105])
+    slow = replace(RUN, figures={"tokens_per_s": 92.5}, repeats=[x - 10 for x in base.repeats])
+    rule = parse_rule("tokens_per_s >= -2%")
+    assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
+    fewer = replace(base, repeats=base.repeats[:2])
+    found = judge(rule, fewer, fewer)
+    assert found.reason == "2 against 2 repeats, within noise; 4 more would likely decide"
+
+
+def test_names_are_those_that_there_are(opened: Callable[[Path], tracekit.Trace]) -> None:
+    sample = opened(SAMPLE)
+    assert set(sample.query("run_health").column("metric")) <= set(OF_MANIFESTS)
+    statement = load_catalog().analyses["latency"].sql
+    assert all(f"'{metric}'" in statement for metric in LATENCIES)
+
+
+@pytest.mark.parametrize(
+    ("rule", "exit_code"),
+    [
+        ("class.gem.wall_ns <= 1 s", 2),
+        ('module("nothing").wall_ns <= 1 s', 2),
+        ("count(kernl = 'x') = 0", 2),
+        ("SELECT nothing FROM trace", 2),
+        ("p99(ttft) <= 1 s", 7),
+        ("health.requests_missing = 0", 7),
+    ],
+)
+def test_exit_codes_of_wrong_rules(
+    tracekit_in_process: Callable[..., Any], rule: str, exit_code: int
+) -> None:
+    done = tracekit_in_process("check", SAMPLE, "--rule", rule, "--inconclusive", "report")
+    assert done.exit_code == exit_code
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., Any]) -> None:
+    done = tracekit_in_process("check", SAMPLE.parent, "--rule", "peak_memory <= 1 TB")
+    assert done.exit_code == 7
+    assert "does not tell peak_memory" in " ".join(done.stdout.split())
+
+
+class _TellsMfu:
+    """Stands for a trace of which `mfu` says this of each step."""
+
+    def __init__(self, *steps: tuple[float | None, int]) -> None:
+        columns = (Column("mfu_pct", "DOUBLE"), Column("step_ns", "BIGINT"))
+        self._result = Result("mfu", columns, list(steps))
+
+    def query(self, name: str) -> Result:
+        assert name == "mfu"
+        return self._result
+
+    def sql(self, statement: str) -> list[tuple[bool]]:
+        assert "EXISTS (FROM trace)" in statement
+        return [(True,)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome", "share", "told"),
+    [
+        ([(40.0, 900), (10.0, 100)], "failed", 0.37, "known of 100 %"),
+        ([(50.0, 980), (None, 20)], "passed", 0.5, "known of 98 %"),
+        ([(50.0, 900), (None, 100)], "inconclusive", None, "of 90.0 % of the time"),
+        ([(None, 900)], "inconclusive", None, "does not tell mfu"),
+    ],
+)
+def test_mfu_says_what_it_rests_on(
+    steps: list[tuple[float | None, int]], outcome: str, share: float | None, told: str
+) -> None:
+    run = replace(RUN, trace=_TellsMfu(*steps))  # type: ignore[arg-type]
+    found = judge(parse_rule("mfu >= 0.4"), run, None)
+    assert (found.outcome, found.value) == (outcome, share)
+    assert told in found.reason

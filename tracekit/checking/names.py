@@ -1,0 +1,135 @@
+"""Names in rules: one that does not exist is refused, so that no rule passes because of a typo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.kernel_rules import load_rules
+from tracekit.analysis.range_rules import PHASES
+from tracekit.comparison.cells import PARTS
+from tracekit.comparison.split_rows import AFTER_LAST_WORK
+from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracekit.checking.measured import Measured
+
+GROUPED = re.compile(r"(?P<group>class|phase|cause)\.(?P<name>[\w ]+)\.(?P<column>\w+)")
+MODULE = re.compile(r"module\(\s*(['\"])(?P<glob>.*)\1\s*\)\.(?P<column>\w+)", re.DOTALL)
+QUANTILE = re.compile(r"(?P<quantile>p50|p90|p99|mean|max)\(\s*(?P<metric>\w+)\s*\)")
+HEALTH = re.compile(r"health\.(?P<metric>\w+)")
+COLUMN = re.compile(r"(?P<analysis>[a-z_]\w*)\.(?P<column>[a-z_]\w*)")
+
+LATENCIES = ("e2e", "ttft", "tpot", "itl", "client_wait")
+"""The metrics of analysis `latency`."""
+
+OF_MANIFESTS = (
+    *("manifest_unreadable", "run_not_ok", "missing_trace_files"),
+    *("tokens_per_s_spread", "profiled_step_slowdown", "rejected_request_lines"),
+    *("requests_left_out", "requests_missing", "rejected_benchmark_lines"),
+    *("points_without_time", "points_with_wide_interval"),
+)
+"""Metrics of health that only runs with a manifest have."""
+
+_COLUMNS = {
+    "class": ("wall_ns", "kernel_ns", "kernel_count"),
+    "phase": ("wall_ns", "kernel_ns", "kernel_count", "idle_ns"),
+    "cause": ("idle_ns", "wall_ns"),
+    "module": ("wall_ns", "kernel_ns", "kernel_count", "idle_ns"),
+}
+"""What a rule may ask of each group."""
+
+
+def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
+    """Refuse a subject that names what does not exist.
+
+    A class, a phase or a cause exists if tracekit knows it or a side has it; so do metrics, and
+    analyses with their columns. The pattern of a module must match one of some side, unless no side
+    tells any module.
+
+    Args:
+        subject: as in a rule.
+        sides: what is checked, and what it is held against, if anything.
+
+    Raises:
+        UsageError: there is no such thing; the hint names what is spelled nearly so.
+    """
+    grouped = GROUPED.fullmatch(subject)
+    if grouped is not None:
+        group, name = grouped["group"], grouped["name"]
+        _refuse(subject, group, name, _known(group, sides))
+        _refuse(subject, "column", grouped["column"], _COLUMNS[group])
+        return
+    module = MODULE.fullmatch(subject)
+    if module is not None:
+        _refuse(subject, "column", module["column"], _COLUMNS["module"])
+        _refuse_glob(subject, module["glob"], sides)
+        return
+    quantile = QUANTILE.fullmatch(subject)
+    if quantile is not None:
+        _refuse(subject, "metric of latency", quantile["metric"], LATENCIES)
+        return
+    health = HEALTH.fullmatch(subject)
+    if health is not None:
+        _refuse(subject, "metric of health", health["metric"], _metrics(sides))
+        return
+    column = COLUMN.fullmatch(subject)
+    if column is not None:
+        analyses = load_catalog().analyses
+        _refuse(subject, "analysis", column["analysis"], analyses)
+        columns = [one.name for one in analyses[column["analysis"]].columns]
+        _refuse(subject, f"column of {column['analysis']}", column["column"], columns)
+
+
+def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:
+    if name in known:
+        return
+    close = get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else ", ".join(sorted(known))
+    raise UsageError(
+        f"a rule looks at {subject!r}, which there is not: no {kind} is called {name!r}", hint=hint
+    )
+
+
+def _known(group: str, sides: Sequence[Measured]) -> set[str]:
+    if group == "phase":
+        known = {*PHASES, "other"}
+    elif group == "cause":
+        params = {one.name: one for one in load_catalog().analyses["idle_gaps"].params}
+        known = {*params["cause"].choices, AFTER_LAST_WORK}
+    else:
+        known = {rule.kernel_class for rule in load_rules()} | {"other"}
+    for side in sides:
+        if side.trace is not None and group == "class":
+            # A rules file of one's own may have classes that nothing here is of.
+            known |= {name for (name,) in side.trace.sql("SELECT DISTINCT class FROM kernel_rule")}
+        for cell in side.side.cells if side.side else ():
+            if group == "phase":
+                known.add(cell.phase)
+            elif (cell.part == PARTS[-1]) == (group == "cause"):
+                known.add(cell.class_name)
+    return known
+
+
+def _metrics(sides: Sequence[Measured]) -> set[str]:
+    known = set(OF_MANIFESTS)
+    for side in sides:
+        known |= set(side.health)
+        if side.trace is not None:
+            known |= set(side.trace.health().column("metric"))
+    return known
+
+
+def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
+    is_told = any(side.side and side.side.modules for side in sides)
+    if not is_told or any(side.modules_like(glob) for side in sides):
+        return
+    paths = {path for side in sides for path in side.module_paths()}
+    close = get_close_matches(glob, paths, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "tracekit query modules lists them"
+    raise UsageError(
+        f"a rule looks at {subject!r}, which there is not: {glob!r} matches no module", hint=hint
+    )
