@@ -51,16 +51,20 @@ DEVICES = """
     ORDER BY w.trace_id, TRY_CAST(w.device AS BIGINT), w.device
 """
 
-EVENTS = """
-    SELECT e.trace_id, e.pid, e.tid, coalesce(x.is_work, FALSE), e.ts_ns + SHIFT_NS, e.dur_ns,
-        e.name, e.category, e.event_id, ARGS, EXTRA, x.facts, x.arrows
-    FROM event AS e
+_IN_BLOCK = "trace_id = TRACE_ID AND ts_ns >= FROM_NS AND ts_ns < TO_NS"
+
+EVENTS = f"""
+    SELECT e.trace_id, e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu',
+        e.ts_ns + SHIFT_NS, e.dur_ns, e.name, e.category, e.event_id, ARGS, EXTRA,
+        CASE WHEN x.event_id IS NOT NULL THEN {_FACTS} END, a.arrows
+    FROM (FROM event WHERE {_IN_BLOCK} AND ts_ns + dur_ns >= ENDS_FROM_NS) AS e
+    LEFT JOIN (FROM export_fact WHERE {_IN_BLOCK}) AS x ON e.event_id = x.event_id
     LEFT JOIN (
-        FROM export_note WHERE trace_id = TRACE_ID AND ts_ns >= FROM_NS AND ts_ns < TO_NS
-    ) AS x ON e.event_id = x.event_id
-    WHERE e.trace_id = TRACE_ID AND e.ts_ns >= FROM_NS AND e.ts_ns < TO_NS
-        AND e.ts_ns + e.dur_ns >= ENDS_FROM_NS
-    ORDER BY e.pid, e.tid, coalesce(x.is_work, FALSE), e.ts_ns, e.dur_ns DESC, e.event_id
+        SELECT event_id, list(number ORDER BY number) AS arrows
+        FROM export_arrow_end WHERE {_IN_BLOCK} GROUP BY event_id
+    ) AS a ON e.event_id = a.event_id
+    ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
+        e.event_id
 """
 """The events of one block of a trace: those that begin within a stretch of its time."""
 

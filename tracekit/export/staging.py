@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracekit.export.selection import Part, Scope
     from tracekit.trace import Trace
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20
 """So much text of events is asked for at a time, bytes."""
 
 _EVENT_BYTES = 200
@@ -26,9 +26,12 @@ _TABLES = {
         SELECT w.* FROM wall_intervals() AS w
         WHERE w.trace_id IN (SELECT trace_id FROM CHOSEN)
     """,
+    # Facts and ends of arrows beside the start of their event: so those of a block are found.
     "export_fact": """
-        SELECT f.* FROM event_facts() AS f
-        WHERE f.trace_id IN (SELECT trace_id FROM CHOSEN)
+        SELECT f.*, e.ts_ns
+        FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
+        INNER JOIN event_facts() AS f ON e.trace_id = f.trace_id AND e.event_id = f.event_id
+        WHERE e.trace_id IN (SELECT trace_id FROM CHOSEN)
     """,
     "export_gap": """
         SELECT g.* FROM gap_intervals() AS g
@@ -40,30 +43,14 @@ _TABLES = {
         FROM event_arrows()
         WHERE trace_id IN (SELECT trace_id FROM CHOSEN)
     """,
-    # Facts and arrows beside the start of their event: so that those of a block are found by it.
-    "export_note": """
-        WITH arrow_end AS (
-            SELECT trace_id, event_id, list(number ORDER BY number) AS arrows FROM (
-                SELECT trace_id, from_id AS event_id, number FROM export_arrow
-                UNION ALL
-                SELECT trace_id, to_id, -number FROM export_arrow
-            ) GROUP BY trace_id, event_id
-        ),
-        note AS (
-            SELECT coalesce(f.trace_id, a.trace_id) AS trace_id,
-                coalesce(f.event_id, a.event_id) AS event_id,
-                f.event_id IS NOT NULL AND f.device <> 'cpu' AS is_work,
-                -- JSON of a struct without the members that are not known.
-                CASE WHEN f.event_id IS NOT NULL THEN
-                    json_merge_patch('{}', to_json(f.facts))
-                END AS facts,
-                a.arrows
-            FROM export_fact AS f
-            FULL JOIN arrow_end AS a ON f.trace_id = a.trace_id AND f.event_id = a.event_id
-        )
-        SELECT n.*, e.ts_ns
+    "export_arrow_end": """
+        SELECT a.*, e.ts_ns
         FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
-        INNER JOIN note AS n ON e.trace_id = n.trace_id AND e.event_id = n.event_id
+        INNER JOIN (
+            SELECT trace_id, from_id AS event_id, number FROM export_arrow
+            UNION ALL
+            SELECT trace_id, to_id, -number FROM export_arrow
+        ) AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
     """,
 }
 """Temporary tables by name, in the order in which they are made."""
