@@ -203,6 +203,7 @@ def _open_temporary(asked: _Asked) -> Trace:
         resources = on_error.enter_context(contextlib.ExitStack())
         build = resources.enter_context(database.build_temporary())
         answers = fill(build, asked.sources, asked.rules, asked.progress, reading, asked.wanted)
+        database.set_limit_of_questions(build.connection)
         if not asked.is_unsafe:
             database.lock(build.connection)
         on_error.pop_all()

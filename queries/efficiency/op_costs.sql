@@ -60,11 +60,12 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             s.name,
             s.said,
             f.* EXCLUDE (name),
-            said[1]::JSON::VARCHAR[] AS dims,
-            said[2]::JSON::VARCHAR[] AS types,
-            list_transform(said[2]::JSON::VARCHAR[], LAMBDA type: dtype_of(type)) AS dtypes,
-            said[3]::JSON::VARCHAR[] AS vals,
-            said[4]::JSON::VARCHAR[] AS strides
+            -- A file may say anything there; what is no list tells nothing.
+            try_cast(try_cast(said[1] AS JSON) AS VARCHAR[]) AS dims,
+            try_cast(try_cast(said[2] AS JSON) AS VARCHAR[]) AS types,
+            list_transform(types, LAMBDA type: dtype_of(type)) AS dtypes,
+            try_cast(try_cast(said[3] AS JSON) AS VARCHAR[]) AS vals,
+            try_cast(try_cast(said[4] AS JSON) AS VARCHAR[]) AS strides
         FROM signature AS s
         LEFT JOIN op_forms() AS f ON s.name = f.name
     ),

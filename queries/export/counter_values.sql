@@ -1,5 +1,5 @@
 -- What changed in the course of time: queues, exposed communication, rates, memory, tokens?
--- A row of counter_values() is the value that a counter has from a moment on.
+-- A row of counter_values('walls', 'facts') is the value that a counter has from a moment on.
 --   queue length            device events that were launched and have not begun, of a stream, as in queue_length
 --   exposed communication   sum since the start of the window, ns
 --   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; 0 where it is not known
@@ -10,8 +10,10 @@
 -- and the counters of the file by their names.
 --
 -- Kind:     macro
--- Requires: attributed_events, launch, interval_depth, timeline_intervals, wall_intervals, event_facts,
---           device_windows, serving_step_ranges
+-- Requires: attributed_events, launch, interval_depth, timeline_intervals, device_windows, serving_step_ranges
+-- Params:
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals()
+--   facts  VARCHAR  name of a relation with the rows of event_facts()
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
@@ -21,7 +23,7 @@
 --   place     BIGINT   orders values of one moment: the last one counts
 --   value     DOUBLE   value
 
-CREATE OR REPLACE MACRO counter_values() AS TABLE (
+CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
     WITH waiting AS (
         SELECT
             {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
@@ -41,7 +43,7 @@ CREATE OR REPLACE MACRO counter_values() AS TABLE (
             sum(end_ns - start_ns) OVER (
                 PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
             ) AS sum_ns
-        FROM timeline_intervals()
+        FROM timeline_intervals(walls)
         WHERE kind = 'exposed_comm'
     ),
 
@@ -54,13 +56,12 @@ CREATE OR REPLACE MACRO counter_values() AS TABLE (
             coalesce(
                 CASE w.kind
                     WHEN 'compute' THEN 1e9 * f.facts.op_bytes / nullif(f.facts.op_kernel_ns, 0)
-                    WHEN 'memcpy' THEN 1e9 * f.facts.copied_bytes / nullif(e.dur_ns, 0)
+                    WHEN 'memcpy' THEN 1e9 * f.facts.copied_bytes / nullif(f.dur_ns, 0)
                 END,
                 0
             ) AS bytes_per_s
-        FROM wall_intervals() AS w
-        LEFT JOIN event_facts() AS f ON w.trace_id = f.trace_id AND w.event_id = f.event_id
-        LEFT JOIN event AS e ON w.trace_id = e.trace_id AND w.event_id = e.event_id
+        FROM query_table(walls) AS w
+        LEFT JOIN query_table(facts) AS f ON w.trace_id = f.trace_id AND w.event_id = f.event_id
         WHERE w.device <> 'cpu'
         UNION ALL
         SELECT

@@ -9,6 +9,7 @@
 --   event_id  BIGINT   the event
 --   device    VARCHAR  number of the device, or cpu
 --   stream    BIGINT   stream of the device; the thread id on cpu
+--   dur_ns    BIGINT   time that it took of the device; on cpu without those inside of it, ns
 --   facts     STRUCT   what is known, by name: kind, class, phase, module and so on
 
 CREATE OR REPLACE MACRO event_facts() AS TABLE (
@@ -33,7 +34,8 @@ CREATE OR REPLACE MACRO event_facts() AS TABLE (
             any_value(launch_id) AS launch_id,
             any_value(launch_delay_ns) AS launch_delay_ns,
             any_value(bytes) AS bytes,
-            sum(wall_ns)::BIGINT AS wall_ns
+            sum(wall_ns)::BIGINT AS wall_ns,
+            sum(dur_ns)::BIGINT AS dur_ns
         FROM attributed_events
         GROUP BY trace_id, event_id
     )
@@ -43,6 +45,7 @@ CREATE OR REPLACE MACRO event_facts() AS TABLE (
         w.event_id,
         w.device,
         w.stream,
+        w.dur_ns,
         {
             kind: w.kind,
             class: w.class,

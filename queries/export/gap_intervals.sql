@@ -11,6 +11,19 @@
 --   facts     STRUCT   what else is known, by name: reason, op, module, kernels before and after
 
 CREATE OR REPLACE MACRO gap_intervals() AS TABLE (
+    -- What the gaps name, once: joined with all events four times, each join would hold all of them.
+    WITH named AS (
+        SELECT
+            trace_id,
+            event_id,
+            name
+        FROM event
+        WHERE (trace_id, event_id) IN (
+            SELECT (trace_id, unnest([op_id, previous_event_id, next_event_id, launch_id]))
+            FROM idle_gap
+        )
+    )
+
     SELECT
         g.trace_id,
         g.device,
@@ -30,9 +43,9 @@ CREATE OR REPLACE MACRO gap_intervals() AS TABLE (
             launch_delay_ns: g.launch_delay_ns
         } AS facts
     FROM idle_gap AS g
-    LEFT JOIN event AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
-    LEFT JOIN event AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
-    LEFT JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
-    LEFT JOIN event AS l ON g.trace_id = l.trace_id AND g.launch_id = l.event_id
+    LEFT JOIN named AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
+    LEFT JOIN named AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
+    LEFT JOIN named AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
+    LEFT JOIN named AS l ON g.trace_id = l.trace_id AND g.launch_id = l.event_id
     LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 );

@@ -1,10 +1,12 @@
 -- When was each device at work for which module, with those around it?
--- A row of module_intervals() is one stretch of work for a module or for one inside of it, in one phase, with nothing
+-- A row of module_intervals('walls') is one stretch of work for a module or for one inside of it, in one phase, with nothing
 -- else in between; it includes the gaps within. So rows nest as the modules do. Work of no module has a row by its name
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
 -- Kind:     macro
--- Requires: wall_intervals, attributed_events, module
+-- Requires: attributed_events, module
+-- Params:
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -19,7 +21,7 @@
 --   wall_ns       BIGINT   time that is its own or of those inside of it, ns
 --   self_wall_ns  BIGINT   time that is its own, ns
 
-CREATE OR REPLACE MACRO module_intervals() AS TABLE (
+CREATE OR REPLACE MACRO module_intervals(walls) AS TABLE (
     WITH RECURSIVE busy AS (
         SELECT
             w.trace_id,
@@ -30,7 +32,7 @@ CREATE OR REPLACE MACRO module_intervals() AS TABLE (
             a.row_name,
             a.phase,
             {module: a.module_id, row: a.row_name, phase: a.phase} AS place
-        FROM wall_intervals() AS w
+        FROM query_table(walls) AS w
         INNER JOIN attributed_events AS a
             ON w.trace_id = a.trace_id AND w.event_id = a.event_id AND w.piece = a.piece
     ),
@@ -46,7 +48,7 @@ CREATE OR REPLACE MACRO module_intervals() AS TABLE (
     numbered AS (
         SELECT
             *,
-            count(*) FILTER (before IS DISTINCT FROM place) OVER (
+            count(if(before IS DISTINCT FROM place, 1, NULL)) OVER (
                 PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
             ) AS run
         FROM changed

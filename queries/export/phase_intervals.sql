@@ -1,9 +1,11 @@
 -- When was each device in which phase?
--- phase_intervals() tiles the window of each device. Idle time goes to the phase of the device event that ends it, as in
--- analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
+-- phase_intervals('walls') tiles the window of each device. Idle time goes to the phase of the device event that ends
+-- it, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     macro
--- Requires: wall_intervals, attributed_events, interval_neighbours
+-- Requires: attributed_events, interval_neighbours
+-- Params:
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -12,7 +14,7 @@
 --   end_ns    BIGINT   end, ns
 --   wall_ns   BIGINT   of its length, the time in which the device was busy, ns
 
-CREATE OR REPLACE MACRO phase_intervals() AS TABLE (
+CREATE OR REPLACE MACRO phase_intervals(walls) AS TABLE (
     WITH placed AS (
         SELECT
             trace_id,
@@ -33,7 +35,7 @@ CREATE OR REPLACE MACRO phase_intervals() AS TABLE (
             w.start_ns,
             w.end_ns,
             w.end_ns - w.start_ns AS wall_ns
-        FROM wall_intervals() AS w
+        FROM query_table(walls) AS w
         INNER JOIN placed AS p
             ON w.trace_id = p.trace_id AND w.event_id = p.event_id AND w.piece = p.piece
         UNION ALL
@@ -59,7 +61,7 @@ CREATE OR REPLACE MACRO phase_intervals() AS TABLE (
     numbered AS (
         SELECT
             *,
-            count(*) FILTER (before IS DISTINCT FROM phase) OVER (
+            count(if(before IS DISTINCT FROM phase, 1, NULL)) OVER (
                 PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
             ) AS run
         FROM changed

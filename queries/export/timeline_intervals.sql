@@ -1,8 +1,9 @@
 -- When was each device at which kind of work, and when idle?
--- timeline_intervals() tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
+-- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
 -- Kind:     macro
--- Requires: wall_intervals
+-- Params:
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -10,7 +11,7 @@
 --   start_ns  BIGINT   start, ns
 --   end_ns    BIGINT   end, ns
 
-CREATE OR REPLACE MACRO timeline_intervals() AS TABLE (
+CREATE OR REPLACE MACRO timeline_intervals(walls) AS TABLE (
     WITH tile AS (
         SELECT
             trace_id,
@@ -22,7 +23,7 @@ CREATE OR REPLACE MACRO timeline_intervals() AS TABLE (
                 WHEN 'memcpy' THEN 'exposed_memcpy'
                 ELSE coalesce(kind, 'idle')
             END AS kind
-        FROM wall_intervals()
+        FROM query_table(walls)
     ),
 
     changed AS (
@@ -36,7 +37,7 @@ CREATE OR REPLACE MACRO timeline_intervals() AS TABLE (
     numbered AS (
         SELECT
             *,
-            count(*) FILTER (before IS DISTINCT FROM kind) OVER (
+            count(if(before IS DISTINCT FROM kind, 1, NULL)) OVER (
                 PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
             ) AS run
         FROM changed

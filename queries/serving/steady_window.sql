@@ -48,7 +48,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
     numbered AS (
         SELECT
             *,
-            count(*) FILTER (NOT is_within) OVER (
+            count(if(NOT is_within, 1, NULL)) OVER (
                 PARTITION BY trace_id ORDER BY ts_ns, step
             ) AS stretch
         FROM flagged

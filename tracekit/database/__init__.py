@@ -27,6 +27,7 @@ from tracekit.database.fetching import fetch_store
 from tracekit.database.limits import (
     SMALL_SOURCE_BYTES,
     set_first_limit,
+    set_limit_of_questions,
     set_limits,
     with_more_room,
     with_room,
@@ -59,6 +60,7 @@ __all__ = [
     "lock",
     "open_store",
     "set_first_limit",
+    "set_limit_of_questions",
     "set_limits",
     "temporary_folder",
     "touch",

@@ -27,9 +27,14 @@ SMALL_SOURCE_BYTES = 100 * MB
 
 def set_limits(connection: duckdb.DuckDBPyConnection, spill_folder: Path | None) -> None:
     """Bound the memory; what is too much goes to a folder, where there is one."""
+    set_limit_of_questions(connection)
+    connection.execute(f"SET temp_directory = {quote(str(spill_folder or ''))}")
+
+
+def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give a store that was built here the memory that one has which was opened."""
     limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
     connection.execute(f"SET memory_limit = {quote(limit)}")
-    connection.execute(f"SET temp_directory = {quote(str(spill_folder or ''))}")
 
 
 def with_room(

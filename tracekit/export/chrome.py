@@ -9,14 +9,14 @@ start of the export, because viewers read them as doubles.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from tracekit.export.lanes import Lanes
+from tracekit.export.encoders import chrome_encoder
+from tracekit.export.exporting import export
 from tracekit.export.packets import BLOCK_BYTES
-from tracekit.export.scene import Slice
-from tracekit.export.selection import Selection, scope_of
-from tracekit.export.tracks import Tracks
+from tracekit.export.scene import Row
+from tracekit.export.selection import Scope, Selection
 from tracekit.export.written import Exported
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ LOST = (
     "tracekit export perfetto has them"
 )
 
+_MAX_TEXTS = 200_000
+"""The JSON of further names is made each time: memory has to stay bounded."""
+
 
 def export_chrome(
     trace: Trace,
@@ -35,35 +38,14 @@ def export_chrome(
     *,
     args: bool = True,
 ) -> Exported:
-    """Write traces as Chrome's JSON.
-
-    Args:
-        trace: the opened traces.
-        write: takes blocks of the file.
-        selection: what is written; all if None.
-        args: write the arguments of events.
-
-    Raises:
-        QueryError: nothing is chosen.
-    """
-    scope = scope_of(trace, selection or Selection())
+    """Write traces as Chrome's JSON; the arguments and errors are those of export_perfetto()."""
     firsts = dict(trace.sql("SELECT trace_id, first_ts_ns FROM trace").rows)
-    origin_ns = min(firsts[part.trace_id] + part.shift_ns for part in scope.parts)
-    writer = ChromeWriter(write, origin_ns)
-    tracks = Tracks(trace, scope, writer, args=args)
-    tracks.write()
-    return Exported(len(scope.parts), tracks.event_count, writer.slice_count, [*scope.notes, LOST])
 
+    def writer_of(scope: Scope) -> ChromeWriter:
+        origin_ns = min(firsts[part.trace_id] + part.shift_ns for part in scope.parts)
+        return ChromeWriter(write, origin_ns)
 
-class ChromeTrack:
-    """A track of slices: its process, and a thread for each of its lanes."""
-
-    def __init__(self, name: str, process: int, rank: int) -> None:
-        self.name = name
-        self.process = process
-        self.rank = rank
-        self.lanes = Lanes()
-        self.threads: dict[int, str] = {}
+    return export(trace, writer_of, selection, args=args, lost=LOST)
 
 
 class ChromeWriter:
@@ -72,17 +54,26 @@ class ChromeWriter:
     Args:
         write: takes a block.
         origin_ns: the time that is 0 in the file, ns on the axis of the export.
+        is_compiled: with the compiled encoder, if it is there.
     """
 
-    def __init__(self, write: Callable[[bytes], object], origin_ns: int) -> None:
-        self._write = write
-        self._origin_ns = origin_ns
-        self._parts: list[str] = []
-        self._size = 0
+    def __init__(
+        self, write: Callable[[bytes], object], origin_ns: int, *, is_compiled: bool = True
+    ) -> None:
         self._number = 0
         self._groups: dict[int, str] = {}
-        self.slice_count = 0
-        self._gap = f'{{"baseTimeNanoseconds": {origin_ns}, "traceEvents": [\n'
+        self._texts: dict[str, bytes] = {}
+        self._encoder = chrome_encoder(
+            write, BLOCK_BYTES, origin_ns, self._texts, self._text_of, is_compiled=is_compiled
+        )
+        head = b'{"baseTimeNanoseconds": %d, "traceEvents": [\n' % origin_ns
+        # Something has to stand before the first comma.
+        self._encoder.add(b'{"ph": "M", "name": "tracekit", "pid": 0, "args": {}}', head)
+
+    @property
+    def slice_count(self) -> int:
+        """Slices written so far."""
+        return self._encoder.slice_count
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
         """Write a group of tracks: a process; return its number."""
@@ -97,105 +88,57 @@ class ChromeWriter:
             self._named("process_labels", self._number, 0, "labels", about)
         return self._number
 
-    def track(self, name: str, parent: int, rank: int, about: str = "") -> ChromeTrack:
+    def track(
+        self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
+    ) -> Any:
         """Return a track for slices; it has a thread with its first slice."""
         del about
-        return ChromeTrack(name, parent, rank)
 
-    def slice(self, track: ChromeTrack, one: Slice) -> None:
-        """Write a slice; those of a track come by start, of equal starts the longer first."""
-        lane = track.lanes.place(one.start_ns, one.start_ns + one.dur_ns, [])
-        place = self._place(track, lane)
-        self.slice_count += 1
-        self._add(
-            f'{{"ph": "X", {place}, "ts": {self._us(one.start_ns - self._origin_ns)}, '
-            f'"dur": {self._us(one.dur_ns)}, {self._about(one)}}}'
-        )
-        for number in one.arrows or ():
-            ends = '"s"' if number > 0 else '"f", "bp": "e"'
-            self._add(
-                f'{{"ph": {ends}, "id": {abs(number)}, {place}, "cat": "tracekit", '
-                f'"name": "arrow", "ts": {self._us(one.start_ns - self._origin_ns)}}}'
-            )
+        def new_lane(lane: int) -> bytes:
+            self._number += 1
+            thread = self._number
+            whole = name if lane == 0 else f"{name} · {lane + 1}"
+            self._named("thread_name", parent, thread, "name", whole)
+            self._named("thread_sort_index", parent, thread, "sort_index", rank)
+            return b'"pid": %d, "tid": %d' % (parent, thread)
 
-    def finish(self, track: ChromeTrack) -> None:
-        """Nothing is left open: every slice tells its duration."""
+        return self._encoder.track(new_lane, is_flat)
 
-    def instant(self, track: ChromeTrack, one: Slice) -> None:
-        """Write a mark on a track."""
-        place = self._place(track, 0)
-        self._add(
-            f'{{"ph": "i", "s": "t", {place}, "ts": {self._us(one.start_ns - self._origin_ns)}, '
-            f"{self._about(one)}}}"
-        )
+    def slices(self, track: Any, rows: Iterable[Row], skip: int) -> int:
+        """Write slices; those of a track come by start, of equal starts the longer first."""
+        return self._encoder.slices(track, rows, skip)
 
-    def counter(self, name: str, parent: int, rank: int, unit: str) -> str:
+    def finish(self, track: Any) -> None:
+        """Say that no more slices come on a track."""
+        self._encoder.finish(track)
+
+    def instants(self, track: Any, rows: Iterable[Row], skip: int) -> int:
+        """Write marks on a track."""
+        return self._encoder.instants(track, rows, skip)
+
+    def counter(self, name: str, parent: int, rank: int, unit: str) -> bytes:
         """Return what the values of a counter begin with; its unit is part of its name."""
         del rank
-        whole = json.dumps(f"{name} ({unit})" if unit else name)
-        return f'{{"ph": "C", "pid": {parent}, "name": {whole}, '
+        whole = json.dumps(f"{name} ({unit})" if unit else name).encode()
+        return b'{"ph": "C", "pid": %d, "name": %b, ' % (parent, whole)
 
-    def value(self, counter: str, ts_ns: int, number: float) -> None:
-        """Write the value that a counter has from now on."""
-        at = self._us(ts_ns - self._origin_ns)
-        self._add(f'{counter}"ts": {at}, "args": {{"value": {json.dumps(number)}}}}}')
+    def values(self, counter: bytes, rows: Iterable[Row], skip: int) -> None:
+        """Write the values that a counter has, each from a time on."""
+        self._encoder.values(counter, rows, skip)
 
     def flush(self) -> None:
         """Write the end of the file."""
-        if not self._parts:
-            self._parts.append(self._gap)
-        self._parts.append("\n]}\n")
-        self._hand_on()
-
-    def _place(self, track: ChromeTrack, lane: int) -> str:
-        place = track.threads.get(lane)
-        if place is None:
-            self._number += 1
-            thread = self._number
-            name = track.name if lane == 0 else f"{track.name} · {lane + 1}"
-            self._named("thread_name", track.process, thread, "name", name)
-            self._named("thread_sort_index", track.process, thread, "sort_index", track.rank)
-            place = track.threads[lane] = f'"pid": {track.process}, "tid": {thread}'
-        return place
+        self._encoder.add(b"\n]}\n", b"")
+        self._encoder.flush()
 
     def _named(self, what: str, process: int, thread: int, key: str, value: str | int) -> None:
-        self._add(
-            f'{{"ph": "M", "name": "{what}", "pid": {process}, "tid": {thread}, '
-            f'"args": {{"{key}": {json.dumps(value)}}}}}'
+        self._encoder.add(
+            b'{"ph": "M", "name": "%b", "pid": %d, "tid": %d, "args": {"%b": %b}}'
+            % (what.encode(), process, thread, key.encode(), json.dumps(value).encode())
         )
 
-    @staticmethod
-    def _us(ns: int) -> str:
-        """Return µs with three decimals, from ns."""
-        sign = "-" if ns < 0 else ""
-        whole, rest = divmod(abs(ns), 1_000)
-        return f"{sign}{whole}.{rest:03d}" if rest else f"{sign}{whole}"
-
-    @staticmethod
-    def _about(one: Slice) -> str:
-        parts = []
-        if one.event_id is not None:
-            parts.append(f'"event_id": {one.event_id}')
-        if one.facts is not None:
-            parts.append(f'"tracekit": {one.facts}')
-        if one.args is not None:
-            parts.append(f'"args": {one.args}')
-        if one.extra is not None:
-            parts.append(f'"extra": {one.extra}')
-        category = "tracekit" if one.category is None else one.category
-        return (
-            f'"name": {json.dumps(one.name)}, "cat": {json.dumps(category)}, '
-            f'"args": {{{", ".join(parts)}}}'
-        )
-
-    def _add(self, event: str) -> None:
-        self._parts.append(self._gap + event)
-        self._gap = ",\n"
-        self._size += len(event) + 2
-        if self._size >= BLOCK_BYTES:
-            self._hand_on()
-
-    def _hand_on(self) -> None:
-        self._write("".join(self._parts).encode("utf-8", "replace"))
-        self._parts.clear()
-        self._size = 0
+    def _text_of(self, text: str) -> bytes:
+        found = json.dumps(text).encode()
+        if len(self._texts) < _MAX_TEXTS:
+            self._texts[text] = found
+        return found

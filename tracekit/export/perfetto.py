@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tracekit.export.exporting import export
 from tracekit.export.packets import PacketWriter
-from tracekit.export.selection import Selection, scope_of
-from tracekit.export.tracks import Tracks
+from tracekit.export.selection import Selection
 from tracekit.export.written import Exported
 
 if TYPE_CHECKING:
@@ -32,8 +32,4 @@ def export_perfetto(
     Raises:
         QueryError: nothing is chosen.
     """
-    scope = scope_of(trace, selection or Selection())
-    writer = PacketWriter(write)
-    tracks = Tracks(trace, scope, writer, args=args)
-    tracks.write()
-    return Exported(len(scope.parts), tracks.event_count, writer.slice_count, scope.notes)
+    return export(trace, lambda _: PacketWriter(write), selection, args=args)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
+
+Row = tuple[Any, ...]
 
 
 class Slice(NamedTuple):
-    """One slice of a track; of a mark, the duration is 0.
+    """One slice of a track, as the columns of a row name it; of a mark, the duration is 0.
+
+    Rows may begin with other columns, and may end before the last of these.
 
     Attributes:
         start_ns: start on the common time axis, ns.
@@ -18,6 +23,7 @@ class Slice(NamedTuple):
         extra: its further members in the file, as JSON, or None.
         facts: what tracekit knows of it, as a JSON object, or None.
         arrows: numbers of the arrows that begin here, and the negated ones of those that end here.
+        is_inner: on a flat track, it is a part of the slice before it that is none.
     """
 
     start_ns: int
@@ -29,33 +35,50 @@ class Slice(NamedTuple):
     extra: str | None = None
     facts: str | None = None
     arrows: list[int] | None = None
+    is_inner: bool = False
 
 
 class Writer(Protocol):
     """One format of output."""
 
-    slice_count: int
+    @property
+    def slice_count(self) -> int:
+        """Slices written so far."""
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
         """Write a group of tracks inside of another one (0: of none); return its number."""
 
-    def track(self, name: str, parent: int, rank: int, about: str = "") -> Any:
-        """Return a track for slices, at the place `rank` of its group."""
+    def track(
+        self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
+    ) -> Any:
+        """Return a track for slices, at the place `rank` of its group.
 
-    def slice(self, track: Any, one: Slice) -> None:
-        """Write a slice; those of a track come by start, of equal starts the longer first."""
+        On a flat one slices that overlap lie below one another, also where one holds another.
+        """
+
+    def slices(self, track: Any, rows: Iterable[Row], skip: int) -> int:
+        """Write slices; those of a track come by start, of equal starts the longer first.
+
+        Args:
+            track: where they are.
+            rows: their columns are those of Slice, behind others.
+            skip: how many others there are.
+
+        Returns:
+            How many they were.
+        """
 
     def finish(self, track: Any) -> None:
         """Say that no more slices come on a track."""
 
-    def instant(self, track: Any, one: Slice) -> None:
-        """Write a mark on a track."""
+    def instants(self, track: Any, rows: Iterable[Row], skip: int) -> int:
+        """Write marks on a track, as slices() takes slices; return how many they were."""
 
     def counter(self, name: str, parent: int, rank: int, unit: str) -> Any:
         """Return a track of numbers."""
 
-    def value(self, counter: Any, ts_ns: int, number: float) -> None:
-        """Write the value that a counter has from now on."""
+    def values(self, counter: Any, rows: Iterable[Row], skip: int) -> None:
+        """Write the values of a counter: behind others, from when on, ns, and the number."""
 
     def flush(self) -> None:
         """Hand on what has been gathered; nothing comes behind it."""

@@ -7,8 +7,14 @@ is the relation of the traces that are exported.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-_PLACE = re.compile(r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE)\b")
+if TYPE_CHECKING:
+    from tracekit.export.staging import Block
+
+_PLACE = re.compile(
+    r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE|TRACE_ID|SHIFT_NS|FROM_NS|TO_NS|ENDS_FROM_NS)\b"
+)
 
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 
@@ -45,32 +51,22 @@ DEVICES = """
     ORDER BY w.trace_id, TRY_CAST(w.device AS BIGINT), w.device
 """
 
-EVENTS = (
-    """
-    WITH arrow AS (
-        SELECT *, row_number() OVER (ORDER BY trace_id, from_id, to_id) AS number
-        FROM event_arrows()
-    ),
-    arrow_end AS (
-        SELECT trace_id, event_id, list(number ORDER BY number) AS arrows FROM (
-            SELECT trace_id, from_id AS event_id, number FROM arrow
-            UNION ALL
-            SELECT trace_id, to_id, -number FROM arrow
-        ) GROUP BY trace_id, event_id
-    )
-    SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, e.dur_ns, e.name, e.category,
-        e.event_id, ARGS, EXTRA, CASE WHEN x.facts IS NOT NULL THEN """
-    + _FACTS
-    + """ END,
-        a.arrows
-    FROM event AS e
-    INNER JOIN CHOSEN ON e.trace_id = chosen.trace_id
-    LEFT JOIN event_facts() AS x ON e.trace_id = x.trace_id AND e.event_id = x.event_id
-    LEFT JOIN arrow_end AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
-    WHERE e.ts_ns < chosen.to_ns AND e.ts_ns + e.dur_ns >= chosen.from_ns
-    ORDER BY e.trace_id, e.pid, e.tid, e.ts_ns, e.dur_ns DESC, e.event_id
+_IN_BLOCK = "trace_id = TRACE_ID AND ts_ns >= FROM_NS AND ts_ns < TO_NS"
+
+EVENTS = f"""
+    SELECT e.trace_id, e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu',
+        e.ts_ns + SHIFT_NS, e.dur_ns, e.name, e.category, e.event_id, ARGS, EXTRA,
+        CASE WHEN x.event_id IS NOT NULL THEN {_FACTS} END, a.arrows
+    FROM (FROM event WHERE {_IN_BLOCK} AND ts_ns + dur_ns >= ENDS_FROM_NS) AS e
+    LEFT JOIN (FROM export_fact WHERE {_IN_BLOCK}) AS x ON e.event_id = x.event_id
+    LEFT JOIN (
+        SELECT event_id, list(number ORDER BY number) AS arrows
+        FROM export_arrow_end WHERE {_IN_BLOCK} GROUP BY event_id
+    ) AS a ON e.event_id = a.event_id
+    ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
+        e.event_id
 """
-)
+"""The events of one block of a trace: those that begin within a stretch of its time."""
 
 INSTANTS = """
     SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,
@@ -84,7 +80,7 @@ INSTANTS = """
 TIMELINE = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
         replace(x.kind, '_', ' ')
-    FROM timeline_intervals() AS x
+    FROM timeline_intervals('export_wall') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -94,7 +90,7 @@ PHASES = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.phase,
         NULL, NULL, NULL, NULL,
         to_json({{wall_ns: x.wall_ns, idle_ns: x.end_ns - x.start_ns - x.wall_ns}})
-    FROM phase_intervals() AS x
+    FROM phase_intervals('export_wall') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -105,19 +101,22 @@ MODULES = f"""
         x.phase, NULL, NULL, NULL,
         json_merge_patch('{{}}', to_json({{module: x.module_path, class: x.module_class,
             phase: x.phase, wall_ns: x.wall_ns, self_wall_ns: x.self_wall_ns}}))
-    FROM module_intervals() AS x
+    FROM module_intervals('export_wall') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns, x.end_ns DESC, x.depth
 """
 
 GAPS = f"""
-    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.cause,
+    SELECT x.trace_id, x.device, x.start_ns + x.shift_ns, x.end_ns - x.start_ns, x.cause,
         NULL, NULL, NULL, NULL, {_FACTS}
-    FROM gap_intervals() AS x
-    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-    WHERE {_DURING}
-    ORDER BY x.trace_id, x.device, x.start_ns
+    FROM (
+        SELECT x.*, chosen.shift_ns
+        FROM export_gap AS x
+        INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+        WHERE {_DURING}
+        ORDER BY x.trace_id, x.device, x.start_ns
+    ) AS x
 """
 
 COLLECTIVES = f"""
@@ -149,7 +148,7 @@ COLLECTIVES = f"""
             list_filter([
                 if(a.is_from, a.base + a.number, NULL), if(a.is_to, -(a.base + a.number - 1), NULL)
             ], LAMBDA one: one IS NOT NULL)
-        END
+        END, x.depth > 0
     FROM piece AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     LEFT JOIN arrow AS a ON x.trace_id = a.trace_id AND x.event_id = a.event_id
@@ -240,7 +239,8 @@ REQUESTS = f"""
         FROM span WHERE token_unix_ns <= end_unix_ns
     )
     SELECT x.run_id, x.request_id, x.start_ns, x.end_ns - x.start_ns, x.name, NULL, NULL, NULL,
-        NULL, CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END, if(x.depth = 0, a.arrows, NULL)
+        NULL, CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END, if(x.depth = 0, a.arrows, NULL),
+        x.depth > 0
     FROM piece AS x
     LEFT JOIN arrow AS a ON x.run_id = a.run_id AND x.request_id = a.request_id
     ORDER BY x.run_id, min(x.start_ns) OVER (PARTITION BY x.run_id, x.request_id), x.request_id,
@@ -249,9 +249,9 @@ REQUESTS = f"""
 
 COUNTERS = """
     SELECT x.trace_id, x.device, x.name, x.unit, x.at_ns + chosen.shift_ns, x.value
-    FROM counter_values() AS x
+    FROM counter_values('export_wall', 'export_fact') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-    WHERE x.value IS NOT NULL AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
+    WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
 """
 
@@ -272,6 +272,21 @@ def statement(template: str, relation: str, *, args: bool = True, is_whole: bool
         "IS_WHOLE": str(is_whole).upper(),
     }
     return _PLACE.sub(lambda match: values[match[0]], template)
+
+
+def events_statement(block: Block, *, args: bool = True) -> str:
+    """Return the SQL of the events of a block, those of a track by their starts."""
+    part = block.part
+    values = {
+        "TRACE_ID": str(part.trace_id),
+        "SHIFT_NS": f"({part.shift_ns})",
+        "FROM_NS": f"({block.from_ns})",
+        "TO_NS": f"({block.to_ns})",
+        "ENDS_FROM_NS": f"({part.from_ns})",
+        "ARGS": _json_column("e.args") if args else "NULL",
+        "EXTRA": _json_column("e.extra") if args else "NULL",
+    }
+    return _PLACE.sub(lambda match: values[match[0]], EVENTS)
 
 
 def _json_column(column: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.export import scene_queries as queries
-from tracekit.export.lanes import FlatLanes
-from tracekit.export.scene import Slice, Writer
+from tracekit.export.scene import Row, Writer
+from tracekit.export.staging import blocks_of, staged
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -54,6 +55,10 @@ class Tracks:
 
     def write(self) -> None:
         """Write everything."""
+        with staged(self._trace, self._scope):
+            self._write()
+
+    def _write(self) -> None:
         writer = self._writer
         for place, part in enumerate(self._scope.parts, start=1):
             self._ranks[part.trace_id] = writer.group(part.name, 0, place, part.about)
@@ -61,11 +66,8 @@ class Tracks:
         self._write_of_ranks("serving steps", queries.SERVING_STEPS, 2)
         self._find_devices()
         for place, name, template in _ATTRIBUTION:
-            for (trace_id, device), rows in groupby(self._rows(template), lambda row: row[:2]):
-                track = writer.track(name, self._device(trace_id, device), place)
-                for row in rows:
-                    writer.slice(track, Slice(*row[2:]))
-                writer.finish(track)
+            for (trace_id, device), rows in groupby(self._rows(template), itemgetter(0, 1)):
+                self._write_track(name, self._device(trace_id, device), place, rows, 2)
         self._write_collectives()
         self._find_threads()
         self._write_events()
@@ -75,18 +77,29 @@ class Tracks:
             self._write_requests()
         writer.flush()
 
-    def _rows(self, template: str, *, is_whole: bool = True) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, template: str, *, is_whole: bool = True) -> Iterator[Row]:
         text = queries.statement(
             template, self._scope.relation(), args=self._args, is_whole=is_whole
         )
         return iter(self._trace.stream_sql(text).rows)
 
+    def _write_track(
+        self,
+        name: str,
+        group: int,
+        place: int,
+        rows: Iterator[Row],
+        skip: int,
+        *,
+        is_flat: bool = False,
+    ) -> None:
+        track = self._writer.track(name, group, place, is_flat=is_flat)
+        self._writer.slices(track, rows, skip)
+        self._writer.finish(track)
+
     def _write_of_ranks(self, name: str, template: str, place: int) -> None:
-        for trace_id, rows in groupby(self._rows(template), lambda row: row[0]):
-            track = self._writer.track(name, self._ranks[trace_id], place)
-            for row in rows:
-                self._writer.slice(track, Slice(*row[1:]))
-            self._writer.finish(track)
+        for trace_id, rows in groupby(self._rows(template), itemgetter(0)):
+            self._write_track(name, self._ranks[trace_id], place, rows, 1)
 
     # Devices
 
@@ -109,14 +122,9 @@ class Tracks:
         return group
 
     def _write_collectives(self) -> None:
-        for (trace_id, device), rows in groupby(
-            self._rows(queries.COLLECTIVES), lambda row: row[:2]
-        ):
+        for (trace_id, device), rows in groupby(self._rows(queries.COLLECTIVES), itemgetter(0, 1)):
             group = self._device(trace_id, device)
-            lanes = _FlatTracks(self._writer, "collectives", group, _COLLECTIVES_PLACE)
-            for _, pieces in groupby(rows, lambda row: row[2]):
-                lanes.write([Slice(*piece[3:]) for piece in pieces])
-            lanes.finish()
+            self._write_track("collectives", group, _COLLECTIVES_PLACE, rows, 3, is_flat=True)
 
     # Threads and streams
 
@@ -150,80 +158,38 @@ class Tracks:
             )
 
     def _write_events(self) -> None:
-        count = 0
-        for key, rows in groupby(self._rows(queries.EVENTS), lambda row: row[:3]):
-            thread = self._threads[key]
-            if thread.is_stream:
-                work = thread.work()
-                for row in rows:
-                    count += 1
-                    # Facts are those of work on the device; the rest is ranges and waits.
-                    if row[10] is not None:
-                        work.write([Slice(*row[3:])])
-                    else:
-                        self._writer.slice(thread.spans(), Slice(*row[3:]))
-                work.finish()
-            else:
-                track, write = thread.spans(), self._writer.slice
-                for row in rows:
-                    count += 1
-                    write(track, Slice(*row[3:]))
+        write = self._writer.slices
+        for block in blocks_of(self._trace, self._scope):
+            text = queries.events_statement(block, args=self._args)
+            rows = self._trace.stream_sql(text).rows
+            for key, of_track in groupby(rows, itemgetter(0, 1, 2, 3)):
+                thread = self._threads[key[:3]]
+                track = thread.work() if key[3] and thread.is_stream else thread.spans()
+                self.event_count += write(track, of_track, 4)
+        for thread in self._threads.values():
             thread.finish()
-        self.event_count = count
 
     def _write_instants(self) -> None:
-        for key, rows in groupby(self._rows(queries.INSTANTS), lambda row: row[:3]):
-            track = self._threads[key].spans()
-            for row in rows:
-                self.instant_count += 1
-                self._writer.instant(track, Slice(*row[3:]))
+        for key, rows in groupby(self._rows(queries.INSTANTS), itemgetter(0, 1, 2)):
+            self.instant_count += self._writer.instants(self._threads[key].spans(), rows, 3)
 
     # Counters and requests
 
     def _write_counters(self) -> None:
         place = _COUNTERS_PLACE
         for (trace_id, device, name, unit), rows in groupby(
-            self._rows(queries.COUNTERS), lambda row: row[:4]
+            self._rows(queries.COUNTERS), itemgetter(0, 1, 2, 3)
         ):
             group = self._ranks[trace_id] if device is None else self._device(trace_id, device)
             place += 1
-            counter = self._writer.counter(name, group, place, unit)
-            for row in rows:
-                self._writer.value(counter, row[4], row[5])
+            self._writer.values(self._writer.counter(name, group, place, unit), rows, 4)
 
     def _write_requests(self) -> None:
         is_whole = all(part.from_ns < 0 for part in self._scope.parts)
         rows = self._rows(queries.REQUESTS, is_whole=is_whole)
-        for run_id, of_run in groupby(rows, lambda row: row[0]):
+        for run_id, of_run in groupby(rows, itemgetter(0)):
             group = self._writer.group(f"requests · {run_id}", 0, 1 + len(self._ranks))
-            lanes = _FlatTracks(self._writer, "requests", group, 1)
-            for _, pieces in groupby(of_run, lambda row: row[1]):
-                lanes.write([Slice(*piece[2:]) for piece in pieces])
-            lanes.finish()
-
-
-class _FlatTracks:
-    """Tracks side by side for things that must not nest, each with what is inside of it."""
-
-    def __init__(self, writer: Writer, name: str, group: int, place: int, about: str = "") -> None:
-        self._writer = writer
-        self._track = (name, group, place, about)
-        self._lanes = FlatLanes()
-        self._tracks: list[Any] = []
-
-    def write(self, slices: list[Slice]) -> None:
-        """Write the next thing: its slice, and those inside of it."""
-        whole = slices[0]
-        lane = self._lanes.place(whole.start_ns, whole.start_ns + whole.dur_ns)
-        if lane == len(self._tracks):
-            self._tracks.append(self._writer.track(*self._track))
-        for one in slices:
-            self._writer.slice(self._tracks[lane], one)
-
-    def finish(self) -> None:
-        """Say that nothing more comes."""
-        for track in self._tracks:
-            self._writer.finish(track)
+            self._write_track("requests", group, 1, of_run, 2, is_flat=True)
 
 
 class _Thread:
@@ -235,6 +201,7 @@ class _Thread:
         self._writer = writer
         self._place = (name, group, place, about)
         self._spans: Any = None
+        self._work: Any = None
         self.is_stream = is_stream
 
     def spans(self) -> Any:
@@ -246,12 +213,14 @@ class _Thread:
             self._spans = self._writer.track(name, group, place, about)
         return self._spans
 
-    def work(self) -> _FlatTracks:
-        """Return the tracks of the stream's work, of which none is inside of another."""
-        name, group, place, about = self._place
-        return _FlatTracks(self._writer, name, group, place, about)
+    def work(self) -> Any:
+        """Return the track of a stream's work, of which none is inside of another."""
+        if self._work is None:
+            self._work = self._writer.track(*self._place, is_flat=True)
+        return self._work
 
     def finish(self) -> None:
         """Say that no more slices come; marks may."""
-        if self._spans is not None:
-            self._writer.finish(self._spans)
+        for track in (self._spans, self._work):
+            if track is not None:
+                self._writer.finish(track)

@@ -1,0 +1,108 @@
+"""An export holds a block at a time, however large the trace is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import call, kernel, span
+
+import tracekit
+from tracekit.export import packets, staging
+from tracekit.export.perfetto import export_perfetto
+from tracekit.export.selection import Selection, scope_of
+
+Opened = Callable[..., tracekit.Trace]
+
+
+def of_steps(count: int) -> list[dict[str, Any]]:
+    """Return an op with a launch and its kernel, so many times; two of them overlap."""
+    events = []
+    for number in range(count):
+        at = 20 * number
+        events += [
+            span("cpu_op", f"aten::mm {number % 7}", at, at + 30, note="x" * 50),
+            call(at + 1, at + 2, number + 1),
+            kernel("gemm", at + 4, at + 27, number + 1),
+        ]
+    return events
+
+
+def exported(trace: tracekit.Trace) -> tuple[bytes, list[int]]:
+    blocks: list[bytes] = []
+    done = export_perfetto(trace, blocks.append)
+    assert done.event_count == trace.sql("SELECT count(*) FROM event").rows[0][0]
+    return b"".join(blocks), [len(block) for block in blocks]
+
+
+def test_a_question_holds_a_block_of_events(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every event is in one block, none holds more than it may, and cutting changes nothing."""
+    # One event that lies far from all others, and many that begin at once.
+    far = span("cpu_op", "far", 10_000_000_000, 10_000_000_001)
+    crowd = [span("cpu_op", "crowd", 50, 51, pid=number) for number in range(30)]
+    file = tiny_trace([*of_steps(200), *crowd, far])
+    with tracekit.open(file, cache=False) as trace:
+        scope = scope_of(trace, Selection())
+        whole = [*staging.blocks_of(trace, scope)]
+        assert len(whole) == 1
+        at_once, _ = exported(trace)
+        monkeypatch.setattr(staging, "BLOCK_BYTES", 3_000)
+        blocks = [*staging.blocks_of(trace, scope)]
+        assert len(blocks) > 50
+        assert [one.to_ns for one in blocks[:-1]] == [one.from_ns for one in blocks[1:]]
+        counts = []
+        for one in blocks:
+            rows = trace.sql(
+                "SELECT count(*), count(DISTINCT ts_ns) FROM event "
+                f"WHERE ts_ns >= {one.from_ns} AND ts_ns < {one.to_ns}"
+            ).rows
+            counts += rows
+        assert sum(count for count, _ in counts) == 631
+        # An event takes 200 bytes at least; more is together only where it begins at one moment.
+        assert all(count <= 15 or starts == 1 for count, starts in counts)
+        in_blocks, _ = exported(trace)
+        # Packets of one track come in the same order; only tracks take turns.
+        assert sorted(slices_of(in_blocks)) == sorted(slices_of(at_once))
+
+
+def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
+    """Return time, kind and name of each packet of an event."""
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    return [
+        (packet.timestamp, packet.track_event.type, len(packet.track_event.debug_annotations))
+        for packet in messages.Trace.FromString(trace).packet
+        if packet.HasField("track_event")
+    ]
+
+
+def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
+        data, sizes = exported(trace)
+    assert len(data) > 3 * packets.BLOCK_BYTES
+    assert max(sizes) < packets.BLOCK_BYTES + 10_000
+
+
+@pytest.mark.slow
+def test_a_trace_that_is_larger_than_the_memory(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an export lays aside spills, and no question needs more than its block."""
+    monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
+    with tracekit.open(tiny_trace(of_steps(60_000)), cache=False) as trace:
+        sizes: list[int] = []
+        done = export_perfetto(trace, lambda block: sizes.append(len(block)))
+    assert done.event_count == 180_000
+    assert sum(sizes) > 30 * packets.BLOCK_BYTES
+
+
+def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    asked = "SELECT current_setting('memory_limit')"
+    file = tiny_trace(of_steps(3))
+    with tracekit.open(file, cache=False) as trace, tracekit.open(file) as kept:
+        assert trace.sql(asked).rows == kept.sql(asked).rows

@@ -1,0 +1,33 @@
+"""The encoders of slices: the compiled ones where they are there, else those in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracekit.export.chrome_encoder import ChromeEncoder
+from tracekit.export.packet_encoder import PacketEncoder
+
+
+def packet_encoder(*args: Any, is_compiled: bool = True) -> PacketEncoder:
+    """Return an encoder of packets.
+
+    Args:
+        *args: as PacketEncoder takes them.
+        is_compiled: the compiled one, if it is there.
+    """
+    compiled = _compiled() if is_compiled else None
+    return PacketEncoder(*args) if compiled is None else compiled.PacketEncoder(*args)
+
+
+def chrome_encoder(*args: Any, is_compiled: bool = True) -> ChromeEncoder:
+    """Return an encoder of Chrome's JSON; the arguments are those of ChromeEncoder."""
+    compiled = _compiled() if is_compiled else None
+    return ChromeEncoder(*args) if compiled is None else compiled.ChromeEncoder(*args)
+
+
+def _compiled() -> Any:
+    try:
+        import tracekit.export._encoders as _encoders
+    except ImportError:
+        return None
+    return _encoders

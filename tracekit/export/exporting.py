@@ -1,0 +1,42 @@
+"""Writing traces in the format of a viewer, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tracekit.export.scene import Writer
+from tracekit.export.selection import Scope, Selection, scope_of
+from tracekit.export.tracks import Tracks
+from tracekit.export.written import Exported
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+
+def export(
+    trace: Trace,
+    writer_of: Callable[[Scope], Writer],
+    selection: Selection | None,
+    *,
+    args: bool,
+    lost: str | None = None,
+) -> Exported:
+    """Write traces.
+
+    Args:
+        trace: the opened traces.
+        writer_of: returns what writes the format.
+        selection: what is written; all if None.
+        args: write the arguments of events.
+        lost: what the format cannot say.
+
+    Raises:
+        QueryError: nothing is chosen.
+    """
+    scope = scope_of(trace, selection or Selection())
+    writer = writer_of(scope)
+    tracks = Tracks(trace, scope, writer, args=args)
+    tracks.write()
+    notes = [*scope.notes, *([] if lost is None else [lost])]
+    return Exported(len(scope.parts), tracks.event_count, writer.slice_count, notes)
