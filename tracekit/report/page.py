@@ -138,14 +138,15 @@ def _section(
 
 
 def _charts(one: _Shown) -> Iterator[str]:
-    has_tabs = one.section.has_tabs and len(one.charts) > 1
+    named = dict(zip(one.section.charts, one.section.tabs, strict=False))
+    has_tabs = bool(named) and len(one.charts) > 1
     if has_tabs:
         yield '<div class="tabs" role="tablist">'
         for place, chart in enumerate(one.charts):
             yield (
                 f'<button type="button" role="tab" id="tab-{chart.name}" '
                 f'aria-controls="chart-{chart.name}" aria-selected="{str(place == 0).lower()}" '
-                f'tabindex="{-1 if place else 0}">{escape(chart.title)}</button>'
+                f'tabindex="{-1 if place else 0}">{escape(named[chart.name])}</button>'
             )
         yield "</div>"
     for place, chart in enumerate(one.charts):
