@@ -41,7 +41,8 @@ def charts(trace: tracekit.Trace) -> dict[str, Any]:
 
 def test_every_chart_is_one_of_some_sample(opened: Opened) -> None:
     drawn = {name for path in TRACES.values() for name in charts(opened(path))}
-    assert set(chart_names()) - drawn <= {"memcpy"}
+    of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
+    assert set(chart_names()) - drawn <= {"memcpy", "scaling", *of_runs}
 
 
 @pytest.mark.parametrize("kind", TRACES)
@@ -109,7 +110,7 @@ def test_charts_name_columns_that_are_there(
 
 def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(opened: Opened) -> None:
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
-    bare |= {"running_count"}
+    bare |= {"running_count", "m", "world_size", "speedup"}
     for path in TRACES.values():
         for name, chart in charts(opened(path)).items():
             for layer in chart.spec.get("layer", [chart.spec]):

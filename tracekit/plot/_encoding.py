@@ -119,6 +119,16 @@ def request_of(
     )
 
 
+def joined(
+    *columns: str, name: str = "which"
+) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+    """Return the transform that names each row by some columns, and a function that names it so."""
+    text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
+    return {"calculate": text, "as": name}, lambda row: " · ".join(
+        "null" if row[column] is None else str(row[column]) for column in columns
+    )
+
+
 def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:

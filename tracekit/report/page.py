@@ -133,7 +133,7 @@ def _section(
                 yield f'<p class="note">{escape(note)}</p>'
             yield f'<div class="table" data-rows="{table}"></div>'
     drawn = tuple(table for table in one.section.drawn if table in answers.results)
-    yield from _sources(name, (*one.tables, *drawn), traces)
+    yield from sources(name, (*one.tables, *drawn), traces)
     yield "</section>"
 
 
@@ -172,7 +172,14 @@ def _events(answers: Answers) -> Iterator[str]:
     yield '<div id="events-view"></div></figure>'
 
 
-def _sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
+def sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
+    """Return the part of a section that says which commands and which SQL give the same.
+
+    Args:
+        name: of the section.
+        tables: the analyses.
+        traces: how the traces or runs were named.
+    """
     yield "<details><summary>The commands and the SQL that give the same</summary>"
     for table in tables:
         spec = load_catalog().analysis(table)

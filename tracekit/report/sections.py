@@ -88,7 +88,7 @@ SECTIONS = (
     Section(
         "bench",
         "Microbenchmarks",
-        (),
+        ("bench_gemm", "bench_memcpy", "bench_collectives"),
         ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"),
     ),
     Section("attribution", "How attributions are known", (), ("reasons",)),

@@ -170,7 +170,9 @@ class ChartView {
     const xs = this.axisOf('x', box.left, box.right);
     const ys = bands ? bandScale(bands, box.top, box.bottom) : this.axisOf('y', box.bottom, box.top);
     this.drawAxes(svg, box, xs, ys, isNamed, left);
-    const clip = svgElement('svg', { x: box.left, y: 0, width: Math.max(box.right - box.left, 1), height: inner + 16, viewBox: `${box.left} 0 ${Math.max(box.right - box.left, 1)} ${inner + 16}` });
+    // A little wider than the axes, so that no point on them is cut.
+    const wide = Math.max(box.right - box.left, 1) + 10;
+    const clip = svgElement('svg', { x: box.left - 5, y: 0, width: wide, height: inner + 16, viewBox: `${box.left - 5} 0 ${wide} ${inner + 16}` });
     for (const layer of this.layers) this.drawLayer(clip, layer, xs, ys, box);
     svg.append(clip);
     svg.addEventListener('pointermove', (event) => this.point(event));
