@@ -10,7 +10,7 @@
 --   view           VARCHAR  modules, or phases: with the phases around the modules
 --   phase          VARCHAR  as in phases; NULL in the view modules
 --   module_path    VARCHAR  as in module_totals; NULL for a phase
---   label          VARCHAR  its last part, or the phase
+--   label          VARCHAR  what its path says beyond that of the module around it, or the phase
 --   depth          INTEGER  levels above it
 --   from_ns        BIGINT   where it begins, ns of busy time from the left
 --   to_ns          BIGINT   where it ends
@@ -97,7 +97,9 @@ SELECT
     nullif(module_path, '') AS module_path,
     CASE
         WHEN module_path = '' THEN phase
-        ELSE coalesce(nullif(regexp_extract(module_path, '[^.]+(\.\*)?$'), ''), module_path)
+        WHEN parent_path <> '' AND starts_with(module_path, parent_path)
+            THEN coalesce(nullif(ltrim(module_path[len(parent_path) + 1:], './'), ''), module_path)
+        ELSE module_path
     END AS label,
     depth,
     from_ns,

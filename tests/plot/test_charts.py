@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit import palette
@@ -39,8 +41,8 @@ def charts(trace: tracekit.Trace) -> dict[str, Any]:
 
 def test_every_chart_is_one_of_some_sample(opened: Opened) -> None:
     drawn = {name for path in TRACES.values() for name in charts(opened(path))}
-    # What needs a device that copied something.
-    assert set(chart_names()) - drawn <= {"memcpy"}
+    of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
+    assert set(chart_names()) - drawn <= {"memcpy", "scaling", *of_runs}
 
 
 @pytest.mark.parametrize("kind", TRACES)
@@ -70,8 +72,45 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(opened: Opened) -> N
             assert all(row.items() >= some.items() for row, some in zip(rows, numbers, strict=True))
 
 
+def fields(spec: Any) -> set[str]:
+    """Return the fields of rows that a chart refers to, less those that it makes."""
+    found: set[str] = set()
+    made: set[str] = set()
+
+    def walk(part: Any) -> None:
+        if isinstance(part, list):
+            for one in part:
+                walk(one)
+        if not isinstance(part, dict):
+            return
+        if isinstance(part.get("field"), str):
+            found.add(part["field"])
+        names = part.get("as", [])
+        made.update([names] if isinstance(names, str) else names)
+        found.update(part.get("fold", []))
+        found.update(re.findall(r"datum\.(\w+)", part.get("calculate", "")))
+        for one in part.values():
+            walk(one)
+
+    walk(spec)
+    return found - made
+
+
+def test_charts_name_columns_that_are_there(
+    opened: Opened, tiny_trace: Callable[..., Path]
+) -> None:
+    copied = [kernel("Memcpy HtoD (Pinned -> Device)", 0, 5, bytes=64), kernel("k", 9, 12)]
+    with tracekit.open(tiny_trace(copied), cache=False) as trace:
+        assert "memcpy" in charts(trace)
+        for one in (trace, *(opened(path) for path in TRACES.values())):
+            for name, chart in charts(one).items():
+                columns = {c for result in chart.data.values() for c in result.column_names}
+                assert fields(dict(chart.spec)) <= columns, name
+
+
 def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(opened: Opened) -> None:
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
+    bare |= {"running_count", "m", "world_size", "speedup"}
     for path in TRACES.values():
         for name, chart in charts(opened(path)).items():
             for layer in chart.spec.get("layer", [chart.spec]):

@@ -257,3 +257,32 @@ def test_a_load_of_which_nothing_succeeded(make_run: MakeRun) -> None:
         health = {row["metric"]: row["value"] for row in trace.query("run_health").to_dicts()}
     assert (row["ok_count"], row["left_out_count"], row["requests_per_s"]) == (0, 3, None)
     assert (health["requests_left_out"], health["requests_missing"]) == (3, 1)
+
+
+def test_throughput_over_time_adds_up_to_throughput(make_run: MakeRun) -> None:
+    streamed = [one for one in REQUESTS if one["request_id"] != 3]
+    folder = make_run("streamed", streamed, stage="serve", engine="vllm", model={"name": "tiny"})
+    with tracekit.open(folder, traces=False, cache=False) as trace:
+        (whole,) = trace.query("throughput").to_dicts()
+        rows = trace.query("throughput_over_time", points=3).to_dicts()
+        many = trace.query("throughput_over_time", points=1_000).to_dicts()
+    # From 1 to 82 ms: parts of 27 ms. Tokens at 11, 21, 22; 31, 42, 2 at 50; 70, 82.
+    assert whole["interval_ns"] == 81 * MS
+    assert [row["start_ns"] for row in rows] == [1 * MS, 28 * MS, 55 * MS]
+    assert [row["output_token_count"] for row in rows] == [3, 4, 2]
+    assert rows[0]["output_tokens_per_s"] == pytest.approx(3 / 0.027)
+    assert [row["sent_count"] for row in rows] == [3, 1, 0]
+    # The one that fails ends after the interval, which the last part stands for.
+    assert [row["ended_count"] for row in rows] == [0, 1, 3]
+    assert [row["ok_count"] for row in rows] == [0, 1, 2]
+    assert [row["running_count"] for row in rows] == [3, 3, 0]
+    for found in (rows, many):
+        assert sum(row["dur_ns"] for row in found) == whole["interval_ns"]
+        assert sum(row["output_token_count"] for row in found) == whole["output_token_count"]
+
+
+def test_throughput_over_time_says_nothing_of_tokens_without_times(serving: tracekit.Trace) -> None:
+    rows = serving.query("throughput_over_time", points=4).to_dicts()
+    assert {row["output_token_count"] for row in rows} == {None}
+    assert {row["output_tokens_per_s"] for row in rows} == {None}
+    assert sum(row["ok_count"] for row in rows) == 4

@@ -164,3 +164,26 @@ def test_cpu_work_has_no_launches(tiny_trace: Callable[..., Path]) -> None:
         every, *_ = trace.query("short_kernels").to_dicts()
     assert every["launch_bound_pct"] is None
     assert every["kernel_count"] == 2
+
+
+def test_the_queue_over_time_is_that_of_queue_length(trace: tracekit.Trace) -> None:
+    (whole,) = trace.query("queue_length").to_dicts()
+    first, second = trace.query("queue_over_time", points=2).to_dicts()
+    # Queued from 1 to 20, 30 to 100, 111 to 300, 301 to 320 and 332 µs; cut at 166.5 µs.
+    assert first == {
+        "rank": None,
+        "device": "0",
+        "stream": 7,
+        "start_ns": 1_000,
+        "dur_ns": 165_500,
+        "mean_length": (19 + 70 + 55.5) / 165.5,
+        "max_length": 1,
+    }
+    assert (second["start_ns"], second["dur_ns"], second["max_length"]) == (166_500, 165_500, 2)
+    assert second["mean_length"] == pytest.approx((133.5 + 19 + 31) / 165.5)
+    for points in (1, 7, 120, 1_000_000):
+        rows = trace.query("queue_over_time", points=points).to_dicts()
+        assert sum(row["dur_ns"] for row in rows) == whole["span_ns"]
+        assert max(row["max_length"] for row in rows) == whole["max_length"]
+        area = sum(row["mean_length"] * row["dur_ns"] for row in rows)
+        assert area == pytest.approx(whole["mean_length"] * whole["span_ns"])

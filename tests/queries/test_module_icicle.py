@@ -58,3 +58,56 @@ def test_phases_of_the_picture_are_those_of_phases(opened: Opened) -> None:
     }
     phases = trace.query("phase_totals").to_dicts()
     assert tops == {row["phase"]: row["wall_ns"] for row in phases}
+
+
+@pytest.mark.parametrize("name", ["pretrain_R+Z3", "finetune_QL", "serve_vllm"])
+def test_below_each_class_lie_the_modules_that_had_its_work(name: str, opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / name)
+    rows = trace.query("class_icicle").to_dicts()
+    totals = trace.query("kernel_class_totals").to_dicts()
+    tops = {(r["class"], r["kind"]): r["total_wall_ns"] for r in rows if not r["depth"]}
+    assert tops == {(row["class"], row["kind"]): row["wall_ns"] for row in totals}
+    modules: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        if row["module_path"] is not None:
+            modules[row["module_path"]] += row["total_wall_ns"]
+    asked = trace.query("module_totals").to_dicts()
+    assert modules == {row["module_path"]: row["total_wall_ns"] for row in asked}
+
+    for row in rows:
+        if not row["depth"]:
+            continue
+        around = [
+            one
+            for one in rows
+            if one["depth"] == row["depth"] - 1
+            and (one["class"], one["kind"]) == (row["class"], row["kind"])
+            and one["from_ns"] + one["self_wall_ns"] <= row["from_ns"]
+            and row["to_ns"] <= one["to_ns"]
+        ]
+        assert around, row["module_path"]
+    deepest = max(row["depth"] for row in rows)
+    for depth in range(deepest + 1):
+        level = sorted((r["from_ns"], r["to_ns"]) for r in rows if r["depth"] == depth)
+        assert all(a[1] <= b[0] for a, b in pairwise(level))
+
+
+def test_classes_of_a_module_add_up_to_its_own_time(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    own: defaultdict[str, int] = defaultdict(int)
+    for row in trace.query("module_classes").to_dicts():
+        own[row["module_path"]] += row["self_wall_ns"]
+    asked = trace.query("module_totals").to_dicts()
+    assert own == {r["module_path"]: r["self_wall_ns"] for r in asked if r["kernel_count"]}
+
+
+def test_a_label_is_what_a_path_adds_to_that_around_it(opened: Opened) -> None:
+    for name, expected in (
+        ("pretrain_R+Z3", {"layers.*", "self_attn", "up_proj"}),
+        ("serve_vllm", {"LlamaDecoderLayer_*", "LlamaAttention", "RMSNorm[0]"}),
+    ):
+        trace = opened(REPO / "sample_traces" / name)
+        for analysis in ("module_icicle", "class_icicle"):
+            labels = set(trace.query(analysis).column("label"))
+            assert expected <= labels
+            assert not any("/" in label for label in labels)

@@ -13,6 +13,7 @@ import tracekit
 
 Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
+REPO = Path(__file__).resolve().parents[2]
 Tiny = Callable[..., Path]
 
 
@@ -374,3 +375,86 @@ def test_steps_outside_of_the_profile_are_counted_but_not_timed(
     assert (row["step_count"], row["traced_step_count"]) == (11, 2)
     assert row["queue_ns"] is None
     assert (row["prefill_step_count"], row["decode_step_count"]) == (0, 2)
+
+
+def lives(trace: tracekit.Trace, **params: object) -> dict[int, list[tuple[Any, ...]]]:
+    """Part, step, start and end in µs of the stretches of each request."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in trace.query("request_life", **params).to_dicts():
+        stretch = (row["part"], row["step"], row["start_ns"] / 1_000, row["end_ns"] / 1_000)
+        found.setdefault(row["request_id"], []).append(stretch)
+    return found
+
+
+def test_the_life_of_a_request_is_told_step_by_step(tiny_trace: Tiny, tmp_path: Path) -> None:
+    folder = tmp_path / "serve"
+    folder.mkdir()
+    with tracekit.open(serve_run(folder, tiny_trace), cache=False) as trace:
+        found = lives(trace)
+        assert lives(trace, limit=1) == {0: found[0]}
+        assert lives(trace, request=1) == {1: found[1]}
+    assert list(found) == [0, 1, 2], "those in the trace first, then the one that was refused"
+    assert found[0] == [
+        ("queued", None, 0, 50),
+        ("prefill", 0, 50, 60),
+        ("decode", 1, 60, 71),
+        ("decode", 2, 71, 81),
+        ("answering", None, 81, 82),
+    ]
+    assert found[1] == [
+        ("queued", None, 1, 60),
+        ("prefill", 1, 60, 71),
+        ("decode", 2, 71, 81),
+        ("answering", None, 81, 82.5),
+    ]
+    assert found[2] == [("waiting", None, 2, 9)]
+
+
+def test_a_life_says_what_no_trace_holds(tiny_trace: Tiny, tmp_path: Path) -> None:
+    folder = tmp_path / "serve"
+    folder.mkdir()
+    serve_run(folder, tiny_trace)
+    lines = [
+        request(5, 0, 0, first_token_ns=1_000, end_ns=90_000, steps=[[-4, -3], [1, 9]]),
+        # Its first step is in the trace, then steps of others, then its last.
+        request(6, 0, 0, first_token_ns=60_500, end_ns=81_000, steps=[[0, 0], [2, 2]]),
+        request(7, 0, 0, first_token_ns=30_000, end_ns=40_000, steps=None),
+    ]
+    (folder / "requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with tracekit.open(folder, cache=False) as trace:
+        found = lives(trace)
+    assert found[5] == [
+        ("not traced", None, 0, 60),
+        ("decode", 1, 60, 71),
+        ("decode", 2, 71, 81),
+        ("not traced", None, 81, 90),
+    ]
+    assert found[6] == [
+        ("queued", None, 0, 50),
+        ("prefill", 0, 50, 60),
+        ("between steps", None, 60, 71),
+        ("decode", 2, 71, 81),
+    ]
+    assert found[7] == [("waiting", None, 0, 30), ("answering", None, 30, 40)]
+
+
+def test_lives_of_a_real_run_fill_the_time_of_its_requests(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "serve_transformers")
+    rows = trace.query("request_life", limit=0).to_dicts()
+    asked = {row["request_id"]: row for row in trace.query("request_steps", limit=0).to_dicts()}
+    assert asked
+    for number, row in asked.items():
+        own = [one for one in rows if one["request_id"] == number]
+        by_part = {part: sum(r["dur_ns"] for r in own if r["part"] == part) for part in PARTS}
+        # The step that makes the last token may end a little after the client has it.
+        late_ns = sum(one["end_ns"] for one in own[-1:]) - own[0]["start_ns"] - row["e2e_ns"]
+        assert sum(one["dur_ns"] for one in own) == row["e2e_ns"] + max(late_ns, 0)
+        assert late_ns < 1_000_000
+        if row["traced_step_count"] == row["step_count"]:
+            assert by_part["queued"] == row["queue_ns"]
+            assert by_part["not traced"] == 0
+        assert by_part["prefill"] == row["prefill_ns"]
+        assert sum(one["step"] is not None for one in own) == row["traced_step_count"]
+
+
+PARTS = ("queued", "prefill", "decode", "between steps", "not traced", "answering")

@@ -13,6 +13,7 @@ import pytest
 import tracekit
 from tracekit.comparison.comparing import compare
 from tracekit.report import comparison_page
+from tracekit.report.comparison_charts import charts
 from tracekit.report.comparison_page import comparison_sentences
 
 REPO = Path(__file__).resolve().parents[2]
@@ -39,6 +40,15 @@ def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
     largest = max(effects, key=lambda row: abs(row["delta_ns"]))
     assert f"The largest cause is {largest['effect']}" in cause
     assert matched.startswith(f"{whole['matched_pct']:.1f} %")
+
+
+def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
+    results, sides = compared
+    drawn = {chart.name: chart.spec for chart in charts(results, sides)}
+    axes = [drawn[f"{side}_module_icicle"]["encoding"]["x"] for side in sides]
+    assert axes[0] == axes[1]
+    longest = max(end for side in sides.values() for end in side.column("to_ns"))
+    assert axes[0]["scale"]["domain"] == [0, longest]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -39,6 +40,12 @@ _WIDTH = 100
     is_flag=True,
     help="Only runs whose model, layers and batch size are those of the row.",
 )
+@click.option(
+    "--pictures",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write the figures of RUNS as a page with pictures, the paper's beside; no TABLE then.",
+)
 @no_cache_option
 @format_option
 def command(
@@ -47,6 +54,7 @@ def command(
     list_them: bool,
     platform: str | None,
     is_strict: bool,
+    pictures: Path | None,
     no_cache: bool,
     format_name: str,
 ) -> None:
@@ -65,6 +73,9 @@ def command(
 
     if list_them:
         emit(_list_result(), format_name)
+        return
+    if pictures is not None:
+        _pictures(pictures, (table, *runs) if table is not None else runs, no_cache=no_cache)
         return
     if table is None:
         raise UsageError("which table?", hint="tracekit paper --list shows them")
@@ -87,6 +98,25 @@ def command(
         no_cache=no_cache,
         format_name=format_name,
     )
+
+
+def _pictures(output: Path, paths: tuple[str, ...], *, no_cache: bool) -> None:
+    """Write the figures of runs as a page.
+
+    Raises:
+        UsageError: no run is named, they have nothing to show, or the file is no report.
+    """
+    from tracekit.cli._open import open_traces
+    from tracekit.report import check_output, runs_page, write
+    from tracekit.units import format_bytes
+
+    if not paths:
+        raise UsageError("which runs?", hint="tracekit paper --pictures FILE.html RUNS")
+    check_output(output)
+    with open_traces(paths, is_traced=False, no_cache=no_cache) as runs:
+        html = runs_page(runs, paths)
+    write(html, output)
+    click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
 
 def _beside(

@@ -6,7 +6,7 @@ largest value, by dividing where text is made: the rows keep their base units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
@@ -83,7 +83,8 @@ def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> d
 def parts(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
     """Return the encoding of columns as parts of a whole, shown without their unit."""
     encoding = colours(field, of)
-    words = "replace(replace(datum.label, /_(ns|pct|count)$/, ''), /_/g, ' ')"
+    words = "replace(datum.label, /token_count$/, 'tokens')"
+    words = f"replace(replace({words}, /_(ns|pct|count)$/, ''), /_/g, ' ')"
     return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": words}}
 
 
@@ -103,6 +104,45 @@ def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[s
     if all(row["rank"] is None for row in rows):
         text = "'device ' + datum.device"
     return [{"calculate": text, "as": name}]
+
+
+def request_of(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+    """Return the transform that names the request of each row, and a function that names it so."""
+    if len({row["run"] for row in rows}) == 1:
+        return {"calculate": "'#' + datum.request_id", "as": "which"}, (
+            lambda row: f"#{row['request_id']}"
+        )
+    return {"calculate": "datum.run + ' #' + datum.request_id", "as": "which"}, (
+        lambda row: f"{row['run']} #{row['request_id']}"
+    )
+
+
+def joined(
+    *columns: str, name: str = "which"
+) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+    """Return the transform that names each row by some columns, and a function that names it so."""
+    text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
+    return {"calculate": text, "as": name}, lambda row: " · ".join(
+        "null" if row[column] is None else str(row[column]) for column in columns
+    )
+
+
+def stream_of(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+    """Return the transform that names the stream of each row, and a function that names it so."""
+    is_ranked = any(row["rank"] is not None for row in rows)
+    before = "'rank ' + datum.rank + ' · ' + " if is_ranked else "'device ' + "
+
+    def name(row: Mapping[str, Any]) -> str:
+        rank = "null" if row["rank"] is None else row["rank"]
+        start = f"rank {rank} · " if is_ranked else "device "
+        return f"{start}{row['device']} · stream {row['stream']}"
+
+    text = f"{before}datum.device + ' · stream ' + datum.stream"
+    return {"calculate": text, "as": "which"}, name
 
 
 def bar_step(count: int) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.palette import KIND
 from tracekit.plot._chart import Chart
@@ -20,19 +20,21 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     keep, rows, omitted = largest(data["memcpy_totals"].to_dicts(), "kernel_ns")
     if not rows:
         return None
-    spec: dict[str, Any] = {
+    spec = {
         "data": {"name": "memcpy_totals"},
         "height": bar_step(len(rows)),
-        "transform": [*keep, {"calculate": "datum.direction + ' · ' + datum.name", "as": "which"}],
+        "transform": keep,
         "mark": {"type": "bar"},
         "encoding": {
-            "y": names("which"),
+            "y": names("direction", [row["direction"] for row in rows]),
             "x": quantity("kernel_ns", [row["kernel_ns"] for row in rows], "time of all copies"),
             "color": {"value": KIND["memcpy"].light},
-            "tooltip": told("which", "copy_count", "kernel_ns", "bytes", "bandwidth_bytes_per_s"),
+            "tooltip": told(
+                *("direction", "copy_count", "kernel_ns", "wall_ns"),
+                *("bytes", "bandwidth_bytes_per_s"),
+            ),
         },
     }
-    spec["encoding"]["y"]["sort"] = "-x"
     return Chart(
         "memcpy",
         "What was copied or set, which way",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.palette import BLUE, SKY
 from tracekit.plot._chart import Chart
-from tracekit.plot._encoding import bar_step, largest, names, told
+from tracekit.plot._encoding import bar_step, largest, names, stream_of, told
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -21,12 +21,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     keep, rows, omitted = largest(all_rows, "max_length")
     if not rows:
         return None
-    label = {
-        "calculate": "'rank ' + datum.rank + ' · ' + datum.device + ' · stream ' + datum.stream",
-        "as": "which",
-    }
-    if all(row["rank"] is None for row in all_rows):
-        label["calculate"] = "'device ' + datum.device + ' · stream ' + datum.stream"
+    label, _ = stream_of(all_rows)
     tip = told("which", "mean_length", "max_length", "empty_pct", "span_ns", "kernel_count")
     length = {
         "title": "queued device events: most (pale), mean (full)",

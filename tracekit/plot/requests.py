@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.palette import PHASE
 from tracekit.plot._chart import Chart
-from tracekit.plot._encoding import bar_step, largest, names, quantity, told
+from tracekit.plot._encoding import bar_step, largest, names, quantity, request_of, told
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -21,8 +21,8 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     if not rows:
         return None
     lives = [row["e2e_ns"] for row in rows]
-    label = {"calculate": "datum.run + ' #' + datum.request_id", "as": "which"}
-    order = [f"{row['run']} #{row['request_id']}" for row in rows]
+    label, name_of = request_of(rows)
+    order = [name_of(row) for row in rows]
     tip = told(
         *("which", "outcome", "e2e_ns", "ttft_ns", "tpot_ns", "max_itl_ns"),
         *("prompt_token_count", "output_token_count"),

@@ -11,11 +11,12 @@ from tracekit.report.answers import gather
 from tracekit.report.comparison_page import comparison_page
 from tracekit.report.document import GENERATOR
 from tracekit.report.page import page
+from tracekit.report.runs_page import runs_page
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["check_output", "comparison_page", "report", "write"]
+__all__ = ["check_output", "comparison_page", "report", "runs_page", "write"]
 
 
 def report(trace: Trace, traces: Sequence[str]) -> str:

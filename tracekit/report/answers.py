@@ -15,7 +15,7 @@ from tracekit.errors import QueryError, UsageError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-REDUCTIONS = ("verdict", "module_icicle")
+REDUCTIONS = ("verdict", "module_icicle", "class_icicle")
 
 OF_TRACES = (
     *(
@@ -27,14 +27,14 @@ OF_TRACES = (
         "launch_delays",
         "reasons",
     ),
-    *("memory_over_time", "timeline_events"),
+    *("memory_over_time", "timeline_events", "queue_over_time", "module_classes"),
 )
 
 OF_RANKS = ("rank_summary", "collective_skew")
 
-OF_SERVING = ("serving_steps", "request_steps")
+OF_SERVING = ("serving_steps", "request_steps", "request_life")
 
-OF_REQUESTS = ("requests",)
+OF_REQUESTS = ("requests", "throughput_over_time")
 
 
 @dataclass(slots=True)

@@ -37,13 +37,23 @@ def charts(results: Mapping[str, Result], sides: Mapping[str, Result]) -> Iterat
     noise = results["comparison_noise"]
     if any(row["low_pct"] is not None for row in noise.to_dicts()):
         yield _intervals(noise)
+    yield from _icicles(sides)
+
+
+def _icicles(sides: Mapping[str, Result]) -> Iterator[Chart]:
+    """Return the modules of both sides, as wide as one another where they took the same time."""
+    ends = [end for icicle in sides.values() for end in icicle.column("to_ns")]
     for side, icicle in sides.items():
         chart = chart_module("modules").chart({"module_icicle": icicle})
-        if chart is not None:
-            data = f"{side}_module_icicle"
-            spec = {**chart.spec, "data": {"name": data}}
-            title = f"Modules of the {side} side"
-            yield replace(chart, name=data, title=title, spec=spec, data={data: icicle})
+        if chart is None:
+            continue
+        data = f"{side}_module_icicle"
+        domain = {"domain": [0, max(ends)]}
+        x = quantity("from_ns", ends, "busy time of all devices", scale=domain)
+        encoding = {**chart.spec["encoding"], "x": x}
+        spec = {**chart.spec, "data": {"name": data}, "encoding": encoding}
+        title = f"Modules of the {side} side"
+        yield replace(chart, name=data, title=title, spec=spec, data={data: icicle})
 
 
 def _floating(field: str, test: Mapping[str, int], colour: str, **encoding: Any) -> dict[str, Any]:

@@ -133,19 +133,20 @@ def _section(
                 yield f'<p class="note">{escape(note)}</p>'
             yield f'<div class="table" data-rows="{table}"></div>'
     drawn = tuple(table for table in one.section.drawn if table in answers.results)
-    yield from _sources(name, (*one.tables, *drawn), traces)
+    yield from sources(name, (*one.tables, *drawn), traces)
     yield "</section>"
 
 
 def _charts(one: _Shown) -> Iterator[str]:
-    has_tabs = one.section.has_tabs and len(one.charts) > 1
+    named = dict(zip(one.section.charts, one.section.tabs, strict=False))
+    has_tabs = bool(named) and len(one.charts) > 1
     if has_tabs:
         yield '<div class="tabs" role="tablist">'
         for place, chart in enumerate(one.charts):
             yield (
                 f'<button type="button" role="tab" id="tab-{chart.name}" '
                 f'aria-controls="chart-{chart.name}" aria-selected="{str(place == 0).lower()}" '
-                f'tabindex="{-1 if place else 0}">{escape(chart.title)}</button>'
+                f'tabindex="{-1 if place else 0}">{escape(named[chart.name])}</button>'
             )
         yield "</div>"
     for place, chart in enumerate(one.charts):
@@ -171,7 +172,14 @@ def _events(answers: Answers) -> Iterator[str]:
     yield '<div id="events-view"></div></figure>'
 
 
-def _sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
+def sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
+    """Return the part of a section that says which commands and which SQL give the same.
+
+    Args:
+        name: of the section.
+        tables: the analyses.
+        traces: how the traces or runs were named.
+    """
     yield "<details><summary>The commands and the SQL that give the same</summary>"
     for table in tables:
         spec = load_catalog().analysis(table)

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 class Section:
     """One section: its heading, its charts and the analyses that are its tables.
 
-    The first table's header defines what the section shows. Several charts of a section that
-    `has_tabs` are shown one at a time. `drawn` are analyses that are shown as pictures alone.
+    The first table's header defines what the section shows. Several charts of a section with
+    `tabs` are shown one at a time, and chosen by these names, in the order of the charts. `drawn`
+    are analyses that are shown as pictures alone.
     """
 
     name: str
     title: str
     charts: tuple[str, ...]
     tables: tuple[str, ...]
-    has_tabs: bool = False
+    tabs: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
 
 
@@ -35,10 +36,10 @@ SECTIONS = (
     Section(
         "modules",
         "Modules",
-        ("modules", "phase_modules"),
+        ("modules", "phase_modules", "class_modules"),
         ("module_totals", "modules"),
-        has_tabs=True,
-        drawn=("module_icicle",),
+        tabs=("wall time", "by phase", "by class of kernel"),
+        drawn=("module_icicle", "class_icicle"),
     ),
     Section(
         "classes", "Kernel classes", ("kernel_classes",), ("kernel_class_totals", "kernel_classes")
@@ -65,22 +66,29 @@ SECTIONS = (
     ),
     Section("copies", "Copies", ("memcpy",), ("memcpy_totals", "memcpy")),
     Section(
-        "launches", "Launches", ("queue_length", "launch_delays"), ("queue_length", "launch_delays")
+        "launches",
+        "Launches",
+        ("queue_over_time", "queue_length", "launch_delays"),
+        ("queue_length", "launch_delays", "queue_over_time"),
     ),
     Section("memory", "Memory", ("memory",), ("memory_over_time",)),
     Section(
         "serving",
         "Serving",
-        ("latency_cdf", "serving_steps", "requests"),
         (
-            *("throughput", "latency", "latency_cdf", "serving_window", "serving_steps"),
-            *("requests", "request_steps", "serving_module_totals"),
+            *("throughput_over_time", "running_requests", "latency_cdf"),
+            *("serving_steps", "requests", "request_life"),
+        ),
+        (
+            *("throughput", "throughput_over_time", "latency", "latency_cdf", "serving_window"),
+            *("serving_steps", "requests", "request_steps", "request_life"),
+            "serving_module_totals",
         ),
     ),
     Section(
         "bench",
         "Microbenchmarks",
-        (),
+        ("bench_gemm", "bench_memcpy", "bench_collectives"),
         ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"),
     ),
     Section("attribution", "How attributions are known", (), ("reasons",)),

@@ -1,7 +1,19 @@
 // Draws what tracekit/plot describes in Vega-Lite: the parts of it that are used there, and nothing else. A part that
 // is not known here is an error, not a picture that lacks something.
 
-const FONT_PX = 6.3;
+const RULER = document.createElement('canvas').getContext('2d');
+RULER.font = '11px system-ui, sans-serif';
+
+// A text as far as there is room for it.
+function fitted(text, room) {
+  if (RULER.measureText(text).width <= room) return text;
+  let [least, most] = [0, text.length];
+  while (least < most) {
+    const middle = (least + most + 1) >> 1;
+    if (RULER.measureText(`${text.slice(0, middle)}…`).width <= room) least = middle; else most = middle - 1;
+  }
+  return least ? `${text.slice(0, least)}…` : '';
+}
 const MAX_LABEL_PX = 250;
 
 function filtered(rows, test) {
@@ -99,7 +111,7 @@ function colourOf(encoding, row) {
 
 // Parts are columns: their names without the unit, where the chart says so.
 function legendText(color, name) {
-  return color.legend?.labelExpr ? name.replace(/_(ns|pct|count)$/, '').replaceAll('_', ' ') : name;
+  return color.legend?.labelExpr ? name.replace(/token_count$/, 'tokens').replace(/_(ns|pct|count)$/, '').replaceAll('_', ' ') : name;
 }
 
 class ChartView {
@@ -144,7 +156,7 @@ class ChartView {
     const bands = this.layers.some((layer) => isBand(layer.encoding.y)) ? bandDomain(this.layers, 'y') : null;
     const labels = bands?.map((value) => printable(String(value))) ?? [];
     const isNamed = bands && !this.spec.usermeta?.label;
-    const widest = Math.max(0, ...labels.map((label) => label.length)) * FONT_PX + 14;
+    const widest = labels.reduce((most, label) => Math.max(most, RULER.measureText(label).width), 0) + 16;
     const most = this.layers.map((layer) => layer.encoding.y?.axis?.labelLimit).find(Boolean) ?? MAX_LABEL_PX;
     const left = isNamed ? Math.min(widest, most, width * 0.4) : bands ? 34 : 74;
     const inner = bands && this.spec.height.step ? this.spec.height.step * bands.length : this.spec.height;
@@ -158,7 +170,9 @@ class ChartView {
     const xs = this.axisOf('x', box.left, box.right);
     const ys = bands ? bandScale(bands, box.top, box.bottom) : this.axisOf('y', box.bottom, box.top);
     this.drawAxes(svg, box, xs, ys, isNamed, left);
-    const clip = svgElement('svg', { x: box.left, y: 0, width: Math.max(box.right - box.left, 1), height: inner + 16, viewBox: `${box.left} 0 ${Math.max(box.right - box.left, 1)} ${inner + 16}` });
+    // A little wider than the axes, so that no point on them is cut.
+    const wide = Math.max(box.right - box.left, 1) + 10;
+    const clip = svgElement('svg', { x: box.left - 5, y: 0, width: wide, height: inner + 16, viewBox: `${box.left - 5} 0 ${wide} ${inner + 16}` });
     for (const layer of this.layers) this.drawLayer(clip, layer, xs, ys, box);
     svg.append(clip);
     svg.addEventListener('pointermove', (event) => this.point(event));
@@ -172,7 +186,7 @@ class ChartView {
   axisOf(channel, from, to) {
     const encoding = this.layers.map((layer) => layer.encoding[channel]).find(Boolean);
     if (isBand(encoding)) return bandScale(bandDomain(this.layers, channel), from, to);
-    return numberScale(encoding, valuesOf(this.layers, channel), from, to, channel === 'x' ? this.zoomed : null);
+    return numberScale(encoding, valuesOf(this.layers, channel), from, to, channel === 'x' ? this.zoomed : null, channel);
   }
 
   drawAxes(svg, box, xs, ys, isNamed, left) {
@@ -186,7 +200,11 @@ class ChartView {
         svg.append(svgElement('text', { x: at, y: box.bottom + 18, 'text-anchor': 'middle' }, tickText(xs, tick)));
       }
     }
-    if (x.axis?.title) svg.append(svgElement('text', { class: 'title', x: (box.left + box.right) / 2, y: box.bottom + 40, 'text-anchor': 'middle' }, x.axis.title));
+    if (x.axis?.title) {
+      const half = RULER.measureText(x.axis.title).width * 0.55;
+      const middle = Math.max(Math.min((box.left + box.right) / 2, box.right + 18 - half), half);
+      svg.append(svgElement('text', { class: 'title', x: middle, y: box.bottom + 40, 'text-anchor': 'middle' }, x.axis.title));
+    }
     if (ys.kind !== 'band') {
       for (const tick of ys.ticks) {
         const at = ys.position(tick);
@@ -197,11 +215,10 @@ class ChartView {
       return;
     }
     const every = Math.ceil(12 / ys.step);
-    const most = Math.floor((left - 12) / FONT_PX);
     ys.domain.forEach((value, i) => {
       if (i % every) return;
       const whole = printable(String(value));
-      const text = isNamed ? (whole.length > most ? `${whole.slice(0, most - 1)}…` : whole) : whole;
+      const text = isNamed ? fitted(whole, left - 12) : whole;
       const label = svgElement('text', { x: box.left - 8, y: ys.centre(value) + 4, 'text-anchor': 'end' }, text);
       if (text !== whole) label.append(svgElement('title', {}, whole));
       svg.append(label);
@@ -234,9 +251,8 @@ class ChartView {
         const made = style(svgElement('rect', { x, y: vertical - height / 2, width: Math.max(wide, 0.5), height }), row);
         keep(made, row, x + wide / 2, vertical, [from, to]);
         if (encoding.text && wide > 26) {
-          const most = Math.floor((wide - 8) / FONT_PX);
-          const label = printable(String(row[encoding.text.field] ?? ''));
-          svg.append(svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label.length > most ? `${label.slice(0, Math.max(most - 1, 1))}…` : label));
+          const label = fitted(printable(String(row[encoding.text.field] ?? '')), wide - 8);
+          svg.append(svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label));
         }
       } else if (mark.type === 'point') {
         const x = xs.position(row[encoding.x.field]);

@@ -36,7 +36,10 @@ function bandScale(domain, from, to) {
   };
 }
 
-function numberScale(encoding, values, from, to, zoomed) {
+// On an axis that goes up, ticks may be closer: their texts lie one below the other.
+const TICK_PX = { x: 90, y: 48 };
+
+function numberScale(encoding, values, from, to, zoomed, channel) {
   const settings = encoding.scale ?? {};
   const numbers = values.filter((v) => typeof v === 'number' && Number.isFinite(v));
   const isLog = settings.type === 'log';
@@ -57,12 +60,13 @@ function numberScale(encoding, values, from, to, zoomed) {
   }
   if (low === high) high = low + 1;
   const least = encoding.axis?.tickMinStep ?? 0;
-  let ticks = linearTicks(low / factor, high / factor, Math.abs(to - from) / 90, least);
+  const count = Math.abs(to - from) / TICK_PX[channel];
+  let ticks = linearTicks(low / factor, high / factor, count, least);
   if (!zoomed && settings.nice !== false && !settings.domain && ticks.length > 1) {
     const step = ticks[1] - ticks[0];
     high = Math.ceil(high / factor / step - 1e-9) * step * factor;
     if (settings.zero === false) low = Math.floor(low / factor / step + 1e-9) * step * factor;
-    ticks = linearTicks(low / factor, high / factor, Math.abs(to - from) / 90, least);
+    ticks = linearTicks(low / factor, high / factor, count, least);
   }
   const position = (v) => from + (to - from) * ((v - low) / (high - low));
   return { kind: 'linear', domain: [low, high], factor, ticks: ticks.map((t) => t * factor), position };

@@ -1,0 +1,126 @@
+-- How much work lay queued in front of each stream, moment by moment?
+-- The queue of queue_length: a device event is queued from the start of its launch call until it starts on the device.
+-- The time from the first launch of a stream to its last start is cut into as many equal parts as points says. Means
+-- over the parts, weighted by their lengths, are those of queue_length, and the highest of all parts is its highest.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: attributed_events, launch, interval_depth
+-- Params:
+--   points  BIGINT = 120  parts of the time of each stream
+-- Columns:
+--   rank         INTEGER  global rank
+--   device       VARCHAR  number of the device
+--   stream       BIGINT   stream of the device
+--   start_ns     BIGINT   start of the part, ns since the first event of the trace
+--   dur_ns       BIGINT   its length, ns
+--   mean_length  DOUBLE   mean number of queued device events in the part
+--   max_length   BIGINT   most device events that were queued at once
+-- Invariant: dur_ns > 0 AND 0 <= mean_length AND mean_length <= max_length + 1e-9
+
+WITH queued AS (
+    SELECT
+        {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
+        least(l.ts_ns, e.ts_ns) AS start_ns,
+        e.ts_ns AS end_ns
+    FROM attributed_events AS e
+    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    WHERE e.link = 'launch'
+),
+
+-- The queue from a moment on, and the highest that it was at this moment.
+moment AS (
+    SELECT
+        part,
+        at_ns,
+        max(depth) AS highest,
+        arg_max(depth, dur_ns) AS depth,
+        max(dur_ns) AS dur_ns
+    FROM interval_depth('queued')
+    GROUP BY part, at_ns
+),
+
+-- Its length over time, as a sum from the first launch on.
+summed AS (
+    SELECT
+        *,
+        coalesce(sum(depth::HUGEINT * dur_ns) OVER (
+            PARTITION BY part ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS before_ns
+    FROM moment
+),
+
+extent AS (
+    SELECT
+        part,
+        min(at_ns) AS first_ns,
+        max(at_ns) - first_ns AS span_ns
+    FROM moment
+    GROUP BY part
+    HAVING span_ns > 0
+),
+
+cut AS (
+    SELECT
+        part,
+        first_ns,
+        span_ns,
+        unnest(range($points)) AS number
+    FROM extent
+),
+
+bounded AS (
+    SELECT
+        part,
+        number,
+        first_ns + ((number * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS start_ns,
+        first_ns + (((number + 1) * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS end_ns
+    FROM cut
+    WHERE end_ns > start_ns
+),
+
+placed AS (
+    SELECT
+        m.part,
+        least($points * (m.at_ns - x.first_ns)::HUGEINT // x.span_ns, $points - 1)::BIGINT
+            AS number,
+        m.highest
+    FROM moment AS m
+    INNER JOIN extent AS x ON m.part = x.part
+),
+
+highest AS (
+    SELECT
+        part,
+        number,
+        max(highest) AS highest
+    FROM placed
+    GROUP BY part, number
+),
+
+sampled AS (
+    SELECT
+        b.part,
+        b.number,
+        b.start_ns,
+        b.end_ns,
+        s.depth AS first_depth,
+        s.before_ns + s.depth::HUGEINT * (b.start_ns - s.at_ns) AS from_ns,
+        e.before_ns + e.depth::HUGEINT * (b.end_ns - e.at_ns) AS to_ns
+    FROM bounded AS b
+    ASOF INNER JOIN summed AS s ON b.part = s.part AND b.start_ns >= s.at_ns
+    ASOF INNER JOIN summed AS e ON b.part = e.part AND b.end_ns >= e.at_ns
+)
+
+SELECT
+    t.rank,
+    s.part.device,
+    s.part.stream,
+    s.start_ns - t.first_ts_ns AS start_ns,
+    s.end_ns - s.start_ns AS dur_ns,
+    (s.to_ns - s.from_ns)::DOUBLE / (s.end_ns - s.start_ns) AS mean_length,
+    greatest(s.first_depth, coalesce(h.highest, 0)) AS max_length
+FROM sampled AS s
+INNER JOIN trace AS t ON s.part.trace_id = t.trace_id
+LEFT JOIN highest AS h ON s.part = h.part AND s.number = h.number
+ORDER BY t.rank NULLS LAST, t.trace_id, s.part.device, s.part.stream, s.number

@@ -1,0 +1,150 @@
+-- Where in a picture does the work of each class lie, and within it that of each module?
+-- As module_icicle, with the classes of kernels as the topmost level: each is as wide as its time in kernel_class_totals,
+-- and below it lie the modules that had this work, as wide as their part of it.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  module_classes, modules, timeline
+-- Columns:
+--   class          VARCHAR  as in kernel_classes
+--   kind           VARCHAR  compute, comm or memcpy
+--   module_path    VARCHAR  as in module_totals; NULL for a class
+--   label          VARCHAR  what its path says beyond that of the module around it, or the class
+--   depth          INTEGER  levels above it
+--   from_ns        BIGINT   where it begins, ns of busy time from the left
+--   to_ns          BIGINT   where it ends
+--   total_wall_ns  BIGINT   busy time of its own and of what is inside of it, of this class, ns
+--   self_wall_ns   BIGINT   busy time of this class that is its own, ns
+--   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
+--   kernel_count   BIGINT   device events of this class that are its own
+-- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
+
+WITH RECURSIVE tree AS (
+    SELECT
+        rollup_path,
+        parent_path,
+        depth,
+        min(rowid) AS position
+    FROM modules_rows
+    GROUP BY rollup_path, parent_path, depth
+    QUALIFY row_number() OVER (PARTITION BY rollup_path ORDER BY position) = 1
+),
+
+own AS (
+    SELECT
+        class,
+        kind,
+        module_path,
+        sum(kernel_count)::BIGINT AS kernel_count,
+        sum(self_wall_ns)::BIGINT AS wall_ns
+    FROM module_classes_rows
+    GROUP BY class, kind, module_path
+),
+
+-- What is its own counts for each module around it, too.
+counted AS (
+    SELECT
+        o.class,
+        o.kind,
+        t.rollup_path,
+        t.parent_path,
+        t.depth,
+        t.position,
+        o.kernel_count,
+        o.wall_ns AS self_wall_ns,
+        o.wall_ns
+    FROM own AS o
+    INNER JOIN tree AS t ON o.module_path = t.rollup_path
+    UNION ALL
+    SELECT
+        c.class,
+        c.kind,
+        t.rollup_path,
+        t.parent_path,
+        t.depth,
+        t.position,
+        0 AS kernel_count,
+        0 AS self_wall_ns,
+        c.wall_ns
+    FROM counted AS c
+    INNER JOIN tree AS t ON c.parent_path = t.rollup_path AND c.depth = t.depth + 1
+),
+
+node AS (
+    SELECT
+        class,
+        kind,
+        rollup_path AS module_path,
+        coalesce(parent_path, '') AS parent_path,
+        depth + 1 AS depth,
+        position,
+        sum(kernel_count)::BIGINT AS kernel_count,
+        sum(self_wall_ns)::BIGINT AS self_wall_ns,
+        sum(wall_ns)::BIGINT AS total_wall_ns
+    FROM counted
+    GROUP BY class, kind, rollup_path, parent_path, depth, position
+    UNION ALL
+    SELECT
+        class,
+        kind,
+        '' AS module_path,
+        NULL AS parent_path,
+        0 AS depth,
+        0 AS position,
+        0 AS kernel_count,
+        0 AS self_wall_ns,
+        sum(wall_ns)::BIGINT AS total_wall_ns
+    FROM own
+    GROUP BY class, kind
+),
+
+beside AS (
+    SELECT
+        *,
+        coalesce(sum(total_wall_ns) OVER (
+            PARTITION BY depth, parent_path, if(depth = 0, NULL, (class, kind))
+            ORDER BY if(depth = 0, -total_wall_ns, position), class, kind
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0)::BIGINT AS before_ns
+    FROM node
+),
+
+laid AS (
+    SELECT
+        *,
+        before_ns AS from_ns
+    FROM beside
+    WHERE depth = 0
+    UNION ALL
+    SELECT
+        b.*,
+        l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
+    FROM laid AS l
+    INNER JOIN beside AS b
+        ON
+            l.module_path = b.parent_path
+            AND l.depth + 1 = b.depth
+            AND l.class = b.class
+            AND l.kind = b.kind
+)
+
+SELECT
+    class,
+    kind,
+    nullif(module_path, '') AS module_path,
+    CASE
+        WHEN module_path = '' THEN class
+        WHEN parent_path <> '' AND starts_with(module_path, parent_path)
+            THEN coalesce(nullif(ltrim(module_path[len(parent_path) + 1:], './'), ''), module_path)
+        ELSE module_path
+    END AS label,
+    depth,
+    from_ns,
+    from_ns + total_wall_ns AS to_ns,
+    total_wall_ns,
+    self_wall_ns,
+    100.0 * total_wall_ns
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    kernel_count
+FROM laid
+ORDER BY from_ns, depth, position

@@ -1,0 +1,190 @@
+-- What was the life of the slowest requests: when did they wait, which steps read their prompt, which decoded?
+-- A row is a stretch of a request's time: queued from when it was sent to the start of its first step; then the steps
+-- of the engine that served it, prefill those that began before its first token came, decode the others, and what lies
+-- between two of them; answering from the end of its last step to its end. Where steps of it are not in the trace, the
+-- time that they may have is not traced. Of a request without any step in the trace only what the client saw is known:
+-- waiting until its first token came, if one did, and answering until its end. Steps serve all requests of their
+-- batches. Requests with steps in the trace come first. Times of the client and of the trace are compared by the clock
+-- of the machine. Warm-up requests are left out.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: serving_step_ranges
+-- Params:
+--   limit    BIGINT = 12    requests of each run; 0 for all
+--   request  BIGINT = NULL  only this request
+-- Columns:
+--   run                  VARCHAR  name of the run's folder
+--   request_id           BIGINT   the request
+--   part                 VARCHAR  queued, prefill, decode, between steps, not traced, waiting or answering
+--   step                 BIGINT   the step of the engine; NULL for what is no step
+--   start_ns             BIGINT   start of the stretch, ns since the start of the load
+--   end_ns               BIGINT   its end, ns since the start of the load
+--   dur_ns               BIGINT   its length, ns
+--   request_count        BIGINT   requests in the batch of the step
+--   prefill_token_count  BIGINT   tokens of prompts that the step read
+--   decode_token_count   BIGINT   tokens that decoding put in
+--   e2e_ns               BIGINT   from when the request was sent to its end, ns
+--   outcome              VARCHAR  how it ended
+-- Invariant: dur_ns = end_ns - start_ns AND dur_ns >= 0
+-- Invariant: (step IS NOT NULL) = (part IN ('prefill', 'decode'))
+
+WITH served AS (
+    SELECT
+        r.run_id,
+        n.folder_name,
+        n.load_start_unix_ns,
+        r.request_id,
+        r.outcome,
+        r.sent_ns,
+        r.first_token_ns,
+        r.end_ns
+    FROM request AS r
+    INNER JOIN run AS n ON r.run_id = n.run_id
+    WHERE
+        NOT r.is_warmup
+        AND r.end_ns >= r.sent_ns
+        AND ($request IS NULL OR r.request_id = $request)
+),
+
+-- Every rank of an engine does the same steps: the first trace that has them tells when.
+telling AS (
+    SELECT
+        t.run_id,
+        min(t.trace_id) AS trace_id
+    FROM trace AS t
+    INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id
+    WHERE s.source = 'tk' AND t.base_time_ns > 0
+    GROUP BY t.run_id
+),
+
+span AS (
+    SELECT
+        run_id,
+        request_id,
+        first_step,
+        last_step,
+        min(first_step) OVER requests AS very_first_step,
+        max(last_step) OVER requests AS very_last_step
+    FROM request_step
+    WINDOW requests AS (PARTITION BY run_id, request_id)
+),
+
+stepped AS (
+    SELECT
+        r.run_id,
+        r.request_id,
+        s.step,
+        s.step = p.very_first_step AS is_first,
+        s.step = p.very_last_step AS is_last,
+        s.step = p.first_step AS begins_span,
+        s.step = p.last_step AS ends_span,
+        s.ts_ns + t.base_time_ns - r.load_start_unix_ns AS start_ns,
+        s.end_ns + t.base_time_ns - r.load_start_unix_ns AS end_ns,
+        s.request_count,
+        s.prefill_token_count,
+        s.decode_token_count
+    FROM served AS r
+    INNER JOIN span AS p ON r.run_id = p.run_id AND r.request_id = p.request_id
+    INNER JOIN telling AS g ON r.run_id = g.run_id
+    INNER JOIN trace AS t ON g.trace_id = t.trace_id
+    INNER JOIN serving_step_ranges AS s
+        ON g.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step
+),
+
+traced AS (
+    SELECT
+        run_id,
+        request_id,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns,
+        bool_or(is_first) AS has_first,
+        bool_or(is_last) AS has_last
+    FROM stepped
+    GROUP BY run_id, request_id
+),
+
+chosen AS (
+    SELECT
+        r.*,
+        d.run_id IS NOT NULL AS is_traced,
+        d.first_ns,
+        d.last_ns,
+        d.has_first,
+        d.has_last
+    FROM served AS r
+    LEFT JOIN traced AS d ON r.run_id = d.run_id AND r.request_id = d.request_id
+    QUALIFY
+        $limit = 0
+        OR row_number() OVER (
+            PARTITION BY r.run_id
+            ORDER BY is_traced DESC, r.end_ns - r.sent_ns DESC, r.request_id
+        ) <= $limit
+),
+
+stretch AS (
+    SELECT
+        run_id,
+        request_id,
+        CASE
+            WHEN NOT is_traced THEN 'waiting'
+            WHEN has_first THEN 'queued'
+            ELSE 'not traced'
+        END AS part,
+        sent_ns AS start_ns,
+        if(is_traced, first_ns, coalesce(first_token_ns, end_ns)) AS end_ns
+    FROM chosen
+    UNION ALL BY NAME
+    SELECT
+        run_id,
+        request_id,
+        if(has_last IS FALSE, 'not traced', 'answering') AS part,
+        if(is_traced, last_ns, first_token_ns) AS start_ns,
+        end_ns
+    FROM chosen
+    UNION ALL BY NAME
+    SELECT
+        s.run_id,
+        s.request_id,
+        if(coalesce(s.start_ns < c.first_token_ns, s.is_first), 'prefill', 'decode') AS part,
+        s.step,
+        s.start_ns,
+        s.end_ns,
+        s.request_count,
+        s.prefill_token_count,
+        s.decode_token_count
+    FROM stepped AS s
+    INNER JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+    UNION ALL BY NAME
+    SELECT
+        run_id,
+        request_id,
+        if(
+            lead(step) OVER steps = step + 1 OR (ends_span AND lead(begins_span) OVER steps),
+            'between steps',
+            'not traced'
+        ) AS part,
+        end_ns AS start_ns,
+        lead(start_ns) OVER steps AS end_ns
+    FROM stepped
+    SEMI JOIN chosen USING (run_id, request_id)
+    WINDOW steps AS (PARTITION BY run_id, request_id ORDER BY step)
+)
+
+SELECT
+    c.folder_name AS run,
+    s.request_id,
+    s.part,
+    s.step,
+    s.start_ns,
+    s.end_ns,
+    s.end_ns - s.start_ns AS dur_ns,
+    s.request_count,
+    s.prefill_token_count,
+    s.decode_token_count,
+    c.end_ns - c.sent_ns AS e2e_ns,
+    c.outcome
+FROM stretch AS s
+INNER JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+WHERE s.end_ns > s.start_ns OR (s.step IS NOT NULL AND s.end_ns = s.start_ns)
+ORDER BY c.run_id, c.is_traced DESC, e2e_ns DESC, s.request_id, s.start_ns, s.step

@@ -1,0 +1,145 @@
+-- How many tokens and requests did each serving engine answer, moment by moment?
+-- The interval of analysis throughput, cut into as many equal parts as points says. A token counts in the part in which
+-- the client got it; of requests that succeeded, as in throughput, so tokens over all parts are those of throughput.
+-- Running are measured requests that were sent and have not ended.
+--
+-- Kind:     analysis
+-- Scope:    runs
+-- Requires: run, request, request_times
+-- Params:
+--   points  BIGINT = 40  parts of the interval
+-- Columns:
+--   run                  VARCHAR  name of the run's folder
+--   start_ns             BIGINT   start of the part, ns since the start of the load
+--   dur_ns               BIGINT   its length, ns
+--   output_token_count   BIGINT   tokens of answers that came in it; NULL if the client does not know when they came
+--   output_tokens_per_s  DOUBLE   output_token_count over dur_ns, tokens/s
+--   sent_count           BIGINT   measured requests that were sent in it
+--   ended_count          BIGINT   measured requests that ended in it, however that was
+--   ok_count             BIGINT   of these, succeeded
+--   running_count        BIGINT   running requests at its end
+-- Invariant: dur_ns >= 0 AND ok_count <= ended_count AND running_count >= 0
+
+WITH measured AS (
+    SELECT
+        q.run_id,
+        q.sent_ns,
+        q.end_ns,
+        q.output_token_count,
+        q.token_ns,
+        coalesce(q.token_counts, [1 FOR _ IN q.token_ns]) AS token_counts,
+        t.is_ok
+    FROM request AS q
+    INNER JOIN request_times('sent') AS t ON q.run_id = t.run_id AND q.request_id = t.request_id
+    WHERE t.is_measured
+),
+
+extent AS (
+    SELECT
+        run_id,
+        min(sent_ns) AS first_ns,
+        max(end_ns) FILTER (is_ok) AS last_ns,
+        last_ns - first_ns AS interval_ns,
+        bool_and(
+            NOT is_ok
+            OR coalesce(
+                output_token_count = coalesce(list_sum(token_counts), 0)::BIGINT
+                AND len(token_counts) = len(token_ns),
+                output_token_count = 0,
+                FALSE
+            )
+        ) AS has_times
+    FROM measured
+    GROUP BY run_id
+    HAVING interval_ns > 0
+),
+
+moment AS (
+    SELECT
+        run_id,
+        unnest(token_ns) AS at_ns,
+        unnest(token_counts) AS token_count,
+        0 AS sent,
+        0 AS ended,
+        0 AS ok
+    FROM measured
+    WHERE is_ok
+    UNION ALL
+    SELECT
+        run_id,
+        sent_ns AS at_ns,
+        0 AS token_count,
+        1 AS sent,
+        0 AS ended,
+        0 AS ok
+    FROM measured
+    UNION ALL
+    SELECT
+        run_id,
+        end_ns AS at_ns,
+        0 AS token_count,
+        0 AS sent,
+        1 AS ended,
+        is_ok::INTEGER AS ok
+    FROM measured
+    WHERE end_ns IS NOT NULL
+),
+
+-- The last part holds what came at the very end, and what ended later without an answer.
+placed AS (
+    SELECT
+        m.*,
+        least($points * (m.at_ns - x.first_ns)::HUGEINT // x.interval_ns, $points - 1)::BIGINT
+            AS part
+    FROM moment AS m
+    INNER JOIN extent AS x ON m.run_id = x.run_id
+),
+
+counted AS (
+    SELECT
+        run_id,
+        part,
+        sum(token_count)::BIGINT AS token_count,
+        sum(sent)::BIGINT AS sent,
+        sum(ended)::BIGINT AS ended,
+        sum(ok)::BIGINT AS ok
+    FROM placed
+    GROUP BY run_id, part
+),
+
+part AS (
+    SELECT
+        run_id,
+        has_times,
+        first_ns,
+        unnest(range($points)) AS part,
+        interval_ns
+    FROM extent
+),
+
+bounded AS (
+    SELECT
+        *,
+        first_ns + ((part * interval_ns::HUGEINT + $points - 1) // $points)::BIGINT AS start_ns,
+        first_ns + (((part + 1) * interval_ns::HUGEINT + $points - 1) // $points)::BIGINT AS end_ns
+    FROM part
+)
+
+SELECT
+    r.folder_name AS run,
+    b.start_ns,
+    b.end_ns - b.start_ns AS dur_ns,
+    if(b.has_times, coalesce(c.token_count, 0), NULL) AS output_token_count,
+    if(
+        b.has_times, 1e9 * coalesce(c.token_count, 0) / nullif(b.end_ns - b.start_ns, 0), NULL
+    ) AS output_tokens_per_s,
+    coalesce(c.sent, 0) AS sent_count,
+    coalesce(c.ended, 0) AS ended_count,
+    coalesce(c.ok, 0) AS ok_count,
+    sum(coalesce(c.sent, 0) - coalesce(c.ended, 0)) OVER (
+        PARTITION BY b.run_id ORDER BY b.part ROWS UNBOUNDED PRECEDING
+    )::BIGINT AS running_count
+FROM bounded AS b
+INNER JOIN run AS r ON b.run_id = r.run_id
+LEFT JOIN counted AS c ON b.run_id = c.run_id AND b.part = c.part
+ORDER BY r.model, r.engine, b.run_id, b.part

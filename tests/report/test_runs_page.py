@@ -1,0 +1,106 @@
+"""The page of runs: the paper's figures as pictures, ours and theirs, from the tables alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import UsageError
+from tracekit.paper.tables import find_table, load_tables
+from tracekit.plot import chart_module, chart_names
+from tracekit.report import runs_page
+from tracekit.report.run_sections import RUN_SECTIONS
+
+REPO = Path(__file__).resolve().parents[2]
+RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    """Return the page of the bundled runs."""
+    with tracekit.open(*RUNS, traces=False, cache=False) as runs:
+        return runs_page(runs, ["my runs", "bench"])
+
+
+def page_data(html: str) -> dict[str, Any]:
+    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def test_every_figure_that_runs_have_is_drawn(html: str) -> None:
+    charts = page_data(html)["charts"]
+    ours = {name for section in RUN_SECTIONS for name in section.charts}
+    # No two of the bundled runs differ in the number of their ranks alone.
+    assert ours - set(charts) == {"scaling"}
+    drawn = {f"paper_table{t}_A800_{c}" for t in (3, 9) for c in ("tokens_per_s", "memory_gb")}
+    assert set(charts) - ours == drawn
+    for section in RUN_SECTIONS:
+        assert set(section.charts) <= set(chart_names())
+        assert {*section.published, *section.drawn} <= set(load_tables())
+
+
+def test_rows_are_those_of_the_analyses_and_of_the_paper(html: str) -> None:
+    data = page_data(html)["data"]
+    with tracekit.open(*RUNS, traces=False, cache=False) as runs:
+        for name in ("methods", "throughput", "bench_gemm", "bench_collectives"):
+            asked = json.loads(json.dumps(runs.query(name).rows))
+            assert data[name]["rows"] == asked, name
+    printed = find_table("table3").to_result("A800")
+    assert data["paper_table3_A800"]["rows"] == [list(row) for row in printed.rows]
+    assert "tracekit query methods &#x27;my runs&#x27; bench --format json" in html
+
+
+def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone() -> None:
+    names = ("model", "stage", "method", "engine", "device", "batch_size", "sequence_length")
+    names += ("world_size", "mean_tokens_per_s", "speedup", "efficiency_pct", "base_world_size")
+    names += ("run",)
+    columns = tuple(Column(name, "VARCHAR") for name in names)
+    one = ("7b", "pretrain", "Z3", "ddp", "a100", 1, 350)
+    rows = [
+        (*one, 1, 100.0, 1.0, 100.0, 1, "a"),
+        (*one, 8, 720.0, 7.2, 90.0, 1, "b"),
+        ("7b", "pretrain", "Q", "ddp", "a100", 1, 350, 8, 9.0, 1.0, 100.0, 8, "c"),
+    ]
+    drawn = chart_module("scaling").chart({"scaling": Result("scaling", columns, rows)})
+    assert drawn is not None
+    label = "7b · pretrain · Z3 · ddp · 1 · 350"
+    assert drawn.spec["encoding"]["color"]["scale"]["domain"] == [label]
+    assert chart_module("scaling").chart({"scaling": Result("scaling", columns, rows[1:])}) is None
+
+
+def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> None:
+    folder = make_run("other", [], stage="serve")
+    with (
+        tracekit.open(folder, traces=False, cache=False) as runs,
+        pytest.raises(UsageError, match="nothing for a figure"),
+    ):
+        runs_page(runs, ["other"])
+
+
+def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "figures.html"
+    done = cli("paper", "--pictures", out, *RUNS)
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.startswith(f"{out}: ")
+    assert "paper_table9_A800_memory_gb" in out.read_text("utf-8")
+    done = cli("paper", "--pictures", out)
+    assert done.exit_code == 2
+    assert "which runs?" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_page_is_drawn_without_a_word(html: str, in_browser: Any) -> None:
+    report = in_browser(html)
+    assert report.messages == []
+    assert report.requests == [report.file.as_uri()]
+    for figure in report.page.locator("figure[data-chart]").all():
+        assert figure.locator("svg svg > *").count(), figure.get_attribute("data-chart")
