@@ -36,7 +36,6 @@ ALLOWED = {
 
 ALLOWED_IN_PAPER = {
     # Means over the devices of a run, which no analysis gives.
-    "measures.py": {"_attention", "_first_gemm", "_per_step", "_by_phase"},
     "whole_model.py": {"_mean"},
     # How many times as large a model is as the one beside it.
     "matching.py": {"_model_beside"},
