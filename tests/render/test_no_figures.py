@@ -23,13 +23,8 @@ ALLOWED = {
     # Where on the screen a point lies, and the numbers that name its axes.
     "_curve.py": {"curve_lines", "_draw"},
     "_rate_curve.py": {"rate_at", "rate_curve_lines"},
-    # Shares of a difference, and the sum of those rows for which there is no room.
-    "sections/comparison.py": {"_share"},
+    # The sum of those rows for which there is no room, and how many these are.
     "sections/comparison_split.py": {"_shown", "_work"},
-    # The ends of an interval as shares of what they differ from.
-    "sections/comparison_serving.py": {"_interval"},
-    # How many files name no rank.
-    "sections/trace.py": {"_ranks"},
     # Parameters in billions: a unit.
     "sections/run.py": {"_parameters"},
 }
