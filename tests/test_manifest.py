@@ -174,3 +174,12 @@ def test_no_manifest(tmp_path: Path) -> None:
         manifest.read(tmp_path)
     path = tmp_path / "run.json"
     assert raised.value.message == f"{path}: the manifest cannot be read: No such file or directory"
+
+
+def test_the_peak_is_of_the_rank_that_needed_most_and_unknown_where_none_was_measured() -> None:
+    run = Manifest(**SMALLEST, peak_memory=[RankMemory(0, 4, 5, 9), RankMemory(1, None, None, 7)])
+    assert manifest.peak_bytes(run) == 7
+    run.peak_memory = [RankMemory(0, None, None, None)]
+    assert manifest.peak_bytes(run) is None
+    run.peak_memory = []
+    assert manifest.peak_bytes(run) is None

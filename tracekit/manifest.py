@@ -279,6 +279,16 @@ def tokens_per_s(run: Manifest) -> float | None:
     return mean * (run.parallel.data_size or 1) * NS_PER_S / wall_ns
 
 
+def peak_bytes(run: Manifest) -> int | None:
+    """Return the peak memory of the rank that needed most: its device's, else its host's.
+
+    Returns:
+        Bytes, or None where no rank's was measured.
+    """
+    peaks = (rank.device_allocated_bytes or rank.host_bytes for rank in run.peak_memory)
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
 def are_parts(runs: Sequence[Manifest]) -> bool:
     """Tell whether runs are parts of one job: the same job and different ranks of it."""
     ranks = [rank.rank for run in runs for rank in run.ranks]

@@ -264,13 +264,9 @@ def outcome_text(run: manifest.Manifest) -> str:
         return f"out of memory: {run.reason}"
     if run.outcome == "failed":
         return f"failed: {run.reason}"
-    rate = f"{run.tokens_per_s_mean or 0:,.0f}"
+    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
     if run.tokens_per_s_std is not None:
         rate += f" ± {run.tokens_per_s_std:,.0f}"
-    return f"{rate} tokens/s, {(peak_bytes(run) or 0) / GB:.2f} GB, batch size {run.batch_size}"
-
-
-def peak_bytes(run: manifest.Manifest) -> int | None:
-    """Return the peak memory of the rank that needed most: the device's, else the host's."""
-    peaks = [rank.device_allocated_bytes or rank.host_bytes or 0 for rank in run.peak_memory]
-    return max(peaks, default=None)
+    size = manifest.peak_bytes(run)
+    memory = "?" if size is None else f"{size / GB:.2f}"
+    return f"{rate} tokens/s, {memory} GB, batch size {run.batch_size}"

@@ -37,13 +37,14 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
     """Return what a person wants to know of a run first, in a few lines."""
-    rate = f"{run.tokens_per_s_mean:,.0f}"
+    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
     if run.tokens_per_s_std is not None:
         rate += f" ± {run.tokens_per_s_std:,.0f}"
-    size = max((_peak_bytes(rank) for rank in run.peak_memory), default=0)
+    size = manifest.peak_bytes(run)
+    memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"
     what = f"{run.stage} {run.model.name if run.model else ''} {run.opt} ({run.engine}), {ranks}"
-    lines = [f"{what}: {rate} tokens/s, peak {size / GB:.2f} GB a rank"]
+    lines = [f"{what}: {rate} tokens/s, {memory}"]
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
         plain = [ns for repeat in run.repeats for ns in repeat.step_ns]
@@ -51,8 +52,3 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     lines += [f"note: {note}" for note in run.notes]
     lines.append(f"see where the time went: tracekit breakdown {target}")
     return lines
-
-
-def _peak_bytes(rank: manifest.RankMemory) -> int:
-    """Return the memory that counts: of the device, or of the host where there is none."""
-    return rank.device_allocated_bytes or rank.host_bytes or 0

@@ -29,6 +29,9 @@ units of time, which are seconds where the machine is busy."""
 
 WIDTH = 100
 
+_WRITTEN = ("runs/", "build/")
+"""Where commands of pages write."""
+
 SEARCHED_FIRST: list[str] = []
 """Folders in which bash looks for commands before it looks where tracekit is installed."""
 
@@ -61,19 +64,22 @@ def run(command: str, folder: Path) -> str:
 
     Args:
         command: as a page shows it.
-        folder: where the cache is, and the run folders that commands write below `runs/`.
+        folder: where the cache is, and what commands write below `runs/` and `build/`.
     """
     if command == MAKE_DEMO:
         command = _planned(command)
-    # Run folders go where the other files are.
-    command = command.replace("runs/", f"{folder}/runs/")
+    # What is written goes where the other files are, and is not there the next time.
+    for place in _WRITTEN:
+        command = command.replace(place, f"{folder}/{place}")
     words, behind = _first_of_pipe(command)
     if words[:1] != ["tracekit"] or _STARTS_PROCESSES.match(command):
         shown = _run_by_bash(command, folder)
     else:
         shown = run_here(words[1:], folder)
         shown = _run_by_bash(behind, folder, shown) if behind else shown
-    return shown.replace(f"{folder}/runs/", "runs/").replace(f"{REPO}/", "")
+    for place in _WRITTEN:
+        shown = shown.replace(f"{folder}/{place}", place)
+    return shown.replace(f"{REPO}/", "")
 
 
 def run_here(args: list[str], folder: Path) -> str:

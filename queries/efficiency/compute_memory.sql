@@ -9,7 +9,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, op_costs, ceilings
+-- Requires: attributed_events, device_windows, device_peak, device_ceiling, launched_op_costs, ceilings
 -- Columns:
 --   rank                      INTEGER  global rank
 --   device                    VARCHAR  number of the device, or cpu
@@ -42,21 +42,7 @@
 -- Invariant: reason IS NOT NULL OR bound IS NOT NULL
 -- Invariant: ceiling_reason IS NOT NULL OR ceiling_bound IS NOT NULL
 
-WITH op AS (
-    SELECT
-        e.trace_id,
-        e.event_id AS op_id,
-        e.name,
-        e.args,
-        e.pid,
-        e.tid,
-        e.ts_ns,
-        e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
-),
-
-work AS (
+WITH work AS (
     SELECT
         d.trace_id,
         d.device,
@@ -66,7 +52,7 @@ work AS (
         any_value(d.name) AS name,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
-        bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
+        bool_or(is_tf32_kernel(d.name)) AS is_tf32,
         CASE
             WHEN d.op_id IS NOT NULL THEN NULL
             WHEN d.launch_id IS NULL THEN 'its launch was not recorded'
@@ -81,12 +67,12 @@ costed AS (
     SELECT
         w.*,
         o.op_class,
-        if(w.is_tf32 AND o.dtype = 'fp32', 'tf32', o.dtype) AS dtype,
+        computed_type(o.dtype, w.is_tf32) AS dtype,
         o.flops,
         o.bytes,
         coalesce(w.why, o.reason) AS why_not
     FROM work AS w
-    LEFT JOIN op_costs('op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+    LEFT JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
 ),
 
 -- The named ops and their time first, for the longest of a row.

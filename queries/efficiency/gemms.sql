@@ -7,7 +7,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, op_costs, ceilings
+-- Requires: attributed_events, device_windows, device_peak, device_ceiling, launched_op_costs,
+--           ceilings
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:
@@ -40,21 +41,7 @@
 -- Invariant: reason IS NOT NULL OR peak_pct IS NOT NULL
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 
-WITH op AS (
-    SELECT
-        e.trace_id,
-        e.event_id AS op_id,
-        e.name,
-        e.args,
-        e.pid,
-        e.tid,
-        e.ts_ns,
-        e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
-),
-
-work AS (
+WITH work AS (
     SELECT
         d.trace_id,
         d.device,
@@ -62,7 +49,7 @@ work AS (
         d.piece,
         d.class,
         d.dur_ns,
-        regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm') AS is_tf32,
+        is_tf32_kernel(d.name) AS is_tf32,
         d.op_id,
         d.op_name,
         CASE
@@ -91,7 +78,7 @@ costed AS (
                 THEN coalesce(o.reason, 'it is part of another operation')
         END AS no_size
     FROM work AS w
-    LEFT JOIN op_costs('op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+    LEFT JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
     WHERE o.op_class = 'gemm' OR w.class = 'gemm'
 ),
 
@@ -126,7 +113,7 @@ summed AS (
         k,
         batch,
         if(no_size IS NULL, dtype, NULL) AS dtype,
-        if(no_size IS NULL, if(dtype = 'fp32' AND is_tf32, 'tf32', dtype), NULL) AS peak_type,
+        if(no_size IS NULL, computed_type(dtype, is_tf32), NULL) AS peak_type,
         layout,
         no_size,
         sum(call_count)::BIGINT AS call_count,

@@ -10,8 +10,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, attribution, device_windows, device_peak, device_ceiling, device_steps, op_costs,
---           ceilings, run, step_ranges
+-- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, launched_op_costs, ceilings,
+--           run, step_ranges
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -44,21 +44,7 @@
 -- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
 -- Note: by parameters, attention's own products are left out, and of a mixture of experts all experts are counted
 
-WITH op AS (
-    SELECT
-        e.trace_id,
-        e.event_id AS op_id,
-        e.name,
-        e.args,
-        e.pid,
-        e.tid,
-        e.ts_ns,
-        e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
-),
-
-marked AS (
+WITH marked AS (
     SELECT DISTINCT trace_id
     FROM step_ranges
 ),
@@ -71,7 +57,7 @@ work AS (
         d.phase,
         d.op_id,
         bool_or(d.class IN ('gemm', 'attention', 'conv')) AS is_heavy,
-        bool_or(regexp_matches(d.name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32,
+        bool_or(is_tf32_kernel(d.name)) AS is_tf32,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         coalesce(sum(d.dur_ns) FILTER (d.class IN ('gemm', 'attention', 'conv')), 0)::BIGINT
             AS heavy_ns
@@ -86,9 +72,9 @@ costed AS (
         w.*,
         o.flops IS NOT NULL AS is_known,
         o.flops,
-        if(w.is_tf32 AND o.dtype = 'fp32', 'tf32', o.dtype) AS dtype
+        computed_type(o.dtype, w.is_tf32) AS dtype
     FROM work AS w
-    LEFT JOIN op_costs('op') AS o
+    LEFT JOIN launched_op_costs() AS o
         ON
             w.trace_id = o.trace_id AND w.op_id = o.op_id
             AND o.op_class IN ('gemm', 'attention', 'conv') AND o.flops IS NOT NULL

@@ -3,7 +3,7 @@
 -- on the device. The peak is the dense one of the operands' type; of fp32 on a kernel for tf32, that of tf32.
 --
 -- Kind:     macro
--- Requires: attributed_events, attribution, device_peak, op_costs
+-- Requires: attributed_events, device_peak, launched_op_costs
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   device           VARCHAR  number of the device, or cpu
@@ -18,27 +18,13 @@
 --   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
 
 CREATE OR REPLACE MACRO op_rates() AS TABLE (
-    WITH rated_op AS (
-        SELECT
-            e.trace_id,
-            e.event_id AS op_id,
-            e.name,
-            e.args,
-            e.pid,
-            e.tid,
-            e.ts_ns,
-            e.ts_ns + e.dur_ns AS end_ns
-        FROM event AS e
-        WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
-    ),
-
-    work AS (
+    WITH work AS (
         SELECT
             trace_id,
             device,
             op_id,
             sum(dur_ns)::BIGINT AS kernel_ns,
-            bool_or(regexp_matches(name, '(?i)tf32|tensorop_s1688gemm')) AS is_tf32
+            bool_or(is_tf32_kernel(name)) AS is_tf32
         FROM attributed_events
         WHERE kind = 'compute' AND op_id IS NOT NULL
         GROUP BY trace_id, device, op_id
@@ -50,9 +36,9 @@ CREATE OR REPLACE MACRO op_rates() AS TABLE (
             o.op_class,
             o.flops,
             o.bytes,
-            if(o.dtype = 'fp32' AND w.is_tf32, 'tf32', o.dtype) AS peak_type
+            computed_type(o.dtype, w.is_tf32) AS peak_type
         FROM work AS w
-        INNER JOIN op_costs('rated_op') AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+        INNER JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
         WHERE o.flops IS NOT NULL
     )
 

@@ -6,6 +6,7 @@
 -- Columns:
 --   trace_count         BIGINT  traces
 --   truncated_count     BIGINT  of these, cut off
+--   unranked_count      BIGINT  of these, whose rank is not known
 --   event_count         BIGINT  events of every kind that were read
 --   device_event_count  BIGINT  device events; NULL where the kernels of no trace were recorded
 --   rejected_count      BIGINT  pieces that could not be read
@@ -17,6 +18,7 @@
 SELECT
     count(*) AS trace_count,
     count(*) FILTER (is_truncated) AS truncated_count,
+    count(*) FILTER (rank IS NULL) AS unranked_count,
     coalesce(sum(event_count), 0)::BIGINT AS event_count,
     sum(device_event_count)::BIGINT AS device_event_count,
     coalesce(sum(rejected_count), 0)::BIGINT AS rejected_count,

@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, compiled_regions, serving_task_work, serving_section_work, serving_step_ranges,
---           serving_step_work, whole_model, phase_order
+-- Requires: device_windows, module, compiled_regions, serving_task_time, serving_section_work, serving_phase_steps,
+--           whole_model, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -35,10 +35,6 @@ WITH compiled AS (
     FROM compiled_regions
 ),
 
-task_work AS MATERIALIZED (
-    SELECT * FROM serving_task_work('module')
-),
-
 work AS (
     SELECT
         trace_id,
@@ -49,19 +45,7 @@ work AS (
         module_id,
         row_name,
         wall_ns AS time_ns
-    FROM task_work
-    UNION ALL
-    SELECT
-        trace_id,
-        device,
-        phase,
-        'rest' AS task_group,
-        'idle' AS task,
-        module_id,
-        row_name,
-        gap_ns AS time_ns
-    FROM task_work
-    WHERE gap_ns > 0
+    FROM serving_task_time('module')
     UNION ALL
     SELECT
         trace_id,
@@ -123,17 +107,6 @@ compared AS (
         max(high_ns) FILTER (work.task IS NULL) OVER phases - high_ns AS others_high_ns
     FROM whole_model_work('named', $layers)
     WINDOW phases AS (PARTITION BY trace_id, device, phase, work.task_group = 'timeline')
-),
-
-stepped AS (
-    SELECT
-        s.trace_id,
-        w.device,
-        s.phase,
-        count(*) AS step_count
-    FROM serving_step_ranges AS s
-    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
-    GROUP BY s.trace_id, w.device, s.phase
 )
 
 SELECT
@@ -155,7 +128,7 @@ SELECT
     c.reason
 FROM compared AS c
 INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
-LEFT JOIN stepped AS n
+LEFT JOIN serving_phase_steps() AS n
     ON c.trace_id = n.trace_id AND c.device = n.device AND c.phase = n.phase
 WHERE c.work.task IS NOT NULL
 ORDER BY

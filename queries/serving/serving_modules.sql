@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, serving_task_work, serving_step_ranges, serving_step_work, phase_order
+-- Requires: device_windows, serving_task_time, serving_phase_steps, phase_order
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -22,46 +22,18 @@
 -- Invariant: 0 <= wall_ns AND (wall_ns <= kernel_ns OR task = 'idle')
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 
-WITH work AS (
-    SELECT * FROM serving_task_work('module')
-),
-
-spent AS (
+WITH spent AS (
     SELECT
         trace_id,
         device,
         phase,
         task_group,
         task,
-        count(*) FILTER (piece = 0) AS kernel_count,
-        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(kernel_count)::BIGINT AS kernel_count,
+        sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
-    FROM work
+    FROM serving_task_time('module')
     GROUP BY trace_id, device, phase, task_group, task
-    UNION ALL
-    SELECT
-        trace_id,
-        device,
-        phase,
-        'rest' AS task_group,
-        'idle' AS task,
-        0 AS kernel_count,
-        0 AS kernel_ns,
-        sum(gap_ns)::BIGINT AS wall_ns
-    FROM work
-    WHERE gap_ns > 0
-    GROUP BY trace_id, device, phase
-),
-
-stepped AS (
-    SELECT
-        s.trace_id,
-        w.device,
-        s.phase,
-        count(*) AS step_count
-    FROM serving_step_ranges AS s
-    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
-    GROUP BY s.trace_id, w.device, s.phase
 )
 
 SELECT
@@ -80,7 +52,7 @@ SELECT
     s.wall_ns / n.step_count AS step_wall_ns
 FROM spent AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
-LEFT JOIN stepped AS n
+LEFT JOIN serving_phase_steps() AS n
     ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase
 ORDER BY
     w.rank NULLS LAST,

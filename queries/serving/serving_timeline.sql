@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, serving_section_work, serving_step_ranges, serving_step_work, phase_order
+-- Requires: device_windows, serving_section_work, serving_phase_steps, phase_order
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -24,17 +24,6 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 -- Invariant: 0 <= idle_ns AND (span_pct IS NULL OR (0 <= span_pct AND span_pct <= 100.0000001))
-
-WITH stepped AS (
-    SELECT
-        s.trace_id,
-        w.device,
-        s.phase,
-        count(*) AS step_count
-    FROM serving_step_ranges AS s
-    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
-    GROUP BY s.trace_id, w.device, s.phase
-)
 
 SELECT
     w.rank,
@@ -56,7 +45,7 @@ SELECT
     sum(s.wall_ns + s.idle_ns)::BIGINT / n.step_count AS step_span_ns
 FROM serving_section_work('module') AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
-LEFT JOIN stepped AS n
+LEFT JOIN serving_phase_steps() AS n
     ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase
 GROUP BY w.trace_id, w.rank, w.device, s.phase, s.section, n.step_count
 ORDER BY

@@ -138,6 +138,10 @@ def test_the_samples(opened: Callable[[Path], tracekit.Trace]) -> None:
     for side, place in zip(sides, ("base", "new"), strict=True):
         told = {row["metric"]: row for row in side.query("latency").to_dicts()}
         for row in results["comparison_latency"].to_dicts():
+            for name in ("difference", "low", "high"):
+                part, share = row[f"{name}_ns"], row[f"{name}_pct"]
+                wanted = None if part is None else 100 * part / row["base_ns"]
+                assert share == (wanted if wanted is None else pytest.approx(wanted))
             assert row[f"{place}_ns"] == told[row["metric"]][f"{row['statistic']}_ns"]
         (rates,) = side.query("throughput").to_dicts()
         for row in results["comparison_throughput"].to_dicts():

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
 from generate.event_members import event_members
+from generate.places import REPO
 from generate.sessions import FailsNowError, with_outputs
 from generate.subjects import UnknownSubjectError, by_subject
 
@@ -31,6 +32,18 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
     now = with_outputs(page, tmp_path)
     assert "error: there is no analysis named 'timelin'\nhint: " in now
     assert "of yesterday" not in now
+
+
+def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
+    tmp_path: Path,
+) -> None:
+    command = "tracekit baseline save a sample_traces/pretrain_Naive --baselines build/of-a-test"
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        page = with_outputs(f"```console\n$ {command}\n```\n", folder)
+        assert "\nbuild/of-a-test/a.baseline.json: " in page
+    assert not (REPO / "build/of-a-test").exists()
 
 
 def test_a_folder_that_nobody_described_is_refused() -> None:

@@ -190,6 +190,18 @@ def test_phases_modules_and_shares_per_step(cli: Cli, write_run: Write) -> None:
     assert row["our_step_pct"] == pytest.approx(100 * 9 / 50, rel=0.02)
 
 
+def test_the_norm_behind_attention_is_no_attention(cli: Cli, write_run: Write) -> None:
+    """Hugging Face's `post_attention_layernorm` is named after attention, and was averaged in."""
+    layer = "tk/phase/forward;tk/module/forward/model.layers.0"
+    step = [
+        (f"{layer}.self_attn#LlamaAttention", ELEMENTWISE, 8.0),
+        (f"{layer}.post_attention_layernorm#LlamaRMSNorm", ELEMENTWISE, 2.0),
+    ]
+    rows = rows_of(cli, "table8", write_run("naive", opt="Naive", batch_size=2, steps=[step]))
+    found = {row["phase"]: row["our_attention_ms"] for row in beside(rows, "naive")}
+    assert found["forward"] == pytest.approx(0.008)
+
+
 def test_zero_stages_stand_beside_tables_14_and_16(cli: Cli, write_run: Write) -> None:
     folder = write_run("z2o", opt="R+Z2+O", batch_size=32, steps=[TRAINING] * 2)
     (row,) = beside(rows_of(cli, "table16", folder), "z2o")

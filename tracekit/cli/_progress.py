@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
     from tracekit.ingest.progress import Progress
 
@@ -25,35 +25,60 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _Bar(time.monotonic)
+    bar = PatientBar(_byte_columns)
+
+    def update(state: Progress) -> None:
+        bar.update(lambda _: _described(state), state.bytes_read, state.bytes_total)
+
     try:
-        yield bar.update
+        yield update
     finally:
         bar.close()
 
 
-class _Bar:
-    """Draws nothing, and loads nothing, before its patience is over."""
+def _byte_columns() -> Sequence[ProgressColumn]:
+    from rich import progress as rich_progress
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._begin = clock()
+    return rich_progress.DownloadColumn(), rich_progress.TransferSpeedColumn()
+
+
+def _described(state: Progress) -> str:
+    from tracekit.render._text import printable, shorten
+
+    return shorten(printable(Path(state.path).name), _NAME_WIDTH)
+
+
+class PatientBar:
+    """A bar on stderr that draws nothing, and loads nothing, before its patience is over."""
+
+    def __init__(self, columns: Callable[[], Sequence[ProgressColumn]] = tuple) -> None:
+        """Begin to wait.
+
+        Args:
+            columns: makes what stands between the bar and the remaining time.
+        """
+        self._columns = columns
+        self._begin = time.monotonic()
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
 
-    def update(self, progress: Progress) -> None:
-        """Take the newest figures."""
+    def update(
+        self, described: Callable[[float], str], completed: float, total: float | None
+    ) -> None:
+        """Take the newest figures.
+
+        Args:
+            described: returns what stands before the bar, from the seconds since it was begun.
+            completed: how much is done.
+            total: of how much; None where it is not known.
+        """
+        seconds = time.monotonic() - self._begin
         if self._rich is None or self._task is None:
-            if self._clock() - self._begin < PATIENCE_S:
+            if seconds < PATIENCE_S:
                 return
             self._rich, self._task = self._show()
-        from tracekit.render._text import printable, shorten
-
         self._rich.update(
-            self._task,
-            description=shorten(printable(Path(progress.path).name), _NAME_WIDTH),
-            completed=progress.bytes_read,
-            total=progress.bytes_total,
+            self._task, description=described(seconds), completed=completed, total=total
         )
 
     def close(self) -> None:
@@ -68,8 +93,7 @@ class _Bar:
         rich_bar = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}", markup=False),
             rich_progress.BarColumn(),
-            rich_progress.DownloadColumn(),
-            rich_progress.TransferSpeedColumn(),
+            *self._columns(),
             rich_progress.TimeRemainingColumn(),
             console=Console(file=sys.stderr),
             transient=True,

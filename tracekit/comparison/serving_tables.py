@@ -49,7 +49,7 @@ def _intervals(
             Column(f"{one}_{unit}", "DOUBLE")
             for one in ("base", "new", "difference", "low", "high")
         ),
-        Column("difference_pct", "DOUBLE"),
+        *(Column(f"{one}_pct", "DOUBLE") for one in ("difference", "low", "high")),
         Column("verdict", "VARCHAR"),
         Column("more_count", "BIGINT"),
     )
@@ -59,12 +59,17 @@ def _intervals(
         [
             (
                 *(*key, one.base_count, one.new_count, one.base, one.new, one.difference),
-                *(one.low, one.high, 100 * one.difference / one.base if one.base else None),
+                *(one.low, one.high),
+                *(_pct(part, one.base) for part in (one.difference, one.low, one.high)),
                 *(one.verdict, one.more_count),
             )
             for key, one in rows
         ],
     )
+
+
+def _pct(part: float | None, whole: float) -> float | None:
+    return 100 * part / whole if whole and part is not None else None
 
 
 def _batches(serving: Serving) -> Result:

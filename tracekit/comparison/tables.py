@@ -149,11 +149,15 @@ def _noise(comparison: Comparison) -> Result:
 
 
 def _effects(comparison: Comparison) -> Result:
-    columns = [("effect", "VARCHAR"), ("delta_ns", "BIGINT")]
+    columns = [("effect", "VARCHAR"), ("delta_ns", "BIGINT"), ("share_pct", "DOUBLE")]
+    whole_ns, effects = comparison.root.delta_ns, comparison.root.effects
     rows = [
-        (name.removeprefix("by_").removesuffix("_ns"), comparison.root.effects[name])
-        for name in sorted(EFFECTS, key=lambda one: -abs(comparison.root.effects[one]))
-        if comparison.root.effects[name]
+        (
+            *(name.removeprefix("by_").removesuffix("_ns"), effects[name]),
+            100 * effects[name] / whole_ns if whole_ns else None,
+        )
+        for name in sorted(EFFECTS, key=lambda one: -abs(effects[one]))
+        if effects[name]
     ]
     return _result("comparison_effects", columns, rows)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from tracekit.errors import TraceError
@@ -19,7 +18,6 @@ from tracekit.units import NS_PER_MS, NS_PER_S
 Key = tuple[Cell, ...]
 Figures = list[tuple[Key, tuple[Cell, ...]]]
 _Rows = list[dict[str, Any]]
-_Device = tuple[Any, Any]
 
 _BYTES_PER_GB = 1e9
 
@@ -91,22 +89,12 @@ def _roles(run: OurRun) -> Figures:
 
 
 def _attention(run: OurRun) -> Figures:
-    """The attention module of one layer: the outermost modules with attention in their name."""
-    steps = _step_counts(run)
-    found: dict[Key, list[float]] = {}
-    for row in _ask(run, "modules"):
-        *outer, own = (row["module_path"] or "").lower().split(".")
-        is_outermost = not _is_attention(".".join(outer))
-        if row["layer"] is not None and is_outermost and _is_attention(own):
-            time_ms = row["total_wall_ns"] / steps[_device(row)] / NS_PER_MS
-            found.setdefault((row["phase"],), []).append(time_ms)
+    found = _ask(run, "attention_layers")
     if not found:
+        # Of a trace without steps, that is the reason; of one with steps, its names are.
+        _ask_of_steps(run, "transfer_steps")
         raise TraceError("the trace names no attention modules")
-    return [(key, (fmean(times),)) for key, times in found.items()]
-
-
-def _is_attention(name: str) -> bool:
-    return "attn" in name or "attention" in name
+    return [((row["phase"],), (row["step_wall_ns"] / NS_PER_MS,)) for row in found]
 
 
 def _first_gemm(run: OurRun) -> Figures:
@@ -115,15 +103,11 @@ def _first_gemm(run: OurRun) -> Figures:
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:
         raise TraceError("the manifest does not tell the sizes of the model")
-    rows = [row for row in _ask(run, "gemms", limit=0) if (row["n"], row["k"]) == shape]
+    rows = [row for row in _ask(run, "gemm_totals") if (row["n"], row["k"]) == shape]
     if not rows:
         raise TraceError("the trace has no such product, or no shapes")
-    longest = max(rows, key=lambda row: row["kernel_ns"])
-    same = [row for row in rows if row["m"] == longest["m"]]
-    peaks = [row["peak_pct"] for row in same if row["peak_pct"] is not None]
-    calls = sum(row["call_count"] for row in same)
-    time_ms = sum(row["kernel_ns"] for row in same) / calls / NS_PER_MS
-    return [(shape, (longest["m"], time_ms, fmean(peaks) if peaks else None))]
+    longest = rows[0]
+    return [(shape, (longest["m"], longest["mean_ns"] / NS_PER_MS, longest["peak_pct"]))]
 
 
 def _gemm_share(run: OurRun) -> Figures:
@@ -135,74 +119,48 @@ def _gemm_share(run: OurRun) -> Figures:
 
 
 def _copies(run: OurRun) -> Figures:
-    steps = _step_counts(run)
-    rows = [row for row in _ask(run, "memcpy_steps") if row["direction"] == "(all)"]
-    by_device = {_device(row): [row] for row in rows}
-    return _per_step({device: by_device.get(device, []) for device in steps})
+    return _transfers(run, "memcpy", "(all)")
 
 
 def _all_reduce(run: OurRun) -> Figures:
-    return _communication(run, lambda row: row["class"] == "comm_allreduce")
+    return _transfers(run, "comm", "comm_allreduce")
 
 
 def _all_communication(run: OurRun) -> Figures:
-    return _communication(run, lambda _: True)
+    return _transfers(run, "comm", "(all)")
 
 
-def _communication(run: OurRun, wanted: Callable[[dict[str, Any]], bool]) -> Figures:
-    devices: dict[_Device, _Rows] = {device: [] for device in _step_counts(run)}
-    for row in _ask(run, "communication"):
-        if wanted(row) and _device(row) in devices:
-            devices[_device(row)].append(row)
-    return _per_step(devices)
-
-
-def _per_step(devices: dict[_Device, _Rows]) -> Figures:
-    """Return seconds per step and share of the step; a device without such work counts as 0."""
-    time_ns = fmean(sum(row["step_kernel_ns"] or 0 for row in rows) for rows in devices.values())
-    share_pct = fmean(sum(row["step_pct"] or 0 for row in rows) for rows in devices.values())
-    return [((), (time_ns / NS_PER_S, share_pct))]
-
-
-_TASKS = {"idle": ("other", "(all)"), "memory copy": ("other", "(all)")}
+def _transfers(run: OurRun, kind: str, class_name: str) -> Figures:
+    """Return seconds per step and share of the step; what no step has takes no time."""
+    rows = _ask_of_steps(run, "transfer_steps")
+    found = {(row["kind"], row["class"]): row for row in rows}
+    row = found.get((kind, class_name))
+    if row is None:
+        return [((), (0.0, 0.0))]
+    return [((), (row["step_kernel_ns"] / NS_PER_S, row["step_pct"]))]
 
 
 def _serving_modules(run: OurRun) -> Figures:
     """The paper's last row is what is neither computation nor communication: copies and idle."""
-    found: dict[Key, dict[_Device, list[float]]] = {}
-    for row in _ask(run, "serving_modules"):
-        keys = {_TASKS.get(row["task"], (row["task_group"], row["task"]))}
-        keys.add((row["task_group"] if row["task_group"] != "rest" else "other", "(all)"))
-        for key in keys:
-            devices = found.setdefault((*key, row["phase"]), {})
-            total = devices.setdefault(_device(row), [0.0, 0.0])
-            total[0] += row["step_wall_ns"] or 0
-            total[1] += row["phase_pct"] or 0
-    return _by_phase(found)
+    return [
+        (
+            ("other" if row["task_group"] == "rest" else row["task_group"], row["task"]),
+            (row["phase"], _ms(row["step_wall_ns"]), row["phase_pct"]),
+        )
+        for row in _ask(run, "serving_module_steps")
+        if row["task_group"] != "rest" or row["task"] == "(all)"
+    ]
 
 
 def _serving_timeline(run: OurRun) -> Figures:
-    found: dict[Key, dict[_Device, list[float]]] = {}
-    for row in _ask(run, "serving_timeline"):
-        sections = [row["section"]]
-        if row["section"] in ("attention", "ffn"):
-            sections.append("transformer")
-        for section in sections:
-            devices = found.setdefault((section, row["phase"]), {})
-            total = devices.setdefault(_device(row), [0.0, 0.0])
-            total[0] += row["step_span_ns"] or 0
-            total[1] += row["span_pct"] or 0
-    return _by_phase(found)
+    return [
+        ((row["section"],), (row["phase"], _ms(row["step_span_ns"]), row["span_pct"]))
+        for row in _ask(run, "serving_timeline_steps")
+    ]
 
 
-def _by_phase(found: dict[Key, dict[_Device, list[float]]]) -> Figures:
-    """Return phase, ms per step and share; no time where the trace marks no steps."""
-    figures: Figures = []
-    for (*key, phase), devices in found.items():
-        time_ms = fmean(total[0] for total in devices.values()) / NS_PER_MS
-        share_pct = fmean(total[1] for total in devices.values())
-        figures.append((tuple(key), (phase, time_ms or None, share_pct)))
-    return figures
+def _ms(time_ns: float | None) -> float | None:
+    return None if time_ns is None else time_ns / NS_PER_MS
 
 
 _TIME = (("time_s", "DOUBLE"), ("step_pct", "DOUBLE"))
@@ -235,15 +193,15 @@ MEASURES: dict[str, Measure] = {
         "roles", ("phase", "module"), (("time_ms", "DOUBLE"), ("phase_pct", "DOUBLE")), _roles
     ),
     "table7": Measure("phases", ("phase",), _PHASE_TIMES, _phases),
-    "table8": Measure("modules", ("phase",), (("attention_ms", "DOUBLE"),), _attention),
+    "table8": Measure("attention_layers", ("phase",), (("attention_ms", "DOUBLE"),), _attention),
     "table9": Measure("methods", (), _THROUGHPUT, _throughput),
-    "table10": Measure("serving_modules", ("part", "task"), _SERVING, _serving_modules),
-    "table11": Measure("serving_timeline", ("section",), _SERVING, _serving_timeline),
-    "table12": Measure("gemms", ("n", "k"), _PRODUCT, _first_gemm),
+    "table10": Measure("serving_module_steps", ("part", "task"), _SERVING, _serving_modules),
+    "table11": Measure("serving_timeline_steps", ("section",), _SERVING, _serving_timeline),
+    "table12": Measure("gemm_totals", ("n", "k"), _PRODUCT, _first_gemm),
     "table13": Measure("gemm_share", ("phase",), (("gemm_pct", "DOUBLE"),), _gemm_share),
-    "table14": Measure("memcpy_steps", (), _TIME, _copies),
-    "table15": Measure("communication", (), _TIME, _all_reduce),
-    "table16": Measure("communication", (), _TIME, _all_communication),
+    "table14": Measure("transfer_steps", (), _TIME, _copies),
+    "table15": Measure("transfer_steps", (), _TIME, _all_reduce),
+    "table16": Measure("transfer_steps", (), _TIME, _all_communication),
 }
 """How each table is measured; the figures of the paper's plots are not."""
 
@@ -264,22 +222,3 @@ def _ask_of_steps(run: OurRun, name: str) -> _Rows:
     if not rows:
         raise TraceError("the trace marks no steps")
     return rows
-
-
-def _device(row: dict[str, Any]) -> _Device:
-    return row["rank"], row["device"]
-
-
-def _step_counts(run: OurRun) -> dict[_Device, int]:
-    """Return how many steps each device of a run did.
-
-    Raises:
-        TraceError: the traces mark no steps.
-    """
-    counts: dict[_Device, int] = {}
-    for row in _ask(run, "steps"):
-        if row["step"] is not None:
-            counts[_device(row)] = counts.get(_device(row), 0) + 1
-    if not counts:
-        raise TraceError("the trace marks no steps")
-    return counts

@@ -6,42 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tracekit.palette import SKY
-from tracekit.plot._chart import Chart
-from tracekit.plot._encoding import quantity, told
+from tracekit.plot._icicle import icicle
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
+    from tracekit.plot._chart import Chart
 
 NEEDS = ("module_icicle",)
-
-LEVEL_PX = 24
 
 
 def chart(data: Mapping[str, Result]) -> Chart | None:
     """Return the chart; None without modules."""
-    rows = [row for row in data["module_icicle"].to_dicts() if row["view"] == "modules"]
-    if not rows:
-        return None
-    ends = [row["to_ns"] for row in rows]
-    depths = sorted({row["depth"] for row in rows})
-    spec = {
-        "data": {"name": "module_icicle"},
-        "height": {"step": LEVEL_PX},
-        "transform": [{"filter": {"field": "view", "equal": "modules"}}],
-        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 1},
-        "encoding": {
-            "x": quantity("from_ns", ends, "busy time of all devices", scale={"nice": False}),
-            "x2": {"field": "to_ns"},
-            "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
-            "color": {"value": SKY.light},
-            "text": {"field": "label"},
-            "tooltip": told("module_path", "phase", "total_wall_ns", "self_wall_ns", "wall_pct"),
-        },
-        "usermeta": {"zoom": "x", "label": "label"},
-    }
-    return Chart(
-        "modules",
-        "In which modules the time was spent",
-        spec,
-        {"module_icicle": data["module_icicle"]},
-    )
+    title = "In which modules the time was spent"
+    return icicle(data, "modules", "modules", title, lambda _: {"value": SKY.light})

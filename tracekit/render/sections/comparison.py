@@ -53,7 +53,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
         decimals = ms_decimals(effect["delta_ns"] for effect in effects)
         columns = [
             [_signed_ms(effect["delta_ns"], decimals) for effect in effects],
-            [_share(effect["delta_ns"], row["delta_ns"]) for effect in effects],
+            [_share(effect["share_pct"]) for effect in effects],
         ]
         out += [Text(), heading("Why", "adds up to the difference", width)]
         out += [
@@ -177,5 +177,5 @@ def _signed_ms(value_ns: int, decimals: int) -> str:
     return f"{sign}{format_ms(abs(value_ns), decimals)} ms"
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:,.1f} %" if whole else "–"
+def _share(share_pct: float | None) -> str:
+    return "–" if share_pct is None else f"{share_pct:,.1f} %"

@@ -80,11 +80,9 @@ def _requests(
 
 
 def _interval(row: Mapping[str, Any]) -> str:
-    unit = "ns" if "base_ns" in row else "per_s"
-    base, low, high = (row[f"{name}_{unit}"] for name in ("base", "low", "high"))
-    if low is None or not base:
+    if row["low_pct"] is None:
         return "–"
-    return f"{100 * low / base:+,.1f} … {100 * high / base:+,.1f} %"
+    return f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

@@ -25,9 +25,9 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
         return []
     rows = data["trace"].to_dicts()
     first = Text(shorten(_files(rows), width // 2), style="bold")
-    about = "  ·  ".join([_ranks(rows), _devices(rows)])
-    first.append("  " + shorten(about, width - first.cell_len - 2), style="not bold")
     (totals,) = data["trace_totals"].to_dicts()
+    about = "  ·  ".join([_ranks(rows, totals["unranked_count"]), _devices(rows)])
+    first.append("  " + shorten(about, width - first.cell_len - 2), style="not bold")
     return [first, Text(shorten(_counts(totals), width))]
 
 
@@ -39,9 +39,8 @@ def _files(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(rows):,} traces{place}"
 
 
-def _ranks(rows: Sequence[Mapping[str, Any]]) -> str:
+def _ranks(rows: Sequence[Mapping[str, Any]], unknown: int) -> str:
     known = sorted({row["rank"] for row in rows if row["rank"] is not None})
-    unknown = sum(row["rank"] is None for row in rows)
     parts = []
     if known:
         parts.append(f"rank{'' if len(known) == 1 else 's'} {_spans(known)}")

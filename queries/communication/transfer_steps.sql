@@ -1,0 +1,88 @@
+-- How long do collectives and copies take in a step? As the mean over the devices of the run.
+-- The times per step of communication and of memcpy_steps. Of devices that have steps, one without such work counts as
+-- 0. The rows (all) are always there; they add up all of one kind, and so counts time twice that overlaps.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  steps, communication, memcpy_steps
+-- Columns:
+--   kind            VARCHAR  comm or memcpy
+--   class           VARCHAR  class of the collective or copy, as in table kernel_class; (all) for all together
+--   step_kernel_ns  DOUBLE   sum of the durations of what belongs to a step, per step, ns
+--   step_pct        DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100 and more if they overlap each other
+--   device_count    BIGINT   devices that the means are over
+-- Invariant: 0 <= step_kernel_ns AND 0 <= step_pct
+
+WITH counted AS (
+    SELECT DISTINCT
+        rank,
+        device
+    FROM steps_rows
+    WHERE step IS NOT NULL
+),
+
+devices AS (
+    SELECT count(*) AS device_count
+    FROM counted
+    HAVING count(*) > 0
+),
+
+done AS (
+    SELECT
+        rank,
+        device,
+        'comm' AS kind,
+        class,
+        step_kernel_ns,
+        step_pct
+    FROM communication_rows
+    UNION ALL
+    SELECT
+        rank,
+        device,
+        'memcpy' AS kind,
+        direction AS class,
+        step_kernel_ns,
+        step_pct
+    FROM memcpy_steps_rows
+    WHERE direction <> '(all)'
+),
+
+summed AS (
+    SELECT
+        d.kind,
+        if(grouping(d.class) = 1, '(all)', d.class) AS class,
+        grouping(d.class) AS is_all,
+        fsum(d.step_kernel_ns) AS step_kernel_ns,
+        fsum(d.step_pct) AS step_pct
+    FROM done AS d
+    INNER JOIN counted AS c ON d.rank IS NOT DISTINCT FROM c.rank AND d.device = c.device
+    GROUP BY GROUPING SETS ((d.kind, d.class), (d.kind))
+),
+
+kinds AS (
+    SELECT unnest(['comm', 'memcpy']) AS kind
+),
+
+listed AS (
+    SELECT * FROM summed
+    UNION ALL
+    SELECT
+        kind,
+        '(all)' AS class,
+        1 AS is_all,
+        0 AS step_kernel_ns,
+        0 AS step_pct
+    FROM kinds
+    WHERE kind NOT IN (SELECT kind FROM summed)
+)
+
+SELECT
+    l.kind,
+    l.class,
+    coalesce(l.step_kernel_ns, 0) / n.device_count AS step_kernel_ns,
+    coalesce(l.step_pct, 0) / n.device_count AS step_pct,
+    n.device_count
+FROM listed AS l
+CROSS JOIN devices AS n
+ORDER BY l.kind, l.is_all, l.step_kernel_ns DESC NULLS LAST, l.class

@@ -1,0 +1,66 @@
+-- How long does the attention of one layer take in a step? As the mean over the layers and the devices of the run.
+-- The attention of a layer are its outermost modules that are named after attention, with all inside of them; norms
+-- before and behind it, which may be named so too (post_attention_layernorm), are none. Devices without steps are left
+-- out.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  modules, steps
+-- Columns:
+--   phase         VARCHAR  as in phases
+--   step_wall_ns  DOUBLE   busy time that is theirs, per step and layer, ns
+--   layer_count   BIGINT   layers that the mean is over, those of all devices together
+--   device_count  BIGINT   devices that the mean is over
+-- Invariant: 0 <= step_wall_ns AND device_count <= layer_count
+
+WITH counted AS (
+    SELECT
+        rank,
+        device,
+        count(*) AS step_count
+    FROM steps_rows
+    WHERE step IS NOT NULL
+    GROUP BY rank, device
+),
+
+named AS (
+    SELECT
+        rank,
+        device,
+        phase,
+        layer,
+        parent_path,
+        rowid AS place,
+        total_wall_ns,
+        regexp_extract(module_path, '([^./]*)$', 1) AS own_name,
+        regexp_extract(module_path, '^(.*)[./][^./]*$', 1) AS outer_path
+    FROM modules_rows
+    WHERE layer IS NOT NULL
+),
+
+timed AS (
+    SELECT
+        n.rank,
+        n.device,
+        n.phase,
+        n.layer,
+        n.parent_path,
+        min(n.place) AS place,
+        sum(n.total_wall_ns) / any_value(c.step_count) AS step_wall_ns
+    FROM named AS n
+    INNER JOIN counted AS c ON n.rank IS NOT DISTINCT FROM c.rank AND n.device = c.device
+    WHERE
+        regexp_matches(n.own_name, '(?i)attn|attention')
+        AND NOT regexp_matches(n.own_name, '(?i)norm|^ln_|_ln$')
+        AND NOT regexp_matches(n.outer_path, '(?i)attn|attention')
+    GROUP BY n.rank, n.device, n.phase, n.layer, n.parent_path
+)
+
+SELECT
+    phase,
+    avg(step_wall_ns) AS step_wall_ns,
+    count(*) AS layer_count,
+    count(DISTINCT {rank: rank, device: device}) AS device_count
+FROM timed
+GROUP BY phase
+ORDER BY min(place)

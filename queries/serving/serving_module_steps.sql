@@ -1,0 +1,55 @@
+-- Which kinds of work is a serving engine's step made of? As the mean over the devices of the run.
+-- The times per step of serving_modules, with the sums of its groups. Of devices that have the phase, one without such
+-- work counts as 0.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  serving_modules
+-- Columns:
+--   phase         VARCHAR  as in serving_modules
+--   task_group    VARCHAR  computation, communication or rest
+--   task          VARCHAR  as in serving_modules; (all) for the group
+--   step_wall_ns  DOUBLE   time of the device that is theirs, busy or, in row idle, idle, per step, ns; NULL where no
+--                          range marks steps of the phase
+--   phase_pct     DOUBLE   wall_ns of that of the whole phase, 0 to 100; NULL where that takes no time
+--   device_count  BIGINT   devices that the means are over
+-- Invariant: (step_wall_ns IS NULL OR 0 <= step_wall_ns) AND (phase_pct IS NULL OR phase_pct <= 100.0000001)
+
+WITH devices AS (
+    SELECT
+        phase,
+        count(DISTINCT {rank: rank, device: device}) AS device_count,
+        count(DISTINCT {rank: rank, device: device}) FILTER (step_count IS NOT NULL)
+            AS stepped_count,
+        count(DISTINCT {rank: rank, device: device}) FILTER (phase_pct IS NOT NULL) AS timed_count
+    FROM serving_modules_rows
+    GROUP BY phase
+),
+
+summed AS (
+    SELECT
+        phase,
+        task_group,
+        if(grouping(task) = 1, '(all)', task) AS task,
+        min(rowid) AS place,
+        grouping(task) AS is_all,
+        fsum(step_wall_ns) AS step_wall_ns,
+        fsum(phase_pct) AS phase_pct
+    FROM serving_modules_rows
+    GROUP BY GROUPING SETS ((phase, task_group, task), (phase, task_group))
+)
+
+SELECT
+    s.phase,
+    s.task_group,
+    s.task,
+    if(d.stepped_count > 0, coalesce(s.step_wall_ns, 0) / d.stepped_count, NULL) AS step_wall_ns,
+    if(d.timed_count > 0, coalesce(s.phase_pct, 0) / d.timed_count, NULL) AS phase_pct,
+    d.device_count
+FROM summed AS s
+INNER JOIN devices AS d ON s.phase = d.phase
+ORDER BY
+    min(s.place) OVER (PARTITION BY s.phase),
+    min(s.place) OVER (PARTITION BY s.phase, s.task_group),
+    s.is_all DESC,
+    s.place

@@ -1,0 +1,58 @@
+-- How long are the sections of a pass through the model of a serving engine? As the mean over the devices of the run.
+-- The times per step of serving_timeline, with attention and ffn together as the transformer. Of devices that have the
+-- phase, one without the section counts as 0.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Reduces:  serving_timeline
+-- Columns:
+--   phase         VARCHAR  as in serving_timeline
+--   section       VARCHAR  as in serving_timeline; transformer for attention and ffn together
+--   step_span_ns  DOUBLE   busy and idle time per step, ns; NULL where no range marks steps of the phase
+--   span_pct      DOUBLE   of that of the phase, 0 to 100; NULL where that takes no time
+--   device_count  BIGINT   devices that the means are over
+-- Invariant: (step_span_ns IS NULL OR 0 <= step_span_ns) AND (span_pct IS NULL OR span_pct <= 100.0000001)
+
+WITH devices AS (
+    SELECT
+        phase,
+        count(DISTINCT {rank: rank, device: device}) AS device_count,
+        count(DISTINCT {rank: rank, device: device}) FILTER (step_count IS NOT NULL)
+            AS stepped_count,
+        count(DISTINCT {rank: rank, device: device}) FILTER (span_pct IS NOT NULL) AS timed_count
+    FROM serving_timeline_rows
+    GROUP BY phase
+),
+
+named AS (
+    SELECT
+        phase,
+        rowid AS place,
+        step_span_ns,
+        span_pct,
+        unnest(
+            if(section IN ('attention', 'ffn'), [section, 'transformer'], [section])
+        ) AS section
+    FROM serving_timeline_rows
+),
+
+summed AS (
+    SELECT
+        phase,
+        section,
+        min(place) AS place,
+        fsum(step_span_ns) AS step_span_ns,
+        fsum(span_pct) AS span_pct
+    FROM named
+    GROUP BY phase, section
+)
+
+SELECT
+    s.phase,
+    s.section,
+    if(d.stepped_count > 0, coalesce(s.step_span_ns, 0) / d.stepped_count, NULL) AS step_span_ns,
+    if(d.timed_count > 0, coalesce(s.span_pct, 0) / d.timed_count, NULL) AS span_pct,
+    d.device_count
+FROM summed AS s
+INNER JOIN devices AS d ON s.phase = d.phase
+ORDER BY min(s.place) OVER (PARTITION BY s.phase), s.place, s.section = 'transformer' DESC
