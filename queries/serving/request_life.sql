@@ -79,6 +79,7 @@ stepped AS (
         s.step = p.very_last_step AS is_last,
         s.step = p.first_step AS begins_span,
         s.step = p.last_step AS ends_span,
+        row_number() OVER (PARTITION BY r.run_id, r.request_id ORDER BY s.step) AS place,
         s.ts_ns + t.base_time_ns - r.load_start_unix_ns AS start_ns,
         s.end_ns + t.base_time_ns - r.load_start_unix_ns AS end_ns,
         s.request_count,
@@ -157,18 +158,17 @@ stretch AS (
     INNER JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
     UNION ALL BY NAME
     SELECT
-        run_id,
-        request_id,
+        s.run_id,
+        s.request_id,
         if(
-            lead(step) OVER steps = step + 1 OR (ends_span AND lead(begins_span) OVER steps),
-            'between steps',
-            'not traced'
+            n.step = s.step + 1 OR (s.ends_span AND n.begins_span), 'between steps', 'not traced'
         ) AS part,
-        end_ns AS start_ns,
-        lead(start_ns) OVER steps AS end_ns
-    FROM stepped
-    SEMI JOIN chosen USING (run_id, request_id)
-    WINDOW steps AS (PARTITION BY run_id, request_id ORDER BY step)
+        s.end_ns AS start_ns,
+        n.start_ns AS end_ns
+    FROM stepped AS s
+    INNER JOIN stepped AS n
+        ON s.run_id = n.run_id AND s.request_id = n.request_id AND s.place + 1 = n.place
+    SEMI JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
 )
 
 SELECT

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_runs import Faults, Layout, Step, make_run
 from traces_by_hand import kernel
 
 import tracekit
@@ -42,7 +43,8 @@ def charts(trace: tracekit.Trace) -> dict[str, Any]:
 def test_every_chart_is_one_of_some_sample(opened: Opened) -> None:
     drawn = {name for path in TRACES.values() for name in charts(opened(path))}
     of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
-    assert set(chart_names()) - drawn <= {"memcpy", "scaling", *of_runs}
+    of_runs |= {"scaling", "step_spread", "rank_groups", "rank_distribution"}
+    assert set(chart_names()) - drawn <= {"memcpy", *of_runs}
 
 
 @pytest.mark.parametrize("kind", TRACES)
@@ -70,6 +72,27 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(opened: Opened) -> N
             exact = trace.query(need).to_dicts()
             numbers = [{k: v for k, v in r.items() if isinstance(v, int)} for r in exact]
             assert all(row.items() >= some.items() for row, some in zip(rows, numbers, strict=True))
+
+
+def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(
+    opened: Opened, tmp_path: Path
+) -> None:
+    made = make_run(tmp_path, Layout(data=24), Step(steps=2), Faults(slow_ranks={9: 1.3}))
+    with tracekit.open(*made.paths, cache=False) as trace:
+        drawn = charts(trace)
+        spread = trace.query("step_spread").to_dicts()
+        steps = [row for row in trace.query("steps").to_dicts() if row["step"] is not None]
+    assert {"rank_groups", "rank_distribution", "step_spread"} <= set(drawn)
+    assert "steps" not in drawn
+    for row in spread:
+        spans = sorted(one["span_ns"] for one in steps if one["step"] == row["step"])
+        assert row["rank_count"] == len(spans) == 24
+        assert (row["min_ns"], row["max_ns"]) == (spans[0], spans[-1])
+        assert row["median_ns"] == spans[11]
+    few = opened(TRACES["training"])
+    with pytest.raises(QueryError, match="nothing for the chart step_spread"):
+        few.plot.step_spread()
+    assert few.plot.steps().name == "steps"
 
 
 def fields(spec: Any) -> set[str]:

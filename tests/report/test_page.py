@@ -112,6 +112,15 @@ def test_a_result_is_cut_by_rows_and_by_text() -> None:
     assert cut(Result("kernels", columns, [("a", 1)])).note("") == ""
 
 
+def test_of_lines_over_time_whole_ones_stay() -> None:
+    columns = (Column("rank", "INTEGER"), Column("device", "VARCHAR"), Column("at_ns", "BIGINT"))
+    rows = [(rank, "0", at) for rank in range(5) for at in range(300)]
+    shown = cut(Result("memory_over_time", columns, rows)).shown
+    assert shown.rows == rows[:900]
+    one = [(0, "0", at) for at in range(5_000)]
+    assert cut(Result("memory_over_time", columns, one)).shown.rows == one[:MAX_ROWS]
+
+
 def test_of_a_picture_the_largest_rows_stay_in_their_order() -> None:
     columns = (Column("from_ns", "BIGINT"), Column("total_wall_ns", "BIGINT"))
     rows = [(at, at % 2 * 1_000 + at) for at in range(3_000)]

@@ -19,6 +19,9 @@ MAX_BARS = 40
 
 BAR_PX = 22
 
+STRIPS_PX = 480
+"""How high the bars of many ranks are together: strips then, of which a few have names."""
+
 _DURATIONS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1, "ns"))
 
 
@@ -147,7 +150,7 @@ def stream_of(
 
 def bar_step(count: int) -> dict[str, int]:
     """Return the height of a chart of so many bars, one below the other: not more than a screen."""
-    return {"step": max(min(BAR_PX, 1_200 // max(count, 1)), 3)}
+    return {"step": max(BAR_PX if count <= MAX_BARS else STRIPS_PX // count, 3)}
 
 
 def largest(
@@ -164,5 +167,5 @@ def largest(
         return [{"filter": {"field": field, "valid": True}}], kept, ""
     least = values[count - 1]
     kept = [row for row in kept if row[field] >= least]
-    text = f"the {len(kept):,} largest of {len(values):,}"
+    text = f"the {len(kept):,} largest of {len(values):,}" if len(kept) < len(values) else ""
     return [{"filter": {"field": field, "gte": least}}], kept, text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.palette import series
 from tracekit.plot._chart import Chart
@@ -18,11 +18,13 @@ MAX_LINES = 16
 
 
 def chart(data: Mapping[str, Result]) -> Chart | None:
-    """Return the chart; None without steps."""
+    """Return the chart; None without steps, and of many devices: chart step_spread shows those."""
     rows = [row for row in data["steps"].to_dicts() if row["step"] is not None and row["span_ns"]]
     if not rows:
         return None
     devices = dict.fromkeys((row["rank"], row["device"]) for row in rows)
+    if len(devices) > MAX_LINES:
+        return None
     labels = [
         f"device {d}" if all(r is None for r, _ in devices) else f"rank {r} · {d}"
         for r, d in devices
@@ -30,7 +32,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     spans = [row["span_ns"] for row in rows]
     step = quantity("step", [], "step", scale={"zero": False})
     step["axis"]["tickMinStep"] = 1
-    spec: dict[str, Any] = {
+    spec = {
         "data": {"name": "steps"},
         "height": 220,
         "transform": [{"filter": {"field": "step", "valid": True}}, *where(rows)],
@@ -38,12 +40,8 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
         "encoding": {
             "x": step,
             "y": quantity("span_ns", spans, "length on the device"),
-            "color": colours("where", series(labels[:MAX_LINES])),
+            "color": colours("where", series(labels)),
             "tooltip": told("where", "step", "span_ns", "dur_ns", "wall_ns", "kernel_count"),
         },
     }
-    omitted = ""
-    if len(labels) > MAX_LINES:
-        spec["transform"].append({"filter": {"field": "where", "oneOf": labels[:MAX_LINES]}})
-        omitted = f"the first {MAX_LINES} of {len(labels):,} devices"
-    return Chart("steps", "Steps over time", spec, {"steps": data["steps"]}, omitted)
+    return Chart("steps", "Steps over time", spec, {"steps": data["steps"]})

@@ -15,7 +15,7 @@ from tracekit.errors import QueryError, UsageError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-REDUCTIONS = ("verdict", "module_icicle", "class_icicle")
+REDUCTIONS = ("verdict", "module_icicle", "class_icicle", "step_spread")
 
 OF_TRACES = (
     *(
@@ -30,7 +30,7 @@ OF_TRACES = (
     *("memory_over_time", "timeline_events", "queue_over_time", "module_classes"),
 )
 
-OF_RANKS = ("rank_summary", "collective_skew")
+OF_RANKS = ("rank_summary", "collective_skew", "parallel_groups", "pipeline_bubbles")
 
 OF_SERVING = ("serving_steps", "request_steps", "request_life")
 

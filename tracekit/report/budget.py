@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
@@ -15,6 +16,15 @@ MAX_BYTES = 250_000
 
 _LARGEST_FIRST = {"module_icicle": "total_wall_ns", "class_icicle": "total_wall_ns"}
 """Results whose rows are in the order of a picture; of these the largest stay."""
+
+
+_SERIES = {
+    "memory_over_time": ("rank", "device"),
+    "queue_over_time": ("rank", "device", "stream"),
+    "steps": ("rank", "device"),
+    "throughput_over_time": ("run",),
+}
+"""Results that are lines over time: of these, whole lines stay, as many as there is room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ def cut(result: Result) -> Cut:
         place = result.column_names.index(_LARGEST_FIRST[result.name])
         least = sorted((row[place] for row in rows), reverse=True)[MAX_ROWS]
         rows = [row for row in rows if row[place] > least]
+    if len(rows) > MAX_ROWS and result.name in _SERIES:
+        rows = _whole_lines(result)
     kept = []
     room = MAX_BYTES
     for row in rows[:MAX_ROWS]:
@@ -47,3 +59,17 @@ def cut(result: Result) -> Cut:
             break
         kept.append(row)
     return Cut(Result(result.name, result.columns, kept), len(result.rows))
+
+
+def _whole_lines(result: Result) -> list[tuple[Any, ...]]:
+    """Return the rows of the first lines that fit whole; of one that does not, its first rows."""
+    places = [result.column_names.index(name) for name in _SERIES[result.name]]
+    lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in result.rows:
+        lines.setdefault(tuple(row[place] for place in places), []).append(row)
+    kept: list[tuple[Any, ...]] = []
+    for line in lines.values():
+        if kept and len(kept) + len(line) > MAX_ROWS:
+            break
+        kept += line
+    return kept

@@ -31,7 +31,7 @@ TIMELINE_EVENTS = "timeline_events"
 SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
     Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
-    Section("steps", "Steps", ("steps",), ("steps", "step_totals")),
+    Section("steps", "Steps", ("steps", "step_spread"), ("steps", "step_spread", "step_totals")),
     Section("phases", "Phases", ("phases",), ("phase_totals", "phases")),
     Section(
         "modules",
@@ -57,7 +57,15 @@ SECTIONS = (
         ("communication", "collectives"),
         ("communication_totals", "communication", "collectives"),
     ),
-    Section("ranks", "Ranks", ("ranks", "collective_skew"), ("rank_summary", "collective_skew")),
+    Section(
+        "ranks",
+        "Ranks",
+        ("rank_groups", "rank_distribution", "ranks", "collective_skew"),
+        (
+            *("rank_summary", "rank_groups", "rank_distribution", "stragglers", "waits"),
+            *("parallel_groups", "pipeline_bubbles", "collective_skew"),
+        ),
+    ),
     Section(
         "idle",
         "Idle time",
