@@ -26,7 +26,20 @@ _TORCH = ("numpy", "sympy", "networkx", "torch", "torch.profiler", "torch.distri
 # Optimizers import it, too, which is a half of all that a small loop imports.
 _EAGER = (*_TORCH, "torch._dynamo")
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "tracekit": ("duckdb", "msgspec", "click", "rich.console", "rich.table", "asyncio"),
+    "tracekit": (
+        *("duckdb", "msgspec", "click", "rich.console", "rich.table", "asyncio"),
+        # What most commands need, down to the headers of all analyses.
+        *("tracekit.cli._main", "tracekit.cli.breakdown", "tracekit.cli.query", "tracekit.trace"),
+        *(
+            "tracekit.opening",
+            "tracekit.filling",
+            "tracekit.ingest.reading",
+            "tracekit.ingest.load",
+        ),
+        *("tracekit.ingest.event_loader", "tracekit.ingest.threads", "tracekit.analysis.derive"),
+        *("tracekit.analysis.library", "tracekit.analysis.scopes", "tracekit.analysis.ceilings"),
+        *("tracekit.render.sections", "tracekit.analysis.catalog:load_catalog"),
+    ),
     "compiling": _TORCH,
     "eager": _EAGER,
     "libraries": (

@@ -1,6 +1,6 @@
 """A Python that has imported what is slow to import, and forks for each program that it is given.
 
-    python warm_server.py SOCKET EXECUTABLE OWNER MODULE…
+    python warm_server.py SOCKET EXECUTABLE OWNER MODULE[:FUNCTION]…
 
 A program that `warm_client.py` asks for finds what a Python of its own would have made for it:
 arguments, environment, folder, open files, masks and dispositions of signals, `__main__`, a
@@ -63,12 +63,14 @@ class Warm:
         self.groups: list[dict[str, types.ModuleType]] = []
 
     def load(self, names: list[str]) -> None:
-        """Import modules, those of torch apart from what else they bring."""
-        for name in names:
+        """Import modules, those of torch apart from what else they bring; call what they name."""
+        for name, _, call in (name.partition(":") for name in names):
             before = set(sys.modules)
             # What an extra would bring is no use to programs that skip without it.
             with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+                module = importlib.import_module(name)
+                if call:
+                    getattr(module, call)()
             if name.partition(".")[0] == "torch":
                 new = {key: module for key, module in sys.modules.items() if key not in before}
                 self.groups.append({k: m for k, m in new.items() if k.split(".")[0] == "torch"})
