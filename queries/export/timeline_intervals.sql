@@ -2,7 +2,7 @@
 -- timeline_intervals() tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
 -- Kind:     macro
--- Requires: wall_intervals
+-- Requires: wall_intervals, interval_runs
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -13,41 +13,23 @@
 CREATE OR REPLACE MACRO timeline_intervals() AS TABLE (
     WITH tile AS (
         SELECT
-            trace_id,
-            device,
-            start_ns,
-            end_ns,
+            {trace_id: trace_id, device: device} AS part,
             CASE coalesce(kind, 'idle')
                 WHEN 'comm' THEN 'exposed_comm'
                 WHEN 'memcpy' THEN 'exposed_memcpy'
                 ELSE coalesce(kind, 'idle')
-            END AS kind
+            END AS label,
+            start_ns,
+            end_ns,
+            end_ns - start_ns AS busy_ns
         FROM wall_intervals()
-    ),
-
-    changed AS (
-        SELECT
-            *,
-            lag(kind) OVER tiles AS before
-        FROM tile
-        WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
-    ),
-
-    numbered AS (
-        SELECT
-            *,
-            count(*) FILTER (before IS DISTINCT FROM kind) OVER (
-                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
-            ) AS run
-        FROM changed
     )
 
     SELECT
-        trace_id,
-        device,
-        any_value(kind) AS kind,
-        min(start_ns) AS start_ns,
-        max(end_ns) AS end_ns
-    FROM numbered
-    GROUP BY trace_id, device, run
+        part.trace_id,
+        part.device,
+        label AS kind,
+        start_ns,
+        end_ns
+    FROM interval_runs('tile')
 );
