@@ -42,7 +42,7 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
   figures and its trace; otherwise there are none, or those of the steps that it got to.
 """
 
-# Which outcome a job has whose parts have different ones: that which comes first.
+# Which outcome a job has whose fragments have different ones: that which comes first.
 _SEVERITY: tuple[Outcome, ...] = ("oom", "failed", "incomplete", "ok")
 
 
@@ -201,7 +201,7 @@ class Manifest:
     A program of the user's own (stage `custom`) also has `exit_code` (128 + n for signal n), and
     `gradient_accumulation`, its backward passes in a step. Its job may leave several folders, one
     for each node or launcher: these have one `job_id`, and `ranks` lists the ranks that each holds.
-    `join_parts` makes one of them.
+    `join_fragments` makes one of these fragments of a job.
     """
 
     run_id: str
@@ -289,8 +289,8 @@ def peak_bytes(run: Manifest) -> int | None:
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
-def are_parts(runs: Sequence[Manifest]) -> bool:
-    """Tell whether runs are parts of one job: the same job and different ranks of it."""
+def are_fragments(runs: Sequence[Manifest]) -> bool:
+    """Tell whether runs are fragments of one job: the same job and different ranks of it."""
     ranks = [rank.rank for run in runs for rank in run.ranks]
     return (
         len({run.job_id for run in runs}) == 1
@@ -300,11 +300,11 @@ def are_parts(runs: Sequence[Manifest]) -> bool:
     )
 
 
-def join_parts(runs: Sequence[Manifest]) -> Manifest:
-    """Make one manifest of those of the parts of a job, as if one folder held all its ranks.
+def join_fragments(runs: Sequence[Manifest]) -> Manifest:
+    """Make one manifest of those of the fragments of a job, as if one folder held all its ranks.
 
     Args:
-        runs: at least one; `are_parts` is true of them.
+        runs: at least one; `are_fragments` is true of them.
     """
     ordered = sorted(runs, key=lambda run: min((rank.rank for rank in run.ranks), default=0))
     worst = min(ordered, key=lambda run: _SEVERITY.index(run.outcome))

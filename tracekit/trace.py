@@ -331,7 +331,7 @@ class Trace:
         from tracekit.analysis.run import run_analysis
         from tracekit.analysis.scopes import several
 
-        # Traces are read of one run; the parts of a job are one.
+        # Traces are read of one run; the fragments of a job are one.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()

@@ -16,8 +16,8 @@ from tracekit import manifest
 from tracekit.errors import TracekitError
 
 from ..run.folder import LOGS, disk_errors
+from ..run.fragments import commit_fragment, rewrite
 from ..run.leftovers import WORK, made_beside, own, sweep, working_folder
-from ..run.parts import commit_part, rewrite
 from ..run.trace_file import compress
 from .plan import LoopPlan
 from .report import LoopReport, make_manifest
@@ -67,7 +67,7 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Make the run folder, or a part of it; `made` is its name then.
+        """Make the run folder, or a fragment of it; `made` is its name then.
 
         Args:
             reports: those of the ranks that it is to hold.
@@ -91,7 +91,7 @@ class LoopFolder:
             try:
                 for name in run.traces:
                     (self.path / name).replace(aside / name)
-                self.made = commit_part(aside, self.target, run, force=self._force)
+                self.made = commit_fragment(aside, self.target, run, force=self._force)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         self.add_windows(reports, run)
@@ -162,7 +162,7 @@ class LoopFolder:
                     steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
                 )
                 assert self.made is not None
-                commit_part(aside, self.made / f"step-{first_step}", window, force=True)
+                commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
 

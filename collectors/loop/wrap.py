@@ -7,8 +7,8 @@ ours. As soon as every rank has left its trace the run folder is made, and the p
 that fails leaves a run folder too, with what there is.
 
 Where several of us run a job together, one on each node (`torchrun --nnodes`) or one for each rank
-(`srun`, or `torchrun … -m tracekit.collectors`), each keeps what its own ranks left; `run.parts`
-tells how one run becomes of them.
+(`srun`, or `torchrun … -m tracekit.collectors`), each keeps what its own ranks left;
+`run.fragments` tells how one run becomes of them.
 """
 
 from __future__ import annotations

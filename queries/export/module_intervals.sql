@@ -4,7 +4,7 @@
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
 -- Kind:     macro
--- Requires: attributed_events, module
+-- Requires: attributed_events, module, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
@@ -24,49 +24,28 @@
 CREATE OR REPLACE MACRO module_intervals(walls) AS TABLE (
     WITH RECURSIVE busy AS (
         SELECT
-            w.trace_id,
-            w.device,
+            {trace_id: w.trace_id, device: w.device} AS part,
+            {module_id: a.module_id, row_name: a.row_name, phase: a.phase} AS label,
             w.start_ns,
             w.end_ns,
-            a.module_id,
-            a.row_name,
-            a.phase,
-            {module: a.module_id, row: a.row_name, phase: a.phase} AS place
+            w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
         INNER JOIN attributed_events AS a
             ON w.trace_id = a.trace_id AND w.event_id = a.event_id AND w.piece = a.piece
     ),
 
-    changed AS (
-        SELECT
-            *,
-            lag(place) OVER pieces AS before
-        FROM busy
-        WINDOW pieces AS (PARTITION BY trace_id, device ORDER BY start_ns)
-    ),
-
-    numbered AS (
-        SELECT
-            *,
-            count(if(before IS DISTINCT FROM place, 1, NULL)) OVER (
-                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
-            ) AS run
-        FROM changed
-    ),
-
     stretch AS (
         SELECT
-            trace_id,
-            device,
+            part.trace_id,
+            part.device,
             run,
-            any_value(module_id) AS module_id,
-            any_value(row_name) AS row_name,
-            any_value(phase) AS phase,
-            min(start_ns) AS start_ns,
-            max(end_ns) AS end_ns,
-            sum(end_ns - start_ns)::BIGINT AS wall_ns
-        FROM numbered
-        GROUP BY trace_id, device, run
+            label.module_id,
+            label.row_name,
+            label.phase,
+            start_ns,
+            end_ns,
+            busy_ns AS wall_ns
+        FROM interval_runs('busy')
     ),
 
     -- Each module with all that are around it, itself included.

@@ -3,7 +3,7 @@
 -- it, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     macro
--- Requires: attributed_events, interval_neighbours
+-- Requires: attributed_events, interval_neighbours, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
@@ -29,51 +29,31 @@ CREATE OR REPLACE MACRO phase_intervals(walls) AS TABLE (
 
     tile AS (
         SELECT
-            w.trace_id,
-            w.device,
-            p.phase,
+            {trace_id: w.trace_id, device: w.device} AS part,
+            p.phase AS label,
             w.start_ns,
             w.end_ns,
-            w.end_ns - w.start_ns AS wall_ns
+            w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
         INNER JOIN placed AS p
             ON w.trace_id = p.trace_id AND w.event_id = p.event_id AND w.piece = p.piece
         UNION ALL
         SELECT
-            trace_id,
-            device,
-            phase,
+            {trace_id: trace_id, device: device} AS part,
+            phase AS label,
             ts_ns - gap_ns AS start_ns,
             ts_ns AS end_ns,
-            0 AS wall_ns
+            0 AS busy_ns
         FROM placed
         WHERE gap_ns > 0
-    ),
-
-    changed AS (
-        SELECT
-            *,
-            lag(phase) OVER tiles AS before
-        FROM tile
-        WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
-    ),
-
-    numbered AS (
-        SELECT
-            *,
-            count(if(before IS DISTINCT FROM phase, 1, NULL)) OVER (
-                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
-            ) AS run
-        FROM changed
     )
 
     SELECT
-        trace_id,
-        device,
-        any_value(phase) AS phase,
-        min(start_ns) AS start_ns,
-        max(end_ns) AS end_ns,
-        sum(wall_ns)::BIGINT AS wall_ns
-    FROM numbered
-    GROUP BY trace_id, device, run
+        part.trace_id,
+        part.device,
+        label AS phase,
+        start_ns,
+        end_ns,
+        busy_ns AS wall_ns
+    FROM interval_runs('tile')
 );

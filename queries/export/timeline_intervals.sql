@@ -2,6 +2,7 @@
 -- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
 -- Kind:     macro
+-- Requires: interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 -- Columns:
@@ -14,41 +15,23 @@
 CREATE OR REPLACE MACRO timeline_intervals(walls) AS TABLE (
     WITH tile AS (
         SELECT
-            trace_id,
-            device,
-            start_ns,
-            end_ns,
+            {trace_id: trace_id, device: device} AS part,
             CASE coalesce(kind, 'idle')
                 WHEN 'comm' THEN 'exposed_comm'
                 WHEN 'memcpy' THEN 'exposed_memcpy'
                 ELSE coalesce(kind, 'idle')
-            END AS kind
+            END AS label,
+            start_ns,
+            end_ns,
+            end_ns - start_ns AS busy_ns
         FROM query_table(walls)
-    ),
-
-    changed AS (
-        SELECT
-            *,
-            lag(kind) OVER tiles AS before
-        FROM tile
-        WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
-    ),
-
-    numbered AS (
-        SELECT
-            *,
-            count(if(before IS DISTINCT FROM kind, 1, NULL)) OVER (
-                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
-            ) AS run
-        FROM changed
     )
 
     SELECT
-        trace_id,
-        device,
-        any_value(kind) AS kind,
-        min(start_ns) AS start_ns,
-        max(end_ns) AS end_ns
-    FROM numbered
-    GROUP BY trace_id, device, run
+        part.trace_id,
+        part.device,
+        label AS kind,
+        start_ns,
+        end_ns
+    FROM interval_runs('tile')
 );

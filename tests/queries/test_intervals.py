@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -146,3 +146,50 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute(
         "SELECT sum(overlap_ns) FROM interval_overlap('pieces', 'given')"
     ).fetchall() == [(400_000,)]
+
+
+LABELLED = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.sampled_from(["x", "y", None]),
+        st.integers(0, 3),
+        st.integers(1, 5),
+    ),
+    max_size=14,
+)
+
+
+def test_neighbours_of_one_kind_are_one() -> None:
+    """Gaps do not part them, another label does; a label that is not known is one too."""
+    run = duckdb.connect()
+
+    @check
+    @given(LABELLED)
+    def holds(given: list[tuple[str, str | None, int, int]]) -> None:
+        now_ns = {"a": 0, "b": 0}
+        placed: list[tuple[object, ...]] = []
+        wanted: list[list[Any]] = []
+        for part, label, gap_ns, length_ns in given:
+            start_ns = now_ns[part] + gap_ns
+            now_ns[part] = end_ns = start_ns + length_ns
+            placed.append((part, label, start_ns, end_ns, length_ns))
+            last = next((one for one in reversed(wanted) if one[0] == part), None)
+            if last is not None and last[1] == label:
+                last[3], last[4] = end_ns, last[4] + length_ns
+            else:
+                wanted.append([part, label, start_ns, end_ns, length_ns])
+        run.execute("DELETE FROM labelled")
+        if placed:
+            run.executemany("INSERT INTO labelled VALUES (?, ?, ?, ?, ?)", placed[::-1])
+        found = run.execute(
+            "SELECT * EXCLUDE (run) FROM interval_runs('labelled') ORDER BY part, run"
+        ).fetchall()
+        assert found == sorted(map(tuple, wanted), key=lambda one: (one[0], one[2]))
+
+    with run:
+        run.execute(load_catalog().macro("interval_runs").sql)
+        run.execute(
+            "CREATE TABLE labelled (part VARCHAR, label VARCHAR, start_ns BIGINT, "
+            "end_ns BIGINT, busy_ns BIGINT)"
+        )
+        holds()

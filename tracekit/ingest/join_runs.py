@@ -1,4 +1,4 @@
-"""Makes one run folder of those that the parts of a job left on different machines."""
+"""Makes one run folder of those that the fragments of a job left on different machines."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
         The manifest of the whole.
 
     Raises:
-        UsageError: they are no parts of one job, or the name is taken.
+        UsageError: they are no fragments of one job, or the name is taken.
         TraceError: a manifest cannot be read.
         StoreError: the folder cannot be written.
     """
     found = [run for folder in folders for run in ([folder] if is_run(folder) else _below(folder))]
     runs = [manifest.read(folder) for folder in found]
-    _check_parts(found, runs)
+    _check_fragments(found, runs)
     if os.path.lexists(output) and not (force and is_run(output)):
         raise UsageError(
             f"{output} exists",
@@ -66,10 +66,10 @@ def _below(folder: Path) -> list[Path]:
     return found
 
 
-def _check_parts(folders: Sequence[Path], runs: Sequence[manifest.Manifest]) -> None:
+def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest]) -> None:
     if len(runs) < 2:
         raise UsageError("there is nothing to join: one run was given")
-    if manifest.are_parts(runs):
+    if manifest.are_fragments(runs):
         return
     first = runs[0]
     for folder, run in zip(folders[1:], runs[1:], strict=True):
@@ -94,9 +94,9 @@ def _fill(
         for inner in sorted(folder.iterdir()):
             if inner.is_dir() and is_run(inner):
                 windows.setdefault(inner.name, []).append(inner)
-    for name, parts in windows.items():
-        _fill(target / name, parts, [manifest.read(part) for part in parts])
-    joined = manifest.join_parts(runs)
+    for name, fragments in windows.items():
+        _fill(target / name, fragments, [manifest.read(one) for one in fragments])
+    joined = manifest.join_fragments(runs)
     manifest.write(joined, target)
     return joined
 

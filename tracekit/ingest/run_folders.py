@@ -107,10 +107,10 @@ def is_run(folder: Place) -> bool:
     return lies_in(folder, MANIFEST_NAME)
 
 
-def are_parts_of_one(folders: Sequence[Place]) -> bool:
+def are_fragments_of_one(folders: Sequence[Place]) -> bool:
     """Tell whether run folders are those that one job left on several machines."""
     try:
-        return manifest.are_parts([manifest.read(folder) for folder in folders])
+        return manifest.are_fragments([manifest.read(folder) for folder in folders])
     except TraceError:
         return False
 

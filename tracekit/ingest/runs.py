@@ -60,7 +60,7 @@ def load_runs(
         needs_one: at least one manifest must be readable.
 
     Returns:
-        The ids of the runs, in the order of the folders; the parts of one job have one.
+        The ids of the runs, in the order of the folders; the fragments of one job have one.
 
     Raises:
         TraceError: no manifest can be read, where one is needed.
@@ -106,10 +106,10 @@ def load_runs(
 
 @dataclass(slots=True)
 class _Run:
-    """One run: its folder, or those that the parts of its job left."""
+    """One run: its folder, or those that the fragments of its job left."""
 
     folders: list[Place]
-    parts: list[Manifest]
+    fragments: list[Manifest]
     error: TraceError | None = None
 
     def joined(self) -> Manifest:
@@ -120,19 +120,23 @@ class _Run:
         """
         if self.error is not None:
             raise self.error
-        return self.parts[0] if len(self.parts) == 1 else manifest.join_parts(self.parts)
+        return (
+            self.fragments[0]
+            if len(self.fragments) == 1
+            else manifest.join_fragments(self.fragments)
+        )
 
     def missing_trace_count(self) -> int:
         """Return how many of its traces are not where its manifest says."""
         return sum(
             not _lies_in(folder, name)
-            for folder, part in zip(self.folders, self.parts, strict=False)
-            for name in part.traces
+            for folder, fragment in zip(self.folders, self.fragments, strict=False)
+            for name in fragment.traces
         )
 
 
 def _together(folders: Sequence[Place]) -> list[_Run]:
-    """Read the manifests of folders, and put the parts of one job together."""
+    """Read the manifests of folders, and put the fragments of one job together."""
     runs: list[_Run] = []
     of_job: dict[str, _Run] = {}
     for folder in folders:
@@ -142,9 +146,9 @@ def _together(folders: Sequence[Place]) -> list[_Run]:
             runs.append(_Run([folder], [], error))
             continue
         known = of_job.get(found.job_id or "")
-        if known is not None and manifest.are_parts([*known.parts, found]):
+        if known is not None and manifest.are_fragments([*known.fragments, found]):
             known.folders.append(folder)
-            known.parts.append(found)
+            known.fragments.append(found)
             continue
         runs.append(_Run([folder], [found]))
         if found.job_id is not None:

@@ -12,7 +12,7 @@ from tracekit.ingest.run_folders import (
     MANIFEST_NAME,
     REQUESTS_NAME,
     Sources,
-    are_parts_of_one,
+    are_fragments_of_one,
     close_names,
     find_runs,
     glob,
@@ -57,7 +57,7 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         if not runs:
             raise
         found = _traces_in(runs[0])
-    if len(runs) > 1 and are_parts_of_one(runs):
+    if len(runs) > 1 and are_fragments_of_one(runs):
         return Sources([trace for run in runs for trace in _traces_in(run)], runs)
     return Sources(found if len(runs) <= 1 else [], runs)
 

@@ -1,11 +1,13 @@
-"""Gives a run its folder, beside the other parts of its job if they are there.
+"""Gives a run its folder, beside the other fragments of its job if they are there.
 
 A job may be recorded by several processes that know nothing of each other: one for each node, or
 one for each rank. Each makes a folder of what its own ranks left. Where they were given one name on
 one disk, the second adds what it has to the folder of the first, under a lock; so the folder holds
 more and more of the job, and is a whole run folder at all times. None waits for another longer than
-it takes to move some files. What has the name and is no part of the job is left alone: the run gets
-the next free name.
+it takes to move some files. What has the name and is no fragment of the job is left alone: the run
+gets the next free name.
+
+A fragment of a job is what one of these processes left.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _POLL_S = 0.05
 _MOST_NAMES = 1000
 
 
-def commit_part(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
+def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Give what was made the name of a run folder, or add it to the folder that has the name.
 
     Args:
@@ -64,12 +66,12 @@ def _names(target: Path) -> Iterator[Path]:
 
 
 def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
-    """Add a part to the folder of its job; return False where that is another job's."""
+    """Add a fragment to the folder of its job; return False where that is another job's."""
     try:
         there = manifest.read(place)
     except TraceError:
         return False
-    if not manifest.are_parts([there, run]):
+    if not manifest.are_fragments([there, run]):
         return False
     # The manifest comes last: what it names is there.
     for path in sorted(made.iterdir()):
@@ -81,7 +83,7 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
             _add_window(path, place / path.name)
         elif path.name != manifest.FILE_NAME:
             path.replace(place / path.name)
-    _write(manifest.join_parts([there, run]), place)
+    _write(manifest.join_fragments([there, run]), place)
     shutil.rmtree(made, ignore_errors=True)
     return True
 
@@ -94,7 +96,7 @@ def _add_window(window: Path, place: Path) -> None:
     run, there = manifest.read(window), manifest.read(place)
     for name in run.traces:
         (window / name).replace(place / name)
-    _write(manifest.join_parts([there, run]), place)
+    _write(manifest.join_fragments([there, run]), place)
 
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
@@ -107,7 +109,7 @@ def _write(run: manifest.Manifest, folder: Path) -> None:
 def rewrite(run: manifest.Manifest, folder: Path) -> None:
     """Replace the manifest of a run that has ended since its folder was made.
 
-    Other parts may have been added meanwhile: theirs stay.
+    Other fragments may have been added meanwhile: theirs stay.
     """
     with disk_errors(folder), _lock(folder):
         there = manifest.read(folder)
@@ -117,7 +119,7 @@ def rewrite(run: manifest.Manifest, folder: Path) -> None:
             there.ranks = others
             there.traces = [name for name in there.traces if name not in run.traces]
             there.peak_memory = [one for one in there.peak_memory if one.rank not in own]
-            run = manifest.join_parts([there, run])
+            run = manifest.join_fragments([there, run])
         _write(run, folder)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a job become one run: in one folder, or as folders that are given together."""
+"""The fragments of a job become one run: in one folder, or as folders that are given together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run.parts import commit_part, rewrite
+from tracekit.collectors.run.fragments import commit_fragment, rewrite
 
 from tracekit import manifest
 
 
-def part(folder: Path, ranks: Sequence[int], job_id: str | None = "job") -> manifest.Manifest:
-    """Make the folder of a part, with a trace of each rank, and return its manifest."""
+def fragment(folder: Path, ranks: Sequence[int], job_id: str | None = "job") -> manifest.Manifest:
+    """Make the folder of a fragment, with a trace of each rank, and return its manifest."""
     (folder / "logs").mkdir(parents=True)
     for rank in ranks:
         (folder / f"rank{rank}.json.gz").write_bytes(b"trace")
@@ -39,7 +39,7 @@ def test_the_second_part_joins_the_first(tmp_path: Path) -> None:
     target = tmp_path / "run"
     for ranks in ([2, 3], [0, 1]):
         made = tmp_path / f".made{ranks[0]}"
-        assert commit_part(made, target, part(made, ranks), force=False) == target
+        assert commit_fragment(made, target, fragment(made, ranks), force=False) == target
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     run = manifest.read(target)
     assert [rank.rank for rank in run.ranks] == [0, 1, 2, 3]
@@ -59,20 +59,23 @@ def test_what_is_no_part_gets_a_name_of_its_own(
     tmp_path: Path, other: tuple[str | None, list[int]]
 ) -> None:
     target, made = tmp_path / "run", tmp_path / ".made"
-    commit_part(made, target, part(made, [0, 1]), force=False)
+    commit_fragment(made, target, fragment(made, [0, 1]), force=False)
     job_id, ranks = other
-    assert commit_part(made, target, part(made, ranks, job_id), force=False) == tmp_path / "run-2"
+    assert (
+        commit_fragment(made, target, fragment(made, ranks, job_id), force=False)
+        == tmp_path / "run-2"
+    )
     assert manifest.read(target).traces == ["rank0.json.gz", "rank1.json.gz"]
-    assert commit_part(made, target, part(made, ranks, job_id), force=True) == target
+    assert commit_fragment(made, target, fragment(made, ranks, job_id), force=True) == target
     assert manifest.read(target).traces == [f"rank{rank}.json.gz" for rank in ranks]
 
 
 def test_how_a_part_ended_changes_no_other(tmp_path: Path) -> None:
     target, made = tmp_path / "run", tmp_path / ".made"
-    first = part(made, [0, 1])
-    commit_part(made, target, first, force=False)
-    second = part(made, [2, 3])
-    commit_part(made, target, second, force=False)
+    first = fragment(made, [0, 1])
+    commit_fragment(made, target, first, force=False)
+    second = fragment(made, [2, 3])
+    commit_fragment(made, target, second, force=False)
     first.exit_code = 3
     rewrite(first, target)
     run = manifest.read(target)
@@ -83,7 +86,7 @@ def test_how_a_part_ended_changes_no_other(tmp_path: Path) -> None:
 
 def _commit(folder: Path, rank: int) -> None:
     made = folder / f".made{rank}"
-    commit_part(made, folder / "run", part(made, [rank]), force=False)
+    commit_fragment(made, folder / "run", fragment(made, [rank]), force=False)
 
 
 def test_parts_that_come_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+-- Which intervals that follow one another are of the same kind, and so one?
+-- interval_runs('relation') joins the intervals of each part that are neighbours in the order of their starts and have
+-- the same label. Gaps between them do not part them.
+--
+-- Kind:   macro
+-- Params:
+--   relation  VARCHAR  name of a relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; the intervals of
+--                      a part are disjoint
+-- Columns:
+--   part      ANY     as given
+--   run       BIGINT  number of the joined interval within its part, from 1
+--   label     ANY     as given
+--   start_ns  BIGINT  start of the first, ns
+--   end_ns    BIGINT  end of the last, ns
+--   busy_ns   BIGINT  sum of theirs, ns
+
+CREATE OR REPLACE MACRO interval_runs(relation) AS TABLE (
+    WITH compared AS (
+        SELECT
+            part,
+            label,
+            start_ns,
+            end_ns,
+            busy_ns,
+            row_number() OVER starts AS place,
+            lag(label) OVER starts AS before
+        FROM query_table(relation)
+        WINDOW starts AS (PARTITION BY part ORDER BY start_ns)
+    ),
+
+    numbered AS (
+        SELECT
+            *,
+            count(if(place = 1 OR before IS DISTINCT FROM label, 1, NULL)) OVER (
+                PARTITION BY part ORDER BY start_ns ROWS UNBOUNDED PRECEDING
+            ) AS run
+        FROM compared
+    )
+
+    SELECT
+        part,
+        run,
+        any_value(label) AS label,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS end_ns,
+        sum(busy_ns)::BIGINT AS busy_ns
+    FROM numbered
+    GROUP BY part, run
+);
