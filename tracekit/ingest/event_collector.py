@@ -24,14 +24,13 @@ from tracekit.ingest.event_reader import ROW_COLUMNS, Row
 from tracekit.ingest.event_reader import read_event as row_of
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.json_values import array_end, compact, is_utf8, items
-from tracekit.ingest.plain_columns import PlainColumns
 from tracekit.ingest.repair import is_object, repair_object
-from tracekit.ingest.usual_events import read_usual_events
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
     from tracekit.ingest._event_parser import Columns
+    from tracekit.ingest.plain_columns import PlainColumns
 
     MakeStream = Callable[[Callable[[], Any]], CapsuleType]
 
@@ -59,6 +58,13 @@ def compiled_columns() -> Columns | None:
             columns.append((name, column.type, column.source, column.keys, column.none))
     kinds = tuple((kind.name, kind.phases, kind.event_name) for kind in KINDS)
     return Columns(tuple(columns), kinds, (MIN_TIME_US, MAX_TIME_US, MAX_DUR_US))
+
+
+def _plain_columns() -> PlainColumns:
+    # Not loaded where the compiled parser is there.
+    from tracekit.ingest.plain_columns import PlainColumns
+
+    return PlainColumns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +137,16 @@ class EventCollector:
 
     def __init__(self, *, is_compiled: bool = True) -> None:
         self._compiled = compiled_columns() if is_compiled else None
-        self._plain = PlainColumns()
-        self._columns: Columns | PlainColumns = self._compiled or self._plain
+        self._plain = _plain_columns() if self._compiled is None else None
         self.event_count = 0
         self.faults = Faults()
         self.text_bytes = 0
+
+    @property
+    def _columns(self) -> Columns | PlainColumns:
+        columns = self._compiled or self._plain
+        assert columns is not None
+        return columns
 
     @property
     def is_compiled(self) -> bool:
@@ -186,22 +197,36 @@ class EventCollector:
                 return None
             text = text[: end + 1]
             compacted = compact(text)
-        usual = None
-        if self._compiled is None and is_utf8(compacted):
-            usual = read_usual_events(compacted, self.event_count)
-        if usual is None:
+        if self._plain is None or not self._read_columns(self._plain, text, compacted, base):
             self.read_events(items(bytes(text), base))
-            return len(text) - 1
+        return len(text) - 1
+
+    def _read_columns(
+        self, columns: PlainColumns, text: memoryview, compacted: bytes, base: int
+    ) -> bool:
+        """Read a whole array of events into columns; False if that cannot be done."""
+        from tracekit.ingest.usual_events import read_usual_events
+
+        usual = read_usual_events(compacted, self.event_count) if is_utf8(compacted) else None
+        if usual is None:
+            return False
         event_count = usual.count
         if usual.odd:
             pieces = list(items(bytes(text), base))
+            try:
+                rows = {at: row_of(pieces[at][0], self.event_count + at) for at in usual.odd}
+            except RecursionError:
+                return False
             usual.replace(
-                {at: self.read_event(*pieces[at], self.event_count + at) for at in usual.odd}
+                {
+                    at: self._noted(row, *pieces[at], self.event_count + at)
+                    for at, row in rows.items()
+                }
             )
-        self._plain.extend(usual.columns, usual.count)
+        columns.extend(usual.columns, usual.count)
         self.event_count += event_count
         self.text_bytes += len(text) + _ROW_BYTES * event_count
-        return len(text) - 1
+        return True
 
     def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
         """Read values that an array of events holds; see :class:`Collector`."""
@@ -228,7 +253,12 @@ class EventCollector:
 
     def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
         """Return the row of an event, None where it is none and has been noted as such."""
-        row, mended = row_of(text, event_id)
+        return self._noted(row_of(text, event_id), text, offset, event_id)
+
+    def _noted(
+        self, read: tuple[Row | str, str | None], text: bytes, offset: int, event_id: int
+    ) -> Row | None:
+        row, mended = read
         if mended is not None:
             self.faults.repair(event_id, offset, mended)
         if isinstance(row, str):

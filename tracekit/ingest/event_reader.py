@@ -158,7 +158,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     elif kind == "flow" and id_ is not None and whole_number(id_) is None:
         hidden = {"id": id_}
     if hidden:
-        extra = _with_texts(extra, hidden)
+        extra = with_texts(extra, hidden)
     links = _NO_LINKS
     args: str | None = None
     if event.args is not None:
@@ -280,8 +280,8 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     return "is no number" if number is None else number
 
 
-def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
-    """Add members, as texts, to the ones without a column."""
+def with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
+    """Return the members without a column, as JSON, with others that are added as texts."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None
     )

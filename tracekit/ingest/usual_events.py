@@ -7,11 +7,10 @@ one is named as odd, and left to the definition.
 
 from __future__ import annotations
 
-import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from tracekit.event_description import (
     COMPLETE_PHASE,
     DUR,
     EVENT_COLUMNS,
+    EXTRA,
     ID,
     KINDS,
     LINKS,
@@ -34,9 +34,10 @@ from tracekit.event_description import (
     TID,
     TS,
 )
-from tracekit.ingest.event_reader import ROW_COLUMNS, Row
+from tracekit.ingest.event_reader import ROW_COLUMNS, Row, with_texts
 from tracekit.ingest.json_values import Raw, canonical, has_other_forms
 from tracekit.ingest.plain_columns import is_nothing
+from tracekit.ingest.usual_times import times_ns
 from tracekit.ingest.written_numbers import whole_number
 from tracekit.units import NS_PER_US
 
@@ -90,10 +91,6 @@ _MIN_TIME_NS = MIN_TIME_US * NS_PER_US
 _MAX_TIME_NS = MAX_TIME_US * NS_PER_US
 _MAX_DUR_NS = MAX_DUR_US * NS_PER_US
 
-_FEW_DECIMALS = re.compile(rb"\.\d\d?(?=,)")
-_NO_DECIMALS = re.compile(rb",(\d+)(?=,)")
-_NS_TIMES = re.compile(rb",(?:\d+\.\d{3},)*")
-
 _INT64 = 2**63
 
 _OTHER_FORM = (msgspec.DecodeError, ValueError)
@@ -136,10 +133,11 @@ class UsualEvents:
                     self.columns[name][at] = value
                 args = self.columns[ARGS.name]
                 args[at] = None if args[at] is None else args[at].encode()
-        for at in sorted((at for at, row in rows.items() if row is None), reverse=True):
-            self.count -= 1
-            for values in self.columns.values():
-                del values[at]
+        is_kept = [rows.get(at, ()) is not None for at in range(self.count)]
+        self.count = sum(is_kept)
+        if self.count < len(is_kept):
+            for name, values in self.columns.items():
+                self.columns[name] = list(compress(values, is_kept))
 
     def _read(self, events: Sequence[Any], *, is_short: bool) -> None:
         members = dict(zip(_MEMBERS, _by_field(events), strict=True))
@@ -159,11 +157,7 @@ class UsualEvents:
             TS.name: self._starts(members[TS.name], kinds),
             DUR.name: self._durations(members[DUR.name], phases),
         }
-        for thread in (members[PID.name], members[TID.name]):
-            for value in set(thread):
-                # A text has a stand-in, and is kept beside it.
-                if value is not None and (isinstance(value, str) or _number_of(value) is None):
-                    self._odd.update(_positions(value, thread))
+        self._read_threads(members[PID.name], members[TID.name])
         self._read_hidden(kinds)
         self._read_arguments(members[ARGS.name], is_short=is_short)
 
@@ -175,12 +169,36 @@ class UsualEvents:
                 for at in _positions(kind.event_name, names):
                     if phases[at] is not None and phases[at] in kind.phases:
                         kinds[at] = kind.name
-        for phase in present - _KIND_OF.keys():
-            self._odd.update(_positions(phase, phases))
+        if not present <= _KIND_OF.keys():
+            self._odd.update(at for at, kind in enumerate(kinds) if kind is None)
         return kinds
 
+    def _read_threads(self, pids: Values, tids: Values) -> None:
+        """Read process and thread ids; a text that is no number stands in columns of its own."""
+        texts_of: dict[str, Values] = {}
+        for name, values in ((PID.name, pids), (TID.name, tids)):
+            present = set(values)
+            self._bound(values, -_INT64, _INT64 - 1, present)
+            numbers = {value: _number_of(value) for value in present if isinstance(value, str)}
+            if numbers:
+                self.columns[name] = [numbers.get(value, value) for value in values]
+                unnamed = {value for value, number in numbers.items() if number is None}
+                if unnamed:
+                    texts = [value if value in unnamed else None for value in values]
+                    texts_of[name] = self.columns[f"{name}_text"] = texts
+        if texts_of:
+            extras: dict[tuple[Any, Any], str] = {}
+            found: list[str | None] = [None] * self.count
+            for at, given in enumerate(zip(*texts_of.values(), strict=True)):
+                if any(text is not None for text in given):
+                    key = (pids[at], tids[at])
+                    if key not in extras:
+                        extras[key] = _thread_texts(*key)
+                    found[at] = extras[key]
+            self.columns[EXTRA.name] = found
+
     def _starts(self, written: Values, kinds: Values) -> Values:
-        starts = _times_ns(written)
+        starts = times_ns(written)
         for at in _gaps(starts):
             if written[at] is not None or kinds[at] != "metadata":
                 self._odd.add(at)
@@ -188,7 +206,7 @@ class UsualEvents:
         return starts
 
     def _durations(self, written: Values, phases: Values) -> list[int | None]:
-        durations = _times_ns(written)
+        durations = times_ns(written)
         for at in _gaps(durations):
             if written[at] is not None or phases[at] == COMPLETE_PHASE:
                 self._odd.add(at)
@@ -198,13 +216,16 @@ class UsualEvents:
                 durations[at] = None
         return durations
 
-    def _bound(self, times: Values, least: int, most: int) -> None:
-        given = [time for time in times if time is not None]
+    def _bound(
+        self, values: Values, least: int, most: int, present: Iterable[Any] | None = None
+    ) -> None:
+        """Call events odd whose number is not within bounds; `present` are the different values."""
+        given = [value for value in present or values if isinstance(value, int)]
         if given and not least <= min(given) <= max(given) <= most:
             self._odd.update(
                 at
-                for at, time in enumerate(times)
-                if time is not None and not least <= time <= most
+                for at, value in enumerate(values)
+                if isinstance(value, int) and not least <= value <= most
             )
 
     def _read_hidden(self, kinds: Values) -> None:
@@ -283,6 +304,11 @@ def read_usual_events(compacted: bytes, first_event_id: int) -> UsualEvents | No
     return UsualEvents(events, first_event_id, odd, is_short=not has_other_forms(compacted))
 
 
+def _thread_texts(pid: int | str | None, tid: int | str | None) -> str:
+    texts = {"pid": None if pid is None else str(pid), "tid": None if tid is None else str(tid)}
+    return with_texts(None, texts).decode()
+
+
 def _decoded(decode: Callable[[bytes], Any], text: bytes) -> Any:
     """Return what a text says, None where it is of another form."""
     try:
@@ -299,7 +325,7 @@ def _is_whole(value: Any, text: bytes) -> bool:
         return False
 
 
-def _by_field(structs: Sequence[Any]) -> list[list[Any]]:
+def _by_field(structs: Sequence[Any]) -> list[Values]:
     """Return the values of each field of equal structs."""
     values = list(chain.from_iterable(map(_values_of, structs)))
     field_count = len(values) // len(structs)
@@ -357,34 +383,3 @@ def _number_of(value: int | str | None) -> int | None:
     if isinstance(value, str):
         return whole_number(value)
     return value if value is not None and -_INT64 <= value < _INT64 else None
-
-
-def _times_ns(written: Values) -> list[int | None]:
-    """Return times that are written in µs as ns; None for none, and for what is no usual one."""
-    given = [value for value in written if value is not None]
-    text = b",".join((b"", *given, b""))
-    point_count = text.count(b".")
-    if point_count == 0:
-        text = text[:1] + text[1:].replace(b",", b".000,")
-    else:
-        text = _FEW_DECIMALS.sub(lambda found: found[0].ljust(4, b"0"), text)
-        if point_count < len(given):
-            text = _NO_DECIMALS.sub(rb",\1.000", text)
-    times: list[int | None]
-    if _NS_TIMES.fullmatch(text):
-        times = list(map(int, text[1:-1].decode().replace(".", "").split(","))) if given else []
-    else:
-        times = list(map(_time_ns, map(bytes, given)))
-    return times if len(times) == len(written) else _in_places(times, written)
-
-
-def _in_places(times: Values, written: Values) -> list[int | None]:
-    following = iter(times)
-    return [None if value is None else next(following) for value in written]
-
-
-def _time_ns(written: bytes) -> int | None:
-    whole, point, fraction = written.partition(b".")
-    if not whole.isdigit() or len(fraction) > 3 or (point and not fraction.isdigit()):
-        return None
-    return int(whole + fraction.ljust(3, b"0"))

@@ -36,12 +36,14 @@ class Location(ABC):
                 looked for.
         """
         from tracekit.storage.local import LocalLocation
-        from tracekit.storage.remote import RemoteLocation
 
         if isinstance(given, Location):
             return given
         if isinstance(given, str):
             if is_url(given):
+                # Loaded for URLs alone: it takes as long as the rest of a small command.
+                from tracekit.storage.remote import RemoteLocation
+
                 return RemoteLocation.parse(given)
             given = Path(local_part(given))
         return LocalLocation(given)
