@@ -23,6 +23,7 @@ from tracekit.comparison.noise import ALPHA, compare_series, spread
 
 STEPS = Path(__file__).resolve().parents[2] / "tests" / "comparison" / "steps_of_a_busy_run.json"
 PAIRS = 400
+PAIRS_WITHOUT_DIFFERENCE = 2_000
 SPREADS_PCT = (0.5, 1.0, 2.0)
 COUNTS = (6, 10, 20)
 EFFECTS_PCT = (0.0, 1.0, 2.0, 5.0)
@@ -65,6 +66,29 @@ def verdicts(steps: Sequence[float], count: int, effect_pct: float, pairs: int) 
     return found
 
 
+def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
+    """Return how often steps of one run, as they followed one another, are told apart.
+
+    Its first ten steps, which are far slower, are left out.
+
+    Args:
+        count: steps on each side.
+        pairs: how many pairs are taken, each from another place of the run.
+        is_in_turn: one step for the one side, the next for the other; else each side has steps
+            in a row, elsewhere in the run.
+    """
+    steps, draw, alarms = real_steps()[10:], random.Random(count), 0
+    for _ in range(pairs):
+        if is_in_turn:
+            at = draw.randrange(len(steps) - 2 * count)
+            base, new = (steps[at + side : at + 2 * count : 2] for side in (0, 1))
+        else:
+            first, second = sorted(draw.randrange(len(steps) - 2 * count) for _ in range(2))
+            base, new = steps[first : first + count], steps[second + count : second + 2 * count]
+        alarms += compare_series(base, new).verdict in ("slower", "faster")
+    return alarms
+
+
 def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
     """Return how often the best test would find a difference in normal noise of known size, %."""
     normal = NormalDist()
@@ -86,8 +110,9 @@ def table() -> str:
         for count in COUNTS:
             cells = []
             for effect in EFFECTS_PCT:
-                found = verdicts(shrunk, count, effect, PAIRS)
-                told = 100 * (found["slower"] + found["faster"]) / PAIRS
+                pairs = PAIRS if effect else PAIRS_WITHOUT_DIFFERENCE
+                found = verdicts(shrunk, count, effect, pairs)
+                told = 100 * (found["slower"] + found["faster"]) / pairs
                 if effect:
                     wrong = found["same"] if effect > 1 else 0
                     ideal = ideal_pct(count, effect, spread_pct)
@@ -101,3 +126,6 @@ def table() -> str:
 
 if __name__ == "__main__":
     sys.stdout.write(table() + "\n")
+    for is_in_turn in (False, True):
+        share = alarms_in_order(10, 2_000, is_in_turn=is_in_turn) / 20
+        sys.stdout.write(f"\nin {'turn' if is_in_turn else 'a row'}: {share:.1f} %\n")

@@ -9,6 +9,7 @@ from statistics import NormalDist, median
 import pytest
 
 from evidence.noise import curve
+from tracekit.comparison.dependence import autocorrelation, widened
 from tracekit.comparison.noise import (
     ALPHA,
     _median_atoms,
@@ -98,7 +99,7 @@ def test_too_few_are_inconclusive_and_say_how_many_more() -> None:
 
 
 def test_faster_slower_same() -> None:
-    base = [100.0, 100.1, 100.2, 100.3, 100.4, 100.5]
+    base = [100.3, 100.0, 100.5, 100.1, 100.4, 100.2]
     assert compare_series(base, [x + 5 for x in base]).verdict == "slower"
     assert compare_series(base, [x - 5 for x in base]).verdict == "faster"
     assert compare_series(base, list(base)).verdict == "same"
@@ -130,7 +131,9 @@ def test_no_more_than_one_false_alarm_in_a_hundred() -> None:
 def test_what_is_advised_is_about_what_is_needed() -> None:
     """Normal noise of 1 % and a difference of 1 %: as many as the normal theory says, and a bit."""
     quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]
-    found = compare_series(quantiles, [value + 1 for value in quantiles], margin_pct=0)
+    # The low and the high ones in turn: nothing rises or falls.
+    steps = [quantiles[place] for place in (0, 7, 2, 5, 1, 6, 3, 4)]
+    found = compare_series(steps, [value + 1 for value in steps], margin_pct=0)
     assert found.verdict == "inconclusive"
     z = NormalDist().inv_cdf(1 - ALPHA / 2) + NormalDist().inv_cdf(0.9)
     assert found.more_count is not None
@@ -155,6 +158,13 @@ def test_a_a_and_a_b_on_the_steps_of_a_real_run() -> None:
         assert "same" not in curve.verdicts(series, 10, 2.0, 300)
 
 
+def test_steps_in_a_row_are_less_alike_than_steps_in_turn() -> None:
+    """Of the same busy run: what has changed meanwhile is held for a difference, if not in turn."""
+    in_a_row, in_turn = (curve.alarms_in_order(10, 200, is_in_turn=turn) for turn in (False, True))
+    assert in_turn == 0
+    assert in_a_row > 10
+
+
 def test_what_the_best_test_finds_is_found() -> None:
     """In normal noise of 0.75 %, ten steps each tell 2 % to the best test, and here."""
     assert curve.ideal_pct(10, 2.0, 0.75) > 99.9
@@ -163,3 +173,53 @@ def test_what_the_best_test_finds_is_found() -> None:
     found = curve.verdicts(steps, 10, 2.0, 300)
     assert found["slower"] >= 0.95 * 300
     assert set(found) <= {"slower", "inconclusive"}
+
+
+def test_the_correlation_of_neighbours() -> None:
+    rising = [float(value) for value in range(8)]
+    assert autocorrelation(rising, rising) == pytest.approx(0.75, abs=0.01)
+    # By hand: ranks 1 … 8 about 4.5 have the sum of squares 42, products of neighbours 26.25.
+    assert 26.25 / 42 + 1 / 8 == 0.75
+    up_and_down = [1.0, 8, 2, 7, 3, 6, 4, 5]
+    assert autocorrelation(up_and_down, up_and_down) == 0
+    assert autocorrelation([5.0] * 8, [5.0] * 8) == 0
+    assert autocorrelation([1.0, 2, 3, 4], rising) == 0
+
+
+def test_a_tail_is_widened() -> None:
+    normal = NormalDist()
+    tail = 2 * (1 - normal.cdf(3.0))
+    assert widened(tail, 4) == pytest.approx(2 * (1 - normal.cdf(6.0)), rel=1e-6)
+    assert widened(tail, 1 / 9) == pytest.approx(2 * (1 - normal.cdf(1.0)))
+    assert (widened(1.0, 3), widened(0.3, 1)) == (1.0, 0.3)
+    assert 0 < widened(0.0, 1 / 4) < 1
+    assert widened(0.001, 1_000) > 0
+
+
+def test_dependent_steps_raise_fewer_alarms() -> None:
+    """Neighbours with a correlation of 0.6 and no difference: who knows it is less often wrong."""
+    draw = random.Random(3)
+
+    def series() -> list[float]:
+        value, found = draw.gauss(0, 1), []
+        for _ in range(20):
+            value = 0.6 * value + 0.8 * draw.gauss(0, 1)
+            found.append(100 + value)
+        return found
+
+    pairs = [(series(), series()) for _ in range(400)]
+    knowing, unknowing = (
+        sum(
+            compare_series(base, new, is_in_order=is_in_order).verdict in ("slower", "faster")
+            for base, new in pairs
+        )
+        for is_in_order in (True, False)
+    )
+    assert unknowing > 40
+    assert knowing < unknowing / 2
+    found = compare_series([100.0, 101, 102, 103, 104, 105], [102.0, 103, 104, 105, 106, 107])
+    assert found.correlation > 0.5
+    assert found.p_value is not None
+    assert found.p_value > rank_test(
+        [100.0, 101, 102, 103, 104, 105], [102.0, 103, 104, 105, 106, 107]
+    )

@@ -40,6 +40,7 @@ _NOISE = {
     "low_pct": 50.0,
     "high_pct": 150.0,
     "base_outliers": [],
+    "correlation": 0.0,
     "new_outliers": [],
     **dict.fromkeys(("base_warm_up_count", "new_warm_up_count"), 0),
     **dict.fromkeys(("base_drift_pct", "new_drift_pct")),
@@ -91,3 +92,9 @@ def test_one_run_on_a_side_does_not_hold_the_noise_of_runs() -> None:
 )
 def test_a_warm_up_is_said(measure: str, count: int, text: str) -> None:
     assert text in _told(measure=measure, base_warm_up_count=count, base_outliers=[0, 1][:count])
+
+
+def test_dependent_measurements_are_said() -> None:
+    told = "    each is like the one before (correlation 0.62): so many say less"
+    assert told in _told(correlation=0.62)
+    assert told not in _told()

@@ -40,7 +40,12 @@ class Measure:
 
 
 def measure(
-    name: str, base: Sequence[float], new: Sequence[float], *, margin_pct: float
+    name: str,
+    base: Sequence[float],
+    new: Sequence[float],
+    *,
+    margin_pct: float,
+    is_in_order: bool = True,
 ) -> Measure:
     """Compare one series of each side.
 
@@ -49,8 +54,9 @@ def measure(
         base: the measurements of the base, ns.
         new: those of the new side, ns.
         margin_pct: a difference up to this share is none, percent.
+        is_in_order: whether measurements follow one another in time.
     """
-    difference = compare_series(base, new, margin_pct=margin_pct)
+    difference = compare_series(base, new, margin_pct=margin_pct, is_in_order=is_in_order)
     return Measure(name, base, new, difference, _trend(base), _trend(new))
 
 
@@ -73,7 +79,9 @@ def measures_of(
         )
     ]
     if base.run_count > 1 and new.run_count > 1 and base.per != "window":
-        of_runs = measure("run", _by_run(base), _by_run(new), margin_pct=margin_pct)
+        of_runs = measure(
+            "run", _by_run(base), _by_run(new), margin_pct=margin_pct, is_in_order=False
+        )
         is_enough = min(base.run_count, new.run_count) >= least_count()
         found.insert(0 if is_enough else 1, of_runs)
     if plain[0] and plain[1]:

@@ -12,6 +12,8 @@ have long tails.
   have up to :data:`EXACT_COUNT` measurements. Ties are counted as what they are.
 - ``same`` is said only where two intervals, that of the bootstrap and that of the rank test turned
   around (Moses), lie within the margin. So too few measurements are never ``same``.
+- Steps that are like the one before them say less than so many by themselves. Where that is plain
+  to see in a series, less chance is allowed: see `dependence`.
 
 What no test can know: steps of one run share what a run has by chance (clocks, placement, other
 users). Where there are several runs on each side, one number of each run is the better series.
@@ -20,13 +22,20 @@ users). Where there are several runs on each side, one number of each run is the
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from statistics import NormalDist, median
 from typing import Literal
+
+from tracekit.comparison.dependence import (
+    autocorrelation,
+    dependent_tail,
+    doubled_ranks,
+    inflation,
+    widened,
+)
 
 ALPHA = 0.005
 """How often two series of the same kind may be told apart by chance; intervals are of 99.5 %.
@@ -61,7 +70,8 @@ class Difference:
     `low` and `high` are the ends of the interval of the difference; None where there are too few
     measurements for any. `p_value` is that of the rank test. `more_count` says how many
     measurements more on each side would likely decide; None where nothing is left to decide, or
-    where no number of them would do.
+    where no number of them would do. `correlation` is that of each measurement with the one before,
+    where it is plain to see, else 0; `p_value` and the interval are as wide as it takes.
     """
 
     base_count: int
@@ -75,6 +85,7 @@ class Difference:
     margin_pct: float
     verdict: Verdict | None
     more_count: int | None
+    correlation: float = 0.0
 
     @property
     def difference_pct(self) -> float | None:
@@ -106,6 +117,7 @@ def compare_series(
     alpha: float = ALPHA,
     margin_pct: float = MARGIN_PCT,
     margin: float | None = None,
+    is_in_order: bool = True,
 ) -> Difference:
     """Compare two series of times, or of anything of which less is better.
 
@@ -115,6 +127,7 @@ def compare_series(
         alpha: how often chance alone may look like a difference, 0 to 1.
         margin_pct: a difference up to this share of the base's median is none, percent.
         margin: the same as an amount, where it is a share of something else.
+        is_in_order: whether measurements follow one another in time.
 
     Returns:
         The difference. Its verdict is None where a side has fewer than two measurements: one
@@ -130,8 +143,13 @@ def compare_series(
     counts = len(base), len(new)
     if min(counts) < 2:
         return Difference(*counts, *middle, size, None, None, None, margin_pct, None, None)
-    low, high = bootstrap_interval(base, new, alpha=alpha)
+    correlation = autocorrelation(base, new) if is_in_order else 0.0
     p_value = rank_test(base, new)
+    if correlation:
+        p_value = max(p_value, dependent_tail(base, new, size, correlation))
+    decided = p_value <= alpha
+    alpha = widened(alpha, inflation(correlation))
+    low, high = bootstrap_interval(base, new, alpha=alpha)
     turned = shift_interval(base, new, alpha=alpha)
     if margin is None:
         margin = abs(middle[0]) * margin_pct / 100
@@ -139,12 +157,14 @@ def compare_series(
     if turned is not None and -margin <= min(low, turned[0]) <= max(high, turned[1]) <= margin:
         verdict = "same"
     # A difference that is surely there and surely within the margin is none that matters.
-    elif p_value <= alpha and size != 0 and (turned is None or turned[0] * turned[1] >= 0):
+    elif decided and size != 0 and (turned is None or turned[0] * turned[1] >= 0):
         verdict = "slower" if size > 0 else "faster"
     more = None
     if verdict == "inconclusive":
         more = _more_count(base, new, abs(size), margin, alpha)
-    return Difference(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more)
+    return Difference(
+        *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation)
+    )
 
 
 def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
@@ -159,7 +179,7 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
         exact distribution with the ties that there are; for long series by the normal
         approximation with the corrections for ties and continuity (Lehmann, Nonparametrics, 1.2).
     """
-    ranks = _doubled_ranks([*base, *new])
+    ranks = doubled_ranks([*base, *new])
     observed = sum(ranks[: len(base)])
     total, taken = len(ranks), len(base)
     if total <= EXACT_COUNT:
@@ -236,12 +256,6 @@ def spread(series: Sequence[float]) -> float:
 
 def _pct(part: float, whole: float) -> float | None:
     return 100 * part / whole if whole else None
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Return twice the rank of each value; equal ones share the middle of theirs."""
-    ordered = sorted(values)
-    return [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
 
 
 @cache

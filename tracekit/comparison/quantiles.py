@@ -86,7 +86,10 @@ def quantile_difference(
     verdict = _verdict(low, high, abs(values[0]) * margin_pct / 100)
     if quantile == 50 and verdict != "same":
         # Of the median the rank test says more, as it does of steps.
-        verdict = compare_series(base, new, alpha=alpha, margin_pct=margin_pct).verdict or verdict
+        verdict = (
+            compare_series(base, new, alpha=alpha, margin_pct=margin_pct, is_in_order=False).verdict
+            or verdict
+        )
     return Interval(*counts, *values, low, high, verdict, None)
 
 

@@ -139,6 +139,9 @@ def _noise(rows: Sequence[Mapping[str, Any]], whole: Mapping[str, Any], width: i
     ]
     for row, figures in zip(rows, aligned(columns), strict=True):
         out.append(Text(shorten(f"  {figures}", width), style=_STYLES.get(row["verdict"], "")))
+        if row["correlation"]:
+            told = f"each is like the one before (correlation {row['correlation']:.2g})"
+            out.append(Text(shorten(f"    {told}: so many say less", width), style="dim"))
         for side in ("base", "new"):
             seen = _seen(row, side)
             if seen:
