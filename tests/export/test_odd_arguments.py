@@ -13,7 +13,6 @@ import tracekit
 from tracekit.export.chrome import export_chrome
 from tracekit.export.perfetto import export_perfetto
 
-
 MEMBERS = ["Input Dims", "Input type", "Concrete Inputs", "Input Strides"]
 
 
