@@ -31,7 +31,9 @@ def _files() -> list[str]:
     folder = os.environ.get("TRACEKIT_PUBLIC_TRACES")
     root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
     if os.environ.get("TRACEKIT_ALL_TRACES"):
-        return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.json.gz"))
+        found = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.json.gz"))
+        odd = root.parent / "odd_traces"
+        return [*found, *(f"../odd_traces/{path.name}" for path in sorted(odd.glob("*.json.gz")))]
     return FILES
 
 

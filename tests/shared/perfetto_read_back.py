@@ -9,7 +9,8 @@ from perfetto_engine import Engine
 
 import tracekit
 from tracekit.export.perfetto import export_perfetto
-from tracekit.export.selection import Selection
+from tracekit.export.selection import Selection, scope_of
+from tracekit.export.staging import staged
 
 _EVENTS = """
     SELECT extract_arg(s.arg_set_id, 'debug.event_id') AS event_id, s.ts AS ts, s.dur AS dur,
@@ -57,6 +58,8 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
         )
         assert found_arrows == stored_arrows
         _check_attribution(trace, engine)
+        _check_counters(trace, engine, shift_ns)
+        _check_collectives(trace, engine, shift_ns)
 
 
 def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
@@ -90,3 +93,46 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
         "JOIN track AS t ON s.track_id = t.id WHERE t.name = 'modules' GROUP BY 1"
     )
     assert dict(modules) == summed("modules", "module_path", ("total_wall_ns",))
+
+
+def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
+    """Compare every value of every counter, and the last value of those that add up."""
+    found = engine.rows(
+        "SELECT t.name AS name, c.ts AS ts, c.value AS value FROM counter AS c "
+        "JOIN track AS t ON c.track_id = t.id ORDER BY 1, 2, 3"
+    )
+    with staged(trace, scope_of(trace, Selection())):
+        stored = trace.sql(
+            f"SELECT name, at_ns + {shift_ns}, value "
+            "FROM counter_values('export_wall', 'export_fact') WHERE isfinite(value)"
+        ).rows
+    assert found == sorted(stored)
+    last: dict[str, float] = {}
+    for name, _, value in found:
+        last[name] = max(last.get(name, value), value)
+    timeline = trace.query("timeline").to_dicts()
+    if len(timeline) == 1:
+        exposed_ns = timeline[0]["exposed_comm_ns"]
+        assert last.get("exposed communication", 0) == exposed_ns
+    longest: dict[str, int] = {}
+    for row in trace.query("queue_length").to_dicts():
+        name = f"queue length of stream {row['stream']}"
+        longest[name] = max(longest.get(name, 0), row["max_length"] or 0)
+    assert {n: v for n, v in last.items() if n.startswith("queue length")} == {
+        name: length for name, length in longest.items() if length
+    }
+
+
+def _check_collectives(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
+    """Compare each collective with its analysis' events, and its pieces with the whole."""
+    found = engine.rows(
+        "SELECT extract_arg(s.arg_set_id, 'debug.event_id') AS event_id, s.ts AS ts, s.dur AS dur, "
+        "s.name AS name, extract_arg(s.arg_set_id, 'debug.tracekit.exposed_ns') AS exposed_ns "
+        "FROM slice AS s JOIN track AS t ON s.track_id = t.id "
+        "WHERE t.name = 'collectives' AND s.name NOT IN ('wait', 'transfer') ORDER BY 1"
+    )
+    stored = trace.sql(
+        f"SELECT event_id, ts_ns + {shift_ns}, dur_ns, replace(class, 'comm_', ''), wall_ns "
+        "FROM collective_events WHERE is_transfer AND piece = 0 ORDER BY 1"
+    ).rows
+    assert found == stored

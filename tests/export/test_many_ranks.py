@@ -1,0 +1,95 @@
+"""Ranks on one axis: their clocks aligned, their collectives side by side with arrows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_runs import Faults, Layout, Step, make_run
+from perfetto_engine import Engine, engine_folder
+
+import tracekit
+from tracekit.export.perfetto import export_perfetto
+from tracekit.export.selection import Selection
+
+RANKS = 64
+AHEAD_NS = 3_000_000
+SMALL = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, steps=1)
+
+_COLLECTIVES = """
+    SELECT r.name AS rank, extract_arg(s.arg_set_id, 'debug.tracekit.seq') AS seq, s.ts AS ts,
+        s.dur AS dur, ifnull(w.dur, 0) AS wait_ns, x.dur AS transfer_ns,
+        extract_arg(s.arg_set_id, 'debug.tracekit.wait_ns') AS told_ns
+    FROM slice AS s
+    JOIN track AS t ON s.track_id = t.id AND t.name = 'collectives'
+    JOIN track AS d ON t.parent_id = d.id
+    JOIN track AS r ON d.parent_id = r.id
+    LEFT JOIN slice AS w ON w.parent_id = s.id AND w.name = 'wait'
+    LEFT JOIN slice AS x ON x.parent_id = s.id AND x.name = 'transfer'
+    WHERE s.depth = 0
+"""
+_ARROWS = """
+    SELECT r.name AS from_rank, q.name AS to_rank,
+        extract_arg(a.arg_set_id, 'debug.tracekit.seq') AS from_seq,
+        extract_arg(b.arg_set_id, 'debug.tracekit.seq') AS to_seq
+    FROM flow AS f
+    JOIN slice AS y ON f.slice_out = y.id AND y.name = 'transfer'
+    JOIN slice AS z ON f.slice_in = z.id AND z.name = 'transfer'
+    JOIN slice AS a ON y.parent_id = a.id
+    JOIN slice AS b ON z.parent_id = b.id
+    JOIN track AS t ON a.track_id = t.id JOIN track AS d ON t.parent_id = d.id
+    JOIN track AS r ON d.parent_id = r.id
+    JOIN track AS u ON b.track_id = u.id JOIN track AS e ON u.parent_id = e.id
+    JOIN track AS q ON e.parent_id = q.id
+"""
+
+
+@pytest.mark.slow
+def test_the_clocks_of_64_ranks_are_aligned(tmp_path: Path) -> None:
+    """The clock of rank 5 is 3 ms ahead: exported, every collective ends on all ranks at once."""
+    engine_folder()
+    faults = Faults(slow_ranks={2: 2.0}, clock_ns={5: AHEAD_NS})
+    run = make_run(tmp_path, Layout(data=RANKS), SMALL, faults, is_compressed=True)
+    out = tmp_path / "x.pftrace"
+    with tracekit.open(tmp_path, cache=False) as trace, out.open("wb") as file:
+        offsets = {row["rank"]: row["offset_ns"] for row in trace.query("clock_offsets").to_dicts()}
+        assert offsets == {rank: AHEAD_NS if rank == 5 else 0 for rank in range(RANKS)}
+        done = export_perfetto(trace, file.write)
+        assert any("moved by 3,000.000 µs at most" in note for note in done.notes)
+        stored = dict(
+            trace.sql(
+                "SELECT ('rank ' || t.rank, e.event_id), e.ts_ns + t.base_time_ns "
+                "FROM event AS e INNER JOIN trace AS t ON e.trace_id = t.trace_id"
+            ).rows
+        )
+        part: list[bytes] = []
+        chosen = export_perfetto(trace, part.append, Selection(ranks=frozenset({5, 7})))
+        assert chosen.trace_count == 2
+        assert any("moved by 3,000.000 µs at most" in note for note in chosen.notes)
+    with Engine(out) as engine:
+        assert engine.problems() == {}
+        rows = engine.rows(_COLLECTIVES)
+        ends: dict[int, set[int]] = {}
+        for rank, seq, ts, dur, wait_ns, transfer_ns, told_ns in rows:
+            ends.setdefault(seq, set()).add(ts + dur)
+            assert wait_ns + transfer_ns == dur
+            assert wait_ns == told_ns == run.truth.waits["0", seq][int(rank.split()[1])]
+            assert transfer_ns == run.truth.transfers["0", seq]
+        assert {len(at) for at in ends.values()} == {1}
+        assert len(rows) == RANKS * len(ends)
+        arrows = engine.rows(_ARROWS)
+        assert all(before == after for _, _, before, after in arrows)
+        assert len({(seq, frozenset(pair)) for *pair, seq, _ in arrows}) == (RANKS - 1) * len(ends)
+        moved = engine.rows(
+            """
+            SELECT r.name AS rank, extract_arg(s.arg_set_id, 'debug.event_id') AS event_id,
+                s.ts AS ts
+            FROM slice AS s JOIN track AS t ON s.track_id = t.id
+            JOIN track AS p ON t.parent_id = p.id JOIN track AS r ON p.parent_id = r.id
+            WHERE event_id IS NOT NULL AND t.name <> 'collectives'
+            """
+        )
+        assert len(moved) == len(stored)
+        for rank, event_id, ts in moved:
+            ahead_ns = AHEAD_NS if rank == "rank 5" else 0
+            assert ts == stored[rank, event_id] - ahead_ns
