@@ -107,7 +107,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
     assert [trace.rank for trace in manifest.traces] == [*range(RANK_COUNT)]
     serial = EngineChoice("serial", worker_count=2)
     expected = ingest_dataset([str(bucket / "run")], bucket / "again.tracekit", engine=serial)
-    # The same to the byte, but for how the large tables are cut: what was lost was read rank by rank.
+    # The same to the byte, but for how large tables are cut: what was lost was read rank by rank.
     assert manifest.analyses == expected.analyses
     assert manifest.tables.keys() == expected.tables.keys()
     for name, files in expected.tables.items():
