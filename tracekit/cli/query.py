@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import (
     ceilings_option,
     format_option,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.library import Library, OwnFile
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Param, Spec
+    from tracekit.engine.many_ranks import EngineChoice
     from tracekit.trace import Trace
 
 _OWN = "tracekit.own_file"
@@ -250,6 +252,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         ceilings: Path | None,
         queries: tuple[Path, ...],
         no_cache: bool,
+        engine: EngineChoice | None,
         **params: object,
     ) -> None:
         from tracekit.cli._emit import emit
@@ -266,6 +269,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             rules=rules,
             ceilings=ceilings,
             queries=(*before, *queries),
+            engine=engine,
         ) as trace:
             result = trace.query(spec.name, **given)
             if own is not None and own.origin == "run folder":
@@ -275,6 +279,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
                 _say_what_is_missing(trace)
 
     shared = (
+        engine_options,
         no_cache_option,
         ceilings_option,
         rules_option,
@@ -287,6 +292,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]
     taken = {param.name for param in shared_params}
+    taken |= {flag.strip("-").replace("-", "_") for param in shared_params for flag in param.opts}
     for param in spec.params:
         if param.name in taken:
             raise QueryError(f"{spec.path}: the parameter {param.name} is the name of an option")

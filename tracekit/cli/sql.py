@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._emit import MAX_ROWS
+from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import (
     ceilings_option,
     format_option,
@@ -18,6 +20,9 @@ from tracekit.cli._options import (
     wide_option,
 )
 from tracekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracekit.engine.many_ranks import EngineChoice
 
 _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 
@@ -48,6 +53,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 @rules_option
 @ceilings_option
 @no_cache_option
+@engine_options
 def command(
     arguments: tuple[str, ...],
     format_name: str,
@@ -59,6 +65,7 @@ def command(
     rules: Path | None,
     ceilings: Path | None,
     no_cache: bool,
+    engine: EngineChoice | None,
 ) -> None:
     """Run SQL on a trace, read-only.
 
@@ -79,6 +86,7 @@ def command(
         ceilings=ceilings,
         queries=queries,
         unsafe=unsafe,
+        engine=engine,
     ) as trace:
         if statement is None:
             from tracekit.cli._prompt import run_prompt

@@ -12,6 +12,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 from collections import deque
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _OBJECT_STORE_BYTES = 128 << 20
 """What of the memory of this machine results may take on their way; more goes to disk."""
 
+_ANSWER_S = 20.0
+"""How long the head of a cluster may take to let somebody connect."""
+
 _MOST_NAME = 40
 """Ray puts sockets into its folder, and their names may be no longer than about a hundred."""
 
@@ -41,9 +45,10 @@ _OWN_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # A busy machine takes its time.
-    "RAY_raylet_start_wait_time_s": "180",
 }
+
+# A busy machine takes its time to start a cluster; one that is joined is there.
+_OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
 
 
 class DiedError(Exception):
@@ -246,7 +251,8 @@ def _import_ray(*, is_cluster: bool) -> ModuleType:
     Raises:
         UsageError: it is not installed.
     """
-    for name, value in _OWN_ENVIRONMENT.items():
+    settings = _OWN_ENVIRONMENT if is_cluster else _OWN_ENVIRONMENT | _OF_A_START
+    for name, value in settings.items():
         os.environ.setdefault(name, value)
     if not (is_cluster or "RAY_AUTH_MODE" in os.environ or "ray" in sys.modules):
         # The ports of the cluster that is started here are open to whoever reaches this machine:
@@ -286,15 +292,34 @@ def _connected(engine: RayEngine) -> Iterator[ModuleType]:
 def _join(ray: ModuleType, address: str | None) -> None:
     import logging
 
+    shown = address or os.environ.get("RAY_ADDRESS") or "auto"
     try:
+        _check_answers(shown)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        shown = address or os.environ.get("RAY_ADDRESS")
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        text = getattr(error, "strerror", None) or str(error)
+        reason = (text.splitlines() or [type(error).__name__])[0]
         raise UsageError(
             f"the Ray cluster {shown} cannot be reached: {reason}",
             hint="--ray-address is what ray status --address takes; is RAY_AUTH_TOKEN set?",
         ) from error
+
+
+def _check_answers(address: str) -> None:
+    """Find out whether anybody listens at an address: Ray itself tries for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    if address == "auto":
+        # What Ray notes of a cluster of this machine stays when the cluster is killed.
+        with contextlib.suppress(ImportError, AttributeError, OSError):
+            from ray._private.services import canonicalize_bootstrap_address
+
+            address = canonicalize_bootstrap_address(address) or address
+    host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
+    if host and port.isdigit() and int(port) < 1 << 16:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
