@@ -46,7 +46,8 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**inherited, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **env},
+        # Of what is installed little is ever imported: pip's word for «do not compile it» is 0.
+        env={**inherited, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "0", **env},
         capture_output=True,
         encoding="utf-8",
         check=False,
