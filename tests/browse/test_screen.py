@@ -274,3 +274,102 @@ def test_what_a_row_leads_to_adds_up_to_the_row() -> None:
         inner = next(row for row in top if row["has_inner"])
         for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
             assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]
+
+
+def test_collectives_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
+    shared = {"Group size": 2, "dtype": "Float", "In msg nelems": 1_000, "Out msg nelems": 1_000}
+    events = [
+        span("cpu_op", "aten::mm", 0, 40),
+        call(1, 3, 11),
+        call(4, 5, 12),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 4, 9, 11, **shared),
+        kernel(f"ncclDevKernel_AllGather{HOSTILE}", 10, 12, 12, stream=8, **shared),
+    ]
+
+    async def steps(screen: Screen) -> None:
+        shown = lines(await screen.press("8"))
+        assert shown[0].startswith("Collectives")
+        assert [float(line.split()[0]) for line in shown[2:4]] == [0.005, 0.002]
+        assert "comm_allreduce" in shown[2]
+        assert "rows 1 to 2 of 2" in screen.text
+        assert max(map(len, screen.text.split("\n"))) <= 80
+        below = await screen.press("down", "enter")
+        assert "rows 1 to 1" in below
+        assert [float(word) for word in lines(below)[2].split()[:2]] == [0.002, 0.01]
+        assert "\x1b" not in below
+        assert "Event 4: ncclDevKernel_AllGather[bold red]evil[/]" in await screen.press("enter")
+
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        walk(trace, steps)
+
+
+def test_steps_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        span("user_annotation", "ProfilerStep#3", 0, 10),
+        span("user_annotation", "ProfilerStep#4", 10, 20),
+        call(1, 3, 11),
+        call(12, 13, 12),
+        call(22, 23, 13),
+        kernel("a", 4, 9, 11),
+        kernel("b", 14, 16, 12),
+        kernel("c", 24, 25, 13),
+    ]
+
+    async def steps(screen: Screen) -> None:
+        shown = lines(await screen.press("9"))
+        assert [line.split()[:2] for line in shown[2:5]] == [
+            ["3", "0.010"],
+            ["4", "0.010"],
+            ["–", "–"],
+        ]
+        for name in "abc":
+            below = await screen.press("enter")
+            assert "rows 1 to 1" in below
+            assert f" {name} " in lines(below)[2]
+            await screen.press("escape", "down")
+
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        walk(trace, steps)
+
+
+def test_a_trace_without_requests_says_so(trace: Trace) -> None:
+    async def steps(screen: Screen) -> None:
+        shown = await screen.press("0")
+        assert lines(shown)[0].startswith("Requests of serving")
+        assert "asking" not in shown
+        assert lines(await screen.press("8"))[0].startswith("Collectives")
+
+    walk(trace, steps)
+
+
+def test_what_steps_and_requests_lead_to_adds_up() -> None:
+    """Of a recorded run of serving: a request leads to its steps, and each to its events."""
+    from tracekit.browse.asking import Answers
+    from tracekit.browse.requests import requests
+    from tracekit.browse.steps import steps
+
+    run = Path(__file__).parents[2] / "sample_traces" / "serve_transformers"
+    with tracekit.open(run) as trace:
+        answers = Answers(trace)
+
+        def total_ns(view: Any) -> int:
+            rows = trace.sql(f"SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM ({view.select})").rows
+            assert isinstance(rows[0][0], int)
+            return rows[0][0]
+
+        for row in steps().page(answers, 0, "").rows:
+            assert total_ns(steps().deeper(row)) == row["kernel_ns"]
+        put = {
+            row["step"]: row["kernel_ns"]
+            for row in trace.query("serving_steps").to_dicts()
+            if row["step"] is not None
+        }
+        seen = set()
+        for row in requests().page(answers, 0, "").rows:
+            below = requests().deeper(row)
+            assert below is not None
+            for step in below.page(answers, 0, "").rows[:3]:
+                if step["step"] not in seen:
+                    assert total_ns(below.deeper(step)) == put[step["step"]]
+                seen.add(step["step"])
+        assert seen

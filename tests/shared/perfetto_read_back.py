@@ -97,10 +97,12 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
 
 def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
     """Compare every value of every counter, and the last value of those that add up."""
-    found = engine.rows(
-        "SELECT t.name AS name, c.ts AS ts, c.value AS value FROM counter AS c "
-        "JOIN track AS t ON c.track_id = t.id ORDER BY 1, 2, 3"
+    # As text: long replies with doubles cannot be read as the protobuf package reads messages.
+    said = engine.rows(
+        "SELECT t.name AS name, c.ts AS ts, printf('%!.17g', c.value) AS value FROM counter AS c "
+        "JOIN track AS t ON c.track_id = t.id"
     )
+    found = sorted((name, ts, float(value)) for name, ts, value in said)
     with staged(trace, scope_of(trace, Selection())):
         stored = trace.sql(
             f"SELECT name, at_ns + {shift_ns}, value "

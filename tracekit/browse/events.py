@@ -66,6 +66,13 @@ def device_is(rank: int | None, device: str) -> list[str]:
     return [of_rank, f"e.device = {literal_of(device)}"]
 
 
+def device_text(rank: int | None, device: str) -> str:
+    """Return what a title calls a device."""
+    # On cpu an event is a piece of an op: there are more of them than ops, and their times add up.
+    named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
+    return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
+
+
 def module_is(path: str) -> str:
     """Return the condition that picks the events of a row of modules, and of all inside of it.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from tracekit.browse.views import VIEWS
 
-KEYS = "enter deeper  esc back  / search  s SQL  n p page  1-7 views  ? help  q quit"
+KEYS = "enter deeper  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """One line of 80 columns."""
 
 HELP = "\n".join(
     [
         "Every row leads deeper: a part of the time to its events, a module to those",
         "inside of it, a kernel to its events, a gap to what ran around it, an event to",
-        "all that is known of it, and that to why it is in its phase and its module.",
+        "all that is known of it, and that to why it is in its phase and its module. A",
+        "collective leads to its event, a step to its events, a request to its steps.",
         "",
         "enter               go deeper",
         "esc, backspace      go back",

@@ -1,4 +1,4 @@
-"""The views that the keys 1 to 7 show, and where their rows lead."""
+"""The views that the keys show, and where their rows lead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Result
-from tracekit.browse.events import device_is, events_of, gaps_of, module_is
+from tracekit.browse.collectives import collectives
+from tracekit.browse.events import device_is, device_text, events_of, gaps_of, module_is
 from tracekit.browse.page import (
     AnalysisView,
     Asked,
@@ -21,6 +22,8 @@ from tracekit.browse.page import (
     nowhere,
     table_of,
 )
+from tracekit.browse.requests import requests
+from tracekit.browse.steps import steps
 
 if TYPE_CHECKING:
     from tracekit.browse.asking import Answers
@@ -80,12 +83,12 @@ class Overview:
     def deeper(self, row: Row) -> View | None:
         """Lead to the events of a kind or a phase, or to the gaps."""
         rank, device, part = row["rank"], row["device"], row["part"]
-        where = f"{part} of {_device(rank, device)}"
+        where = f"{part} of {device_text(rank, device)}"
         if row["split"] == "phase":
             phase = f"coalesce(e.phase, 'other') = {literal_of(part)}"
             return events_of(f"Events: {where}", [*device_is(rank, device), phase])
         if part == "idle":
-            return gaps_of(f"Idle gaps of {_device(rank, device)}", device_is(rank, device))
+            return gaps_of(f"Idle gaps of {device_text(rank, device)}", device_is(rank, device))
         kind = f"e.kind = {literal_of(_KINDS[part])}"
         return events_of(f"Events: {where}", [*device_is(rank, device), kind])
 
@@ -159,7 +162,8 @@ def _events_of_kernel(row: Row) -> View:
     class_name = row["class"]
     group = "e.class IS NULL" if class_name is None else f"e.class = {literal_of(class_name)}"
     return events_of(
-        f"Events of {row['name']} on {_device(row['rank'], row['device'])}", [*place, name, group]
+        f"Events of {row['name']} on {device_text(row['rank'], row['device'])}",
+        [*place, name, group],
     )
 
 
@@ -180,7 +184,7 @@ def causes() -> View:
 
 def _gaps_of_cause(row: Row) -> View:
     place = device_is(row["rank"], row["device"])
-    title = f"Idle gaps: {row['cause']} on {_device(row['rank'], row['device'])}"
+    title = f"Idle gaps: {row['cause']} on {device_text(row['rank'], row['device'])}"
     return gaps_of(title, [*place, f"e.cause = {literal_of(row['cause'])}"])
 
 
@@ -194,7 +198,7 @@ def ranks() -> View:
 
 def _overview_of_rank(row: Row) -> View:
     place = (row["rank"], row["device"])
-    return Overview(f"Overview of {_device(*place)}", place)
+    return Overview(f"Overview of {device_text(*place)}", place)
 
 
 def health() -> View:
@@ -215,14 +219,11 @@ VIEWS: dict[str, tuple[str, Callable[[], View]]] = {
     "5": ("causes of idle time", causes),
     "6": ("ranks", ranks),
     "7": ("health", health),
+    "8": ("collectives", collectives),
+    "9": ("steps", steps),
+    "0": ("requests of serving", requests),
 }
 """What each key shows."""
-
-
-def _device(rank: int | None, device: str) -> str:
-    # On cpu an event is a piece of an op: there are more of them than ops, and their times add up.
-    named = "cpu (a row is a piece of an op)" if device == "cpu" else f"device {device}"
-    return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 
 
 def _dicts(result: Result) -> list[dict[str, Any]]:

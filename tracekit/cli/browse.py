@@ -20,8 +20,9 @@ def command(
 ) -> None:
     """Walk a trace on the terminal: from the whole down to single events, with the keyboard.
 
-    Overview, modules, kernels, idle gaps and their causes, ranks, health. Enter goes deeper, Esc
-    back, / searches, s shows the command and the SQL that give the same, ? helps, q quits.
+    Overview, modules, kernels, idle gaps and their causes, ranks, health, collectives, steps and
+    requests of serving. Enter goes deeper, Esc back, / searches, s shows the command and the SQL
+    that give the same, ? helps, q quits.
     """
     from tracekit.browse import browse, check_installed
     from tracekit.cli._open import open_traces
