@@ -19,6 +19,19 @@ def test_import_loads_no_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_path_loads_nothing_of_urls() -> None:
+    """Nor of what reads where nothing was compiled, if something was."""
+    code = (
+        "import sys; from tracekit.storage import place_of; place_of('trace.json');"
+        "from tracekit.ingest import reading, event_collector;"
+        "is_compiled = event_collector.EventCollector().is_compiled;"
+        "loaded = {'asyncio', 'tracekit.storage.remote'} | ({'ctypes'} if is_compiled else set());"
+        "print(sorted(loaded & sys.modules.keys()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_public_names_are_there() -> None:
     assert set(tracekit.__all__) <= set(dir(tracekit))
     for name in tracekit.__all__:
