@@ -19,6 +19,7 @@ from tracekit.comparison.noise import (
     rank_test,
     shift_interval,
 )
+from tracekit.comparison.tables import chance_limit
 from tracekit.comparison.trends import drift_pct, outliers, warm_up_count
 
 
@@ -223,3 +224,11 @@ def test_dependent_steps_raise_fewer_alarms() -> None:
     assert found.p_value > rank_test(
         [100.0, 101, 102, 103, 104, 105], [102.0, 103, 104, 105, 106, 107]
     )
+
+
+def test_of_many_parts_fewer_differ_by_chance() -> None:
+    """Benjamini and Hochberg by hand: the third of four p-values is below 3/10 of 0.5 %."""
+    assert chance_limit([0.0014, 0.0001, None, 0.0012, 0.004], 10) == 0.0014
+    assert chance_limit([0.0014, 0.0012, 0.004], 10) == 0.0
+    assert chance_limit([0.004], 1) == 0.004
+    assert chance_limit([], 0) == 0.0

@@ -98,3 +98,10 @@ def test_dependent_measurements_are_said() -> None:
     told = "    each is like the one before (correlation 0.62): so many say less"
     assert told in _told(correlation=0.62)
     assert told not in _told()
+
+
+def test_sides_that_have_next_to_nothing_in_common_are_said() -> None:
+    assert (
+        "only 2.0 % of device time matched: hardly the same work" in _told({"matched_pct": 2.0})[2]
+    )
+    assert "only" not in _told()[2]

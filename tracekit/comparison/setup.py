@@ -118,6 +118,8 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str, str, Weight]]:
         names = [name for (name,) in devices]
         if names:
             yield "device", "devices", ", ".join(names), "matters"
+    ((is_compiled,),) = trace.sql("SELECT EXISTS (FROM compiled_regions)")
+    yield "workload", "compiled", "yes" if is_compiled else "no", "matters"
     if row[-1] is not None:
         yield "workload", "backend", row[-1], "matters"
     (accelerators,) = trace.sql("SELECT string_agg(DISTINCT accelerator, ', ') FROM accelerator")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.effects import EFFECTS
-from tracekit.comparison.noise import compare_series
+from tracekit.comparison.noise import ALPHA, Difference, compare_series
 from tracekit.comparison.serving_tables import serving_tables
 from tracekit.comparison.tree import By, Node
 
@@ -175,9 +175,9 @@ def _split(comparison: Comparison, tree: Node) -> Result:
         *_EFFECT_COLUMNS,
     ]
     rows = []
-    judged = _most_different(tree)
+    judged = _judged(comparison, tree)
     for number, parent, depth, node in _numbered(tree):
-        judgement = _judge(comparison, node) if id(node) in judged else (None, None, None)
+        judgement = judged.get(id(node), (None, None, None))
         rows.append(
             (
                 *(number, parent, depth, node.level, node.name),
@@ -203,20 +203,50 @@ def _numbered(tree: Node) -> Iterator[tuple[int, int | None, int, Node]]:
         number += 1
 
 
-def _most_different(tree: Node) -> set[int]:
-    nodes = sorted(tree.walk(), key=lambda node: -abs(node.delta_ns))
-    return {id(node) for node in nodes[:_JUDGED]} | {id(tree)}
+_Judgement = tuple[str | None, float | None, float | None]
 
 
-def _judge(comparison: Comparison, node: Node) -> tuple[str | None, float | None, float | None]:
-    """Return the verdict on one node and the interval of its difference, ns per unit."""
+def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
+    """Return the verdicts on the parts that differ most: each with its interval, ns per unit.
+
+    Of hundreds of parts some differ by chance. So of all those that are called different at most
+    the share of `ALPHA` may be so by chance (Benjamini and Hochberg 1995); where nothing differs,
+    no more than that share of comparisons calls any part different.
+    """
+    nodes = [node for node in tree.walk() if node.level != "work" and node is not tree]
+    most = sorted(nodes, key=lambda node: -abs(node.delta_ns))[:_JUDGED]
+    found = {id(node): _judge(comparison, node) for node in most}
+    limit = chance_limit([one.p_value for one in found.values()], len(nodes))
+    judged: dict[int, _Judgement] = {}
+    for node in (tree, *most):
+        one = found.get(id(node)) or _judge(comparison, node)
+        verdict: str | None = one.verdict
+        if node is not tree and verdict in ("faster", "slower") and (one.p_value or 0) > limit:
+            verdict = "inconclusive"
+        judged[id(node)] = verdict, one.low, one.high
+    return judged
+
+
+def chance_limit(p_values: Iterable[float | None], count: int) -> float:
+    """Return up to which p-value tests are counted, so that few of those counted are chance.
+
+    Args:
+        p_values: of the tests that were made; None for one that could not be.
+        count: how many could have been made, those that were among them.
+    """
+    known = sorted(value for value in p_values if value is not None)
+    limits = [ALPHA * (place + 1) / count for place in range(len(known))]
+    kept = [value for value, limit in zip(known, limits, strict=True) if value <= limit]
+    return max(kept, default=0.0)
+
+
+def _judge(comparison: Comparison, node: Node) -> Difference:
     series = (
         comparison.base.series(cell for pair in node.pairs for cell in pair.base),
         comparison.new.series(cell for pair in node.pairs for cell in pair.new),
     )
     margin = comparison.margin_pct * comparison.root.base_ns / 100
-    found = compare_series(*series, margin=margin)
-    return found.verdict, found.low, found.high
+    return compare_series(*series, margin=margin)
 
 
 def _work(comparison: Comparison, tree: Node) -> Result:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ORDER = 2
 
+_LITTLE_PCT = 10
+
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
 _EFFECTS = {
     "new": "new work",
@@ -100,7 +102,9 @@ def _rests_on(row: Mapping[str, Any]) -> list[str]:
     if row["matched_pct"] is None:
         told.append("no device time to match")
     else:
-        told.append(f"{format_pct(row['matched_pct'])} % of device time matched")
+        matched = f"{format_pct(row['matched_pct'])} % of device time matched"
+        is_little = row["matched_pct"] < _LITTLE_PCT
+        told.append(f"only {matched}: hardly the same work" if is_little else matched)
     outside = row["base_outside_pct"], row["new_outside_pct"]
     if any(outside) and None not in outside:
         told.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
