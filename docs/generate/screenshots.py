@@ -83,8 +83,10 @@ def _section_top(name: str, height: int) -> Shot:
     def shot(page: Page) -> bytes:
         page.wait_for_selector(f"#{name} svg svg > *")
         box = page.locator(f"#{name}").bounding_box()
-        clip = {"x": 0, "y": box["y"], "width": 1100, "height": height} if box else None
-        return page.screenshot(full_page=True, clip=clip)
+        y = box["y"] if box else 0
+        return page.screenshot(
+            full_page=True, clip={"x": 0, "y": y, "width": 1100, "height": height}
+        )
 
     return shot
 

@@ -1,4 +1,4 @@
-"""Serving: why a request was slow, and its life step by step."""
+"""Analyses request_steps and request_life: why a request was slow, and when it was what."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_by_hand import Engine, Tiny
+from serving_engine import Engine
 
 import tracekit
 
+Tiny = Callable[..., Path]
 Opened = Callable[[Path], tracekit.Trace]
 REPO = Path(__file__).resolve().parents[2]
-
 
 BASE_NS = 1_700_000_000_000_000_000
 

@@ -1,17 +1,23 @@
-"""Serving: the batch of each step, the steady state and kinds of work."""
+"""Serving: the batch of each step, the steady state, kinds of work, and why a request was slow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from serving_by_hand import Engine, Tiny, opened_now
+from serving_engine import Engine
 
 import tracekit
 
+Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
-REPO = Path(__file__).resolve().parents[2]
+Tiny = Callable[..., Path]
+
+
+def opened_now(write: Tiny, engine: Engine, **top_level: Any) -> tracekit.Trace:
+    return tracekit.open(write(engine.events, **top_level), cache=False)
 
 
 LONG_CONTEXT = "sq8155sk8430sqsq7475785sqsk7671310"

@@ -148,7 +148,7 @@ def test_the_keyboard_reaches_everything(shown: Any) -> None:
     page.keyboard.press("Escape")
     assert not page.locator("[data-chart=modules] .reset").is_visible()
 
-    first, second = page.locator("[role=tab]").all()
+    first, second, _ = page.locator("[role=tab]").all()
     first.focus()
     page.keyboard.press("ArrowRight")
     assert second.get_attribute("aria-selected") == "true"

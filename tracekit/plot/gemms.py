@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 NEEDS = ("compute_memory", "roofline")
 
+ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
+"""What draws the roofs by where they are from."""
+
 
 def chart(data: Mapping[str, Result]) -> Chart | None:
     """Return the chart; None where no op has a known size."""
@@ -30,7 +33,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     classes = sorted({row["op_class"] for row in counted})
     x = quantity("intensity_flop_per_byte", [], "FLOP per byte", scale={"type": "log"})
     x["axis"]["labelOverlap"] = True
-    y = quantity("flop_per_s", rates, "reached; roofs (dashed)", scale={"type": "log"})
+    y = quantity("flop_per_s", rates, "reached", scale={"type": "log"})
     tip = told(
         *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
         *("intensity_flop_per_byte", "bound", "attainable_pct"),
@@ -57,21 +60,27 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     }
     shown = {"compute_memory": data["compute_memory"]}
     if roofs:
-        spec["layer"].insert(0, _roofs(types, x, y))
+        kinds = [kind for kind in ROOFS if any(row["roof"] == kind for row in roofs)]
+        said = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
+        y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {said}")
+        spec["layer"] = [*(_roofs(kind, types, x, y) for kind in kinds), *spec["layer"]]
         shown["roofline"] = data["roofline"]
     return Chart("gemms", "What ops reached, by arithmetic per byte", spec, shown)
 
 
-def _roofs(types: list[str], x: Mapping[str, Any], y: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the layer of the roofs of the types that ran."""
+def _roofs(
+    kind: str, types: list[str], x: Mapping[str, Any], y: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the layer of the roofs of one kind, of the types that ran."""
     label = "datum.dtype + ' · ' + datum.roof + ' · ' + datum.rank + ' · ' + datum.device"
     return {
         "data": {"name": "roofline"},
         "transform": [
+            {"filter": {"field": "roof", "equal": kind}},
             {"filter": {"field": "dtype", "oneOf": types}},
             {"calculate": label, "as": "which"},
         ],
-        "mark": {"type": "line", "strokeDash": [6, 4], "strokeWidth": 1.5},
+        "mark": {"type": "line", "strokeDash": ROOFS[kind][1], "strokeWidth": 1.5},
         "encoding": {
             "x": x,
             "y": y,

@@ -15,7 +15,9 @@ from tracekit.errors import QueryError, UsageError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-REDUCTIONS = ("verdict", "module_icicle", "class_icicle", "step_spread")
+REDUCTIONS = ("verdict", "module_icicle", "class_icicle")
+
+REDUCTIONS_OF_RANKS = ("step_spread",)
 
 OF_TRACES = (
     *(
@@ -66,7 +68,8 @@ def gather(trace: Trace) -> Answers:
             names += OF_SERVING
         _ask(trace, names, answers)
         catalog = load_catalog()
-        specs = [catalog.analysis(name) for name in REDUCTIONS]
+        reductions = (*REDUCTIONS, *(REDUCTIONS_OF_RANKS if len(results["timeline"]) > 1 else ()))
+        specs = [catalog.analysis(name) for name in reductions]
         known = {**results, HEALTH: _of_traces(trace, results)}
         for result in run_reductions(trace.connection, specs, known):
             results[result.name] = result

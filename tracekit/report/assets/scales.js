@@ -56,7 +56,10 @@ function numberScale(encoding, values, from, to, zoomed, channel) {
     const [a, b] = [Math.log10(low), Math.log10(high)];
     const position = (v) => from + (to - from) * ((Math.log10(v) - a) / (b - a || 1));
     const ticks = logTicks(low / factor, high / factor).map((t) => t * factor);
-    return { kind: 'log', domain: [low, high], factor, ticks: ticks.filter((t) => t >= low && t <= high), position };
+    const inside = (all) => all.filter((t) => t >= low && t <= high);
+    // Within one power of ten the ticks of a linear axis tell more.
+    const found = inside(ticks).length > 2 ? ticks : linearTicks(low / factor, high / factor, 4).map((t) => t * factor);
+    return { kind: 'log', domain: [low, high], factor, ticks: inside(found), position };
   }
   if (low === high) high = low + 1;
   const least = encoding.axis?.tickMinStep ?? 0;

@@ -246,7 +246,8 @@ class TimelineView {
       context.moveTo(x, 20);
       context.lineTo(x, this.height);
       context.stroke();
-      context.fillText(tick.toLocaleString('en', { maximumSignificantDigits: 9 }), x + 3, 16);
+      const text = tick.toLocaleString('en', { maximumSignificantDigits: 9 });
+      context.fillText(text, Math.min(x + 3, this.width - context.measureText(text).width - 3), 16);
     }
   }
 

@@ -1,15 +1,11 @@
-"""Traces of serving engines, written step by step."""
+"""A serving engine on one GPU that writes its trace by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import tracekit
-
 Event = dict[str, Any]
-Tiny = Callable[..., Path]
 
 
 class Engine:
@@ -50,7 +46,3 @@ class Engine:
         tid = 7 if pid == 0 else 1
         named = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
         self.events.append({**named, "ts": start, "dur": dur, "args": args or {}})
-
-
-def opened_now(write: Tiny, engine: Engine, **top_level: Any) -> tracekit.Trace:
-    return tracekit.open(write(engine.events, **top_level), cache=False)
