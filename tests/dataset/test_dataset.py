@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,3 +317,34 @@ def test_the_cache_lists_and_clears_datasets(tmp_path: Path, cli: Callable[..., 
     assert cached.size_bytes > 1000
     assert clear_cache() == 1
     assert not place.exists()
+
+
+def test_where_no_file_can_grow_any_more_nothing_is_half_there(tmp_path: Path) -> None:
+    """A limit of the system ends every write early, as a quota or a full disk does."""
+    write_ranks(tmp_path / "run", 2)
+    output = tmp_path / "run.tracekit"
+    command = [sys.executable, "-m", "tracekit", "ingest", tmp_path / "run", "-o", output]
+
+    def run(most_bytes: int) -> subprocess.CompletedProcess[str]:
+        limit = (
+            f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({most_bytes}, r.RLIM_INFINITY))"
+        )
+        start = f"import os, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
+        return subprocess.run(
+            [sys.executable, "-c", start, *map(str, command), "--engine", "serial"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    stopped = run(2_000)
+    assert stopped.returncode == TraceError.exit_code, stopped.stderr
+    assert stopped.stdout == ""
+    assert "File too large" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert not (output / "manifest.json").exists()
+    assert [*Path(tempfile.gettempdir()).iterdir()] == []
+    done = run(1 << 30)
+    assert done.returncode == 0, done.stderr
+    with tracekit.open(output) as trace:
+        assert trace.query("timeline").column("rank") == [0, 1]
