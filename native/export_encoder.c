@@ -25,7 +25,10 @@ bool encoder_place(Encoder *encoder, Track *track, const SliceRow *row, size_t *
     }
     if (lanes_place(&track->lanes, row->start_ns, end_ns, row->is_inner, &encoder->ended, lane))
         return true;
-    PyErr_NoMemory();
+    if (track->lanes.is_out_of_order)
+        PyErr_SetString(PyExc_ValueError, "the slices of a track come by their starts");
+    else
+        PyErr_NoMemory();
     return false;
 }
 

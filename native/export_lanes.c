@@ -142,8 +142,10 @@ bool lanes_place(Lanes *lanes, int64_t start_ns, int64_t end_ns, bool is_inner, 
         return false;
     lanes->last = *lane;
     lanes->last_end_ns = end_ns;
-    /* On a flat lane all is over: that is why it is free. */
-    return fits(lanes, *lane, start_ns, end_ns, ended) == FITS;
+    /* On a flat lane all is over, which is why it is free, unless a slice begins before the last. */
+    Fit fit = fits(lanes, *lane, start_ns, end_ns, ended);
+    lanes->is_out_of_order = fit == CROSSES;
+    return fit == FITS;
 }
 
 bool lanes_close(Lanes *lanes, LaneEnds *ended)

@@ -27,6 +27,7 @@ typedef struct {
     size_t flat_count;
     size_t last; /* lane of the last slice that was not inside of another on purpose */
     int64_t last_end_ns;
+    bool is_out_of_order; /* a slice began before the one before it */
 } Lanes;
 
 void lanes_begin(Lanes *lanes, bool is_flat);
@@ -36,7 +37,7 @@ void lanes_clear(Lanes *lanes);
 bool lane_ends_add(LaneEnds *ends, LaneEnd end);
 
 /* Find the lane of the next slice, and add to `ended` what is over when it begins.
- * False where there is no memory. */
+ * False where there is no memory, or `is_out_of_order`. */
 bool lanes_place(Lanes *lanes, int64_t start_ns, int64_t end_ns, bool is_inner, LaneEnds *ended,
                  size_t *lane);
 

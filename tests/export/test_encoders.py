@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -57,6 +58,20 @@ def test_both_write_the_same_blocks(
     writer_of: Any, given_rows: list[tuple[int, list[Any]]], given_values: list[Any]
 ) -> None:
     found = []
+    # The slices of a track come by their starts, however many are handed over at once.
+    ordered = {
+        place: iter(
+            sorted(
+                (row for at, some in given_rows if at == place for row in some),
+                key=lambda row: (row[1], -row[2]),
+            )
+        )
+        for place in (0, 1)
+    }
+    handed_over = [
+        (place, some if place == 2 else list(islice(ordered[place], len(some))))
+        for place, some in given_rows
+    ]
     with pytest.MonkeyPatch.context() as patch:
         for module in (packets, chrome):
             patch.setattr(module, "BLOCK_BYTES", 300)
@@ -70,11 +85,10 @@ def test_both_write_the_same_blocks(
                 writer.track("thread", group, place, "about", is_flat=place == 1)
                 for place in range(3)
             ]
-            for place, some in given_rows:
+            for place, some in handed_over:
                 if place == 2:
                     assert writer.instants(tracks[place], iter(some), 1) == len(some)
                 else:
-                    some = sorted(some, key=lambda row: (row[1], -row[2]))
                     assert writer.slices(tracks[place], iter(some), 1) == len(some)
             writer.values(writer.counter("queue", group, 9, "count"), iter(given_values), 1)
             for track in tracks:
@@ -82,6 +96,15 @@ def test_both_write_the_same_blocks(
             writer.flush()
             found.append((blocks, writer.slice_count))
     assert found[0] == found[1]
+
+
+def test_slices_out_of_order_are_refused() -> None:
+    blocks: list[bytes] = []
+    writer = PacketWriter(blocks.append, is_compiled=True)
+    track = writer.track("stream", 0, 1, is_flat=True)
+    writer.slices(track, [(0, 4, "k"), (0, 3, "k"), (5, 1, "k")], 0)
+    with pytest.raises(ValueError, match="by their starts"):
+        writer.slices(track, [(2, 2, "k")], 0)
 
 
 def test_thousands_that_overlap_are_on_the_same_lanes() -> None:
