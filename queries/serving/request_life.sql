@@ -8,7 +8,7 @@
 -- of the machine. Warm-up requests are left out.
 --
 -- Kind:     analysis
--- Scope:    trace
+-- Scope:    run
 -- Requires: serving_step_ranges
 -- Params:
 --   limit    BIGINT = 12    requests of each run; 0 for all

@@ -53,11 +53,13 @@ SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 SAYINGS: dict[str, list[Said]] = {
     "kernel time by class": [
         Said("kernel_classes", "class", "kernel_ns"),
+        Said("module_classes", "class", "self_kernel_ns"),
         Said("kernels", "class", "kernel_ns", params=ALL),
         Said("short_kernels", "class", "kernel_ns", lambda row: row["class"], SHORT),
     ],
     "wall time by class": [
         Said("kernel_classes", "class", "wall_ns"),
+        Said("module_classes", "class", "self_wall_ns"),
         Said("kernels", "class", "wall_ns", params=ALL),
         Said("short_kernels", "class", "wall_ns", lambda row: row["class"], SHORT),
     ],

@@ -46,12 +46,14 @@ IN_REPORT = {
 }
 
 IN_EXPORT = {
-    # Numbers of tracks and how many slices and bytes were written.
-    "chrome.py": {"group", "slice", "_place", "_add"},
+    # Numbers of tracks, and how many slices, events and bytes were written.
+    "chrome.py": {"group", "track"},
+    "chrome_encoder.py": {"slices", "add"},
     "lanes.py": {"place"},
     "output.py": {"write"},
-    "packets.py": {"_descriptor", "slice", "finish", "_add"},
-    "tracks.py": {"_write_instants"},
+    "packet_encoder.py": {"slices", "finish", "add"},
+    "packets.py": {"_descriptor"},
+    "tracks.py": {"_write_events", "_write_instants"},
     # A shift of clocks in µs.
     "clocks.py": {"axis_of"},
 }
@@ -74,13 +76,15 @@ ARITHMETIC = {
         # How like two places or pieces of work are.
         *("matching.py", "places.py"),
         # Statistics.
-        *("measures.py", "noise.py", "quantiles.py", "trends.py", "serving.py"),
+        *("dependence.py", "measures.py", "noise.py", "quantiles.py", "trends.py", "serving.py"),
         # Shares of what was found, which are columns of the tables.
         *("tables.py", "serving_tables.py", "setup.py"),
     },
     "checking": {
         # The figures that rules name, of one run, and how they stand to those of a base.
         *("measured.py", "figures.py", "judging.py", "baseline.py", "tables.py"),
+        # A percentage of a rule as a share.
+        "rule.py",
         # How many rules failed.
         "junit.py",
         # How many runs a session has profiled.

@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
 def cells_result(results: Sequence[CellResult]) -> Result:
     """Return what became of each cell as a table."""
     from tracekit.analysis.result import Column, Result
-    from tracekit.collectors.sweep.run import peak_bytes
+    from tracekit.manifest import peak_bytes
 
     columns = (
         Column("cell", "VARCHAR"),
