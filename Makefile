@@ -17,9 +17,9 @@ DEMO := .venv
 DEV := .venv-dev
 ARGS ?=
 MINUTES ?= 10
-# Many tests wait for servers and processes: three for each core keep it busy. Tests of one file run
+# Many tests wait for servers and processes: two for each core keep it busy. Tests of one file run
 # on one of them, and those of one group: see tests/conftest.py.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 3 * (os.cpu_count() or 1)))')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
