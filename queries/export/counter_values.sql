@@ -2,10 +2,11 @@
 -- A row of counter_values('walls', 'facts') is the value that a counter has from a moment on.
 --   queue length            device events that were launched and have not begun, of a stream, as in queue_length
 --   exposed communication   sum since the start of the window, ns
---   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; 0 where it is not known
---   achieved bytes/s        of a copy; of compute at least, as in macro op_costs; 0 where it is not known
+--   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; a counter cannot pause, so it
+--                           is 0 where that is not known, as its name says; none of a device of which nothing is known
+--   achieved bytes/s        of a copy; of compute at least, as in macro op_costs; likewise
 --   allocated, reserved     memory, as allocator events tell, bytes
---   tokens in the batch     of a step of serving; 0 from its end until the next begins
+--   tokens in the batch     of a step of serving that tells; 0 from its end until the next begins
 --   requests in the batch   likewise
 -- and the counters of the file by their names.
 --
@@ -78,9 +79,31 @@ CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
         SELECT
             *,
             lag(flop_per_s) OVER tiles AS flop_before,
-            lag(bytes_per_s) OVER tiles AS bytes_before
+            lag(bytes_per_s) OVER tiles AS bytes_before,
+            max(flop_per_s) OVER (PARTITION BY trace_id, device) > 0 AS tells_flop,
+            max(bytes_per_s) OVER (PARTITION BY trace_id, device) > 0 AS tells_bytes
         FROM rate
         WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
+    ),
+
+    -- Of a step without a batch nothing is known, which is not an empty one.
+    batch AS (
+        SELECT
+            trace_id,
+            ts_ns,
+            end_ns,
+            unnest(['tokens in the batch', 'requests in the batch']) AS name,
+            unnest(
+                [
+                    if(
+                        coalesce(prefill_token_count, decode_token_count) IS NULL,
+                        NULL,
+                        coalesce(prefill_token_count, 0) + coalesce(decode_token_count, 0)
+                    ),
+                    request_count
+                ]
+            )::DOUBLE AS value
+        FROM serving_step_ranges
     ),
 
     given AS (
@@ -119,24 +142,24 @@ CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
     SELECT
         trace_id,
         device,
-        'achieved FLOP/s' AS name,
+        'achieved FLOP/s (0 where not known)' AS name,
         'FLOP/s' AS unit,
         start_ns AS at_ns,
         0 AS place,
         flop_per_s AS value
     FROM changed_rate
-    WHERE flop_before IS DISTINCT FROM flop_per_s
+    WHERE tells_flop AND flop_before IS DISTINCT FROM flop_per_s
     UNION ALL
     SELECT
         trace_id,
         device,
-        'achieved bytes/s' AS name,
+        'achieved bytes/s (0 where not known)' AS name,
         'bytes/s' AS unit,
         start_ns AS at_ns,
         0 AS place,
         bytes_per_s AS value
     FROM changed_rate
-    WHERE bytes_before IS DISTINCT FROM bytes_per_s
+    WHERE tells_bytes AND bytes_before IS DISTINCT FROM bytes_per_s
     UNION ALL
     SELECT
         trace_id,
@@ -151,24 +174,13 @@ CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
     SELECT
         trace_id,
         NULL AS device,
-        unnest(['tokens in the batch', 'requests in the batch']) AS name,
+        name,
         'count' AS unit,
-        unnest([ts_ns, ts_ns]) AS at_ns,
-        1 AS place,
-        unnest(
-            [coalesce(prefill_token_count, 0) + coalesce(decode_token_count, 0), request_count]
-        )::DOUBLE AS value
-    FROM serving_step_ranges
-    UNION ALL
-    SELECT
-        trace_id,
-        NULL AS device,
-        unnest(['tokens in the batch', 'requests in the batch']) AS name,
-        'count' AS unit,
-        unnest([end_ns, end_ns]) AS at_ns,
-        0 AS place,
-        0::DOUBLE AS value
-    FROM serving_step_ranges
+        unnest([ts_ns, end_ns]) AS at_ns,
+        unnest([1, 0]) AS place,
+        unnest([value, 0]) AS value
+    FROM batch
+    WHERE value IS NOT NULL
     UNION ALL
     SELECT
         trace_id,

@@ -61,8 +61,8 @@ def test_every_counter_of_a_device(tiny_trace: Callable[..., Path], tmp_path: Pa
         {"ph": "C", "name": "ours", "pid": 1, "tid": 1, "ts": 2, "args": {"a": 1.5, "b": "NaN"}},
     ]
     assert counters_of(tiny_trace(events), tmp_path / "x.pftrace") == {
-        "achieved FLOP/s": [(10_000, 256e6), (14_000, 0)],
-        "achieved bytes/s": [(10_000, 224e6), (14_000, 0), (16_000, 2e9), (18_000, 0)],
+        "achieved FLOP/s (0 where not known)": [(10_000, 256e6), (14_000, 0)],
+        "achieved bytes/s (0 where not known)": [(10_000, 224e6), (14_000, 0), (16_000, 2e9), (18_000, 0)],
         "allocated": [(1_000, 512), (7_000, 256)],
         "reserved": [(1_000, 2048), (7_000, 2048)],
         "exposed communication": [(20_000, 0), (25_000, 5_000)],
@@ -92,6 +92,21 @@ def test_tokens_and_requests_of_the_batch(tiny_trace: Callable[..., Path], tmp_p
         "tokens in the batch": [(0, 31), (10_000, 0), (20_000, 3), (30_000, 0)],
         "requests in the batch": [(0, 3), (10_000, 0), (20_000, 3), (30_000, 0)],
     }
+
+
+def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Products without shapes have no operations, and steps without a batch no tokens."""
+    events = [
+        span("user_annotation", "tk/step/0", 0, 10),
+        span("user_annotation", "tk/phase/decode", 1, 9),
+        span("cpu_op", "aten::mm", 2, 8),
+        call(3, 4, 11),
+        kernel("gemm", 5, 8, 11),
+    ]
+    found = counters_of(tiny_trace(events), tmp_path / "x.pftrace")
+    assert set(found) == {"queue length of stream 7"}
 
 
 @pytest.mark.slow
