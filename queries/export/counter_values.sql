@@ -11,7 +11,7 @@
 -- and the counters of the file by their names.
 --
 -- Kind:     macro
--- Requires: attributed_events, launch, interval_depth, timeline_intervals, device_windows, serving_step_ranges
+-- Requires: queued_events, interval_depth, timeline_intervals, device_windows, serving_step_ranges
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals()
 --   facts  VARCHAR  name of a relation with the rows of event_facts()
@@ -26,13 +26,8 @@
 
 CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
     WITH waiting AS (
-        SELECT
-            {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
-            least(l.ts_ns, e.ts_ns) AS start_ns,
-            e.ts_ns AS end_ns
-        FROM attributed_events AS e
-        INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-        WHERE e.link = 'launch'
+        SELECT *
+        FROM queued_events()
     ),
 
     exposed AS (

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch, interval_depth
+-- Requires: queued_events, interval_depth
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device
@@ -20,13 +20,8 @@
 -- Invariant: 0 <= empty_ns AND empty_ns + over_1000_ns <= span_ns AND 0 < max_length
 
 WITH queued AS (
-    SELECT
-        {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
-        least(l.ts_ns, e.ts_ns) AS start_ns,
-        e.ts_ns AS end_ns
-    FROM attributed_events AS e
-    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-    WHERE e.link = 'launch'
+    SELECT *
+    FROM queued_events()
 ),
 
 summed AS (

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch, interval_depth
+-- Requires: queued_events, interval_depth
 -- Params:
 --   points  BIGINT = 120  parts of the time of each stream
 -- Columns:
@@ -19,13 +19,8 @@
 -- Invariant: dur_ns > 0 AND 0 <= mean_length AND mean_length <= max_length + 1e-9
 
 WITH queued AS (
-    SELECT
-        {trace_id: e.trace_id, device: e.device, stream: e.stream} AS part,
-        least(l.ts_ns, e.ts_ns) AS start_ns,
-        e.ts_ns AS end_ns
-    FROM attributed_events AS e
-    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-    WHERE e.link = 'launch'
+    SELECT *
+    FROM queued_events()
 ),
 
 -- The queue from a moment on, and the highest that it was at this moment.
