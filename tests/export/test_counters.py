@@ -62,7 +62,12 @@ def test_every_counter_of_a_device(tiny_trace: Callable[..., Path], tmp_path: Pa
     ]
     assert counters_of(tiny_trace(events), tmp_path / "x.pftrace") == {
         "achieved FLOP/s (0 where not known)": [(10_000, 256e6), (14_000, 0)],
-        "achieved bytes/s (0 where not known)": [(10_000, 224e6), (14_000, 0), (16_000, 2e9), (18_000, 0)],
+        "achieved bytes/s (0 where not known)": [
+            (10_000, 224e6),
+            (14_000, 0),
+            (16_000, 2e9),
+            (18_000, 0),
+        ],
         "allocated": [(1_000, 512), (7_000, 256)],
         "reserved": [(1_000, 2048), (7_000, 2048)],
         "exposed communication": [(20_000, 0), (25_000, 5_000)],
