@@ -2,6 +2,7 @@
 -- The delay is from the end of the launch call to the start of the work; work that began while the call still ran has
 -- a delay of 0. A long delay is a queue in front of the device, which is good: the host is ahead. A short delay with
 -- idle time means that the host is what limits. Kernels of one graph launch count from the same call.
+-- Percentiles are nearest-rank: delays that were measured, none in between.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -20,8 +21,8 @@
 --   max_launch_ns     BIGINT   longest call, ns
 --   long_call_count   BIGINT   calls longer than long_call_ns
 --   mean_delay_ns     DOUBLE   mean delay of a device event, ns
---   median_delay_ns   DOUBLE   median of the delays, ns
---   p99_delay_ns      DOUBLE   99th percentile of the delays, ns
+--   median_delay_ns   BIGINT   median of the delays, ns
+--   p99_delay_ns      BIGINT   99th percentile of the delays, ns
 --   max_delay_ns      BIGINT   longest delay, ns
 --   long_delay_count  BIGINT   device events with a delay longer than long_delay_ns
 --   short_count       BIGINT   device events that took less time than the call that launched them
@@ -56,8 +57,8 @@ SELECT
     max(k.launch_ns) AS max_launch_ns,
     count(*) FILTER (k.is_first AND k.launch_ns > $long_call_ns) AS long_call_count,
     avg(k.delay_ns) AS mean_delay_ns,
-    quantile_cont(k.delay_ns, 0.5) AS median_delay_ns,
-    quantile_cont(k.delay_ns, 0.99) AS p99_delay_ns,
+    quantile_disc(k.delay_ns, 0.5) AS median_delay_ns,
+    quantile_disc(k.delay_ns, 0.99) AS p99_delay_ns,
     max(k.delay_ns) AS max_delay_ns,
     count(*) FILTER (k.delay_ns > $long_delay_ns) AS long_delay_count,
     count(*) FILTER (k.dur_ns < k.launch_ns) AS short_count,
