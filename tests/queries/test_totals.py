@@ -16,7 +16,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis, run_reductions
-from tracekit.errors import QueryError
+from tracekit.errors import QueryError, UsageError
 
 REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]
@@ -182,6 +182,7 @@ SELECT count(*) AS n FROM phases_rows
         ("trace", "phases", "Reduces is for an analysis of scope run"),
         ("run", "phases limit", "Reduces: cannot read 'phases limit'"),
         ("run", "phases, phases", "Reduces: phases is declared twice"),
+        ("run", "phases n=$most", r"\$most is used but not declared in Params"),
     ],
 )
 def test_headers_that_reduce_wrongly(scope: str, reduces: str, reason: str) -> None:
@@ -199,3 +200,66 @@ def test_a_reduction_may_ask_with_parameters(opened: Opened) -> None:
     nested = parse_header(HEADER.format(scope="run", reduces="phase_totals"), "x", "x.sql")
     with pytest.raises(QueryError, match="phase_totals cannot be reduced"):
         run_analysis(trace.connection, nested, {})
+
+
+def test_a_reduction_hands_its_parameters_on(opened: Opened) -> None:
+    text = HEADER.replace("phases_rows", "kernels_rows").format(
+        scope="run", reduces="kernels limit=$most"
+    )
+    text = text.replace(
+        "-- Columns", "-- Params:\n--   most  BIGINT = 1  kernels of a device\n-- Columns"
+    )
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    spec = parse_header(text, "x", "x.sql")
+    assert run_analysis(trace.connection, spec, {}).rows == [(2,)]
+    assert run_analysis(trace.connection, spec, {"most": 3}).rows == [(6,)]
+    with pytest.raises(UsageError, match="most"):
+        run_analysis(trace.connection, spec, {"most": "many"})
+
+
+def test_the_whole_model_as_the_mean_over_devices() -> None:
+    both = {"phase": "forward", "work": "span", "layer_count": 2, "step_ns": 1.0}
+    ends = {"whole_step_ns": 30.0, "whole_max_step_ns": 40.0, "whole_pct": 50.0}
+    told = both | ends | {"whole_max_pct": 60.0}
+    untold = both | {"work": "gemm", "reason": "only 1 of 2 layers have it"}
+    role = {"rank": 0, "device": "0", "phase": "forward", "role": "MLP", "layer_count": 2}
+    rows = reduced(
+        "whole_steps",
+        rows_of(
+            "layers",
+            told | {"rank": 0, "device": "0"},
+            told | {"rank": 1, "device": "0", "whole_step_ns": 10.0, "whole_pct": 20.0},
+            told | {"rank": 0, "device": "0", "work": "copies", "step_ns": None},
+            told | {"rank": 0, "device": "0", "work": "gemm", "layer_count": 3},
+            untold | {"rank": 1, "device": "0"},
+        ),
+        rows_of("role_layers", role | {"whole_pct": 7.0, "whole_max_pct": 8.0}),
+        rows_of("serving_layers", {"device": "0", "task_group": "rest", "task": "idle"}),
+    )
+    span, copies, gemm, mlp, idle = rows
+    assert span == {
+        "source": "layers",
+        "phase": "forward",
+        "work_group": None,
+        "work": "span",
+        "whole_step_ns": (30 + 10) / 2,
+        "whole_max_step_ns": (40 + 40) / 2,
+        "whole_pct": (50 + 20) / 2,
+        "whole_max_pct": (60 + 60) / 2,
+        "reason": None,
+        "least_layer_count": 2,
+        "most_layer_count": 2,
+        "has_steps": True,
+        "device_count": 2,
+    }
+    # The other device has no copies: they count as 0 there.
+    assert (copies["whole_step_ns"], copies["has_steps"]) == (30 / 2, False)
+    assert (gemm["whole_step_ns"], gemm["reason"]) == (None, "only 1 of 2 layers have it")
+    assert (gemm["least_layer_count"], gemm["most_layer_count"]) == (3, 3)
+    assert (mlp["source"], mlp["work"], mlp["whole_pct"], mlp["device_count"]) == (
+        "role_layers",
+        "MLP",
+        7.0,
+        1,
+    )
+    assert (idle["work_group"], idle["work"], idle["whole_step_ns"]) == ("rest", "idle", None)

@@ -28,8 +28,6 @@ IN_RENDER = {
 }
 
 IN_PAPER = {
-    # Means over the devices of a run, which no analysis gives.
-    "whole_model.py": {"_mean"},
     # How many times as large a model is as the one beside it.
     "matching.py": {"_model_beside"},
     # How many lines have no run, and how far apart two numbers have to be to be shown as two.

@@ -139,7 +139,7 @@ class _Check:
         """Run the file on a store, and look at what it gives."""
         try:
             with own_cursor(
-                connection, self._library, self._library.files[self._spec.name]
+                connection, self._library, self._library.files[self._spec.name], {}
             ) as cursor:
                 return interruptible(cursor, lambda: self._run(cursor, is_trace=is_trace))
         except TracekitError as error:

@@ -9,7 +9,7 @@ The header is the run of `--` lines at the top of the file:
     -- Scope:    trace | run | runs                   (analyses)
     -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names
-    -- Reduces:  analyses, other limit=0              (analyses of scope run)
+    -- Reduces:  analyses, other limit=0 at_ns=$at_ns (analyses of scope run)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
@@ -50,6 +50,7 @@ _REPEATABLE = ("Invariant", "Note")
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
+_HANDED_ON = re.compile(rf"=\$({_NAME.pattern})")
 _PARAM = re.compile(
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
     r"(?:\{(?P<choices>[^{}]+)\})?"
@@ -378,7 +379,8 @@ class _Reader:
         before.add(name)
 
     def _check_used(self, params: tuple[Param, ...]) -> None:
-        used: dict[str, int] = {}
+        reduces = self._one("Reduces")
+        used = dict.fromkeys(_HANDED_ON.findall(reduces.text), reduces.number) if reduces else {}
         # Most files have no parameter: the tokens of their SQL need not be looked at.
         for match in SQL_TOKEN.finditer(self._body) if "$" in self._body else ():
             if match["param"]:
@@ -388,11 +390,9 @@ class _Reader:
         for name in sorted(used.keys() - declared):
             self._wrong(used[name], f"${name} is used but not declared in Params")
         found = self._one("Params")
+        line = found.number if found else 1
         for name in sorted(declared - used.keys()):
-            self._wrong(
-                found.number if found else 1,
-                f"the parameter {name} is declared but ${name} is not used",
-            )
+            self._wrong(line, f"the parameter {name} is declared but ${name} is not used")
 
 
 def _one_of(choices: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def run_own_analysis(
     """
     spec = own.spec
     statement = with_values(spec, bind(spec, params))
-    with own_cursor(connection, library, own) as cursor:
+    with own_cursor(connection, library, own, params) as cursor:
         columns, rows = interruptible(cursor, lambda: _answer(cursor, spec, statement))
     different = declared_otherwise(spec, columns)
     if different is not None:
@@ -72,7 +72,10 @@ def run_own_analysis(
 
 @contextmanager
 def own_cursor(
-    connection: duckdb.DuckDBPyConnection, library: Library, own: OwnFile
+    connection: duckdb.DuckDBPyConnection,
+    library: Library,
+    own: OwnFile,
+    params: Mapping[str, object],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a connection that has what a file requires, and can only read.
 
@@ -80,6 +83,7 @@ def own_cursor(
         connection: to the store.
         library: the user's files.
         own: the file.
+        params: values of its parameters by name.
 
     Raises:
         QueryError: a file that it requires fails, or may not be run here.
@@ -92,7 +96,7 @@ def own_cursor(
                     f"{other.spec.path}: it is the run folder's, and SQL may reach files here",
                     hint="copy it to a folder of yours and name that, if you trust it",
                 )
-    inputs = {one: input_of(connection, own.spec, one, {}) for one in own.spec.reduces}
+    inputs = {one: input_of(connection, own.spec, one, {}, params) for one in own.spec.reduces}
     cursor = cursor_of(connection)
     try:
         lay_rows(cursor, inputs)

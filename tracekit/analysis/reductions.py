@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.params import default_of
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
 
@@ -90,6 +91,25 @@ def is_of_nothing(spec: Spec, inputs: Inputs) -> bool:
     What it names first is what it reduces; what comes behind it is looked at besides.
     """
     return bool(spec.reduces) and not inputs[spec.reduces[0]].rows
+
+
+def passed_on(spec: Spec, reduced: Reduced, params: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters with which a reduction asks for what it reduces.
+
+    Args:
+        spec: the reduction.
+        reduced: what its header names; ``layers=$layers`` there hands a parameter on.
+        params: values of the parameters of the reduction by name; its defaults fill the rest.
+
+    Returns:
+        Values by name. What is handed on and is not known (NULL) is left out.
+    """
+    own: dict[str, object] = {
+        param.name: default_of(param) for param in spec.params if not param.is_required
+    }
+    own.update(params)
+    values = {name: own.get(text[1:]) if text[0] == "$" else text for name, text in reduced.params}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_reduced(spec: Spec, reduced: Spec) -> None:

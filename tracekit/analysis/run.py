@@ -21,6 +21,7 @@ from tracekit.analysis.reductions import (
     check_reduced,
     columns_read,
     is_of_nothing,
+    passed_on,
     rows_laid,
 )
 from tracekit.analysis.result import Column, Result, RowStream
@@ -67,7 +68,9 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    inputs = {reduced: input_of(connection, spec, reduced, known or {}) for reduced in spec.reduces}
+    values = bind(spec, params)
+    known = known or {}
+    inputs = {one: input_of(connection, spec, one, known, values) for one in spec.reduces}
     return _run(connection, spec, params, inputs)
 
 
@@ -88,7 +91,7 @@ def run_reductions(
         The errors of :func:`run_analysis`.
     """
     named = {reduced: spec for spec in specs for reduced in spec.reduces}
-    inputs = {one: input_of(connection, spec, one, known) for one, spec in named.items()}
+    inputs = {one: input_of(connection, spec, one, known, {}) for one, spec in named.items()}
     read = {
         one: inputs[one]
         for spec in specs
@@ -104,7 +107,11 @@ def run_reductions(
 
 
 def input_of(
-    connection: duckdb.DuckDBPyConnection, spec: Spec, reduced: Reduced, known: Mapping[str, Result]
+    connection: duckdb.DuckDBPyConnection,
+    spec: Spec,
+    reduced: Reduced,
+    known: Mapping[str, Result],
+    params: Mapping[str, object],
 ) -> Result:
     """Return a result that an analysis reduces.
 
@@ -113,15 +120,17 @@ def input_of(
         spec: the reduction.
         reduced: what its header names.
         known: results of analyses by name, as for :func:`run_analysis`.
+        params: values of the parameters of the reduction by name.
 
     Raises:
         QueryError: there is no such analysis, or it cannot be reduced.
     """
-    if reduced.analysis in known and not reduced.params:
+    passed = passed_on(spec, reduced, params)
+    if reduced.analysis in known and not passed:
         return known[reduced.analysis]
     other = load_catalog().analysis(reduced.analysis)
     check_reduced(spec, other)
-    return run_analysis(connection, other, dict(reduced.params))
+    return run_analysis(connection, other, passed)
 
 
 def _run(

@@ -66,7 +66,8 @@ class ColumnSpec:
 class Reduced:
     """An analysis whose rows another one reduces, with the parameters that it is asked with.
 
-    The rows are a table of its name with ``_rows`` behind it.
+    The rows are a table of its name with ``_rows`` behind it. A value ``$name`` is that of the
+    parameter `name` of the analysis that reduces.
     """
 
     analysis: str

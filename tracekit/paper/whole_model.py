@@ -1,9 +1,10 @@
 """What the whole model would take, of which a run had only some layers: extrapolated by analyses.
 
-The figures come from analyses `layers`, `role_layers` and `serving_layers`: time in modules of
-layers, times the layers of the paper's model over those that ran, and the rest. Where a part of the
-rest is in no module, the trace does not tell whether it grows with the layers; then there are two
-ends, as if it stayed, and as if it grew.
+The figures come from analysis `whole_steps`, the means of what `layers`, `role_layers` and
+`serving_layers` tell of each device: time in modules of layers, times the layers of the paper's
+model over those that ran, and the rest. Where a part of the rest is in no module, the trace does
+not tell whether it grows with the layers; then there are two ends, as if it stayed, and as if it
+grew.
 
 What is extrapolated: the times of phases, modules, copies and communication, and those shares whose
 every part is known, from the extrapolated parts. What is not:
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from tracekit.paper.runs import OurRun
@@ -26,7 +26,6 @@ from tracekit.paper.tables import Cell
 from tracekit.units import NS_PER_MS, NS_PER_S
 
 _Key = tuple[Cell, ...]
-_Rows = Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,57 +57,58 @@ class Extrapolation:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a figure is in a row of an analysis: columns of both ends, and what divides them."""
+    """Where a figure is in a row of an analysis: columns of both ends, and their unit here."""
 
     low: str
     high: str
-    divisor: float = 1
+    told: Callable[[float], float]
 
 
-_MS = _Source("whole_step_ns", "whole_max_step_ns", NS_PER_MS)
-_SECONDS = _Source("whole_step_ns", "whole_max_step_ns", NS_PER_S)
-_SHARE = _Source("whole_pct", "whole_max_pct")
+_MS = _Source("whole_step_ns", "whole_max_step_ns", lambda ns: ns / NS_PER_MS)
+_SECONDS = _Source("whole_step_ns", "whole_max_step_ns", lambda ns: ns / NS_PER_S)
+_SHARE = _Source("whole_pct", "whole_max_pct", lambda pct: pct)
 
 
 def _phases(run: OurRun) -> Wholes:
-    rows = _ask(run, "layers")
-    found = _wholes(run, rows, "overall_ms", _MS, ("phase",), work="span")
-    return _merged(found, _wholes(run, rows, "compute_kernel_ms", _MS, ("phase",), work="compute"))
+    rows = _rows_of(run, "layers")
+    spans = _wholes(run, rows, "overall_ms", _MS, ("phase",), work="span")
+    return _merged(spans, _wholes(run, rows, "compute_kernel_ms", _MS, ("phase",), work="compute"))
 
 
 def _roles(run: OurRun) -> Wholes:
-    rows = _ask(run, "role_layers")
-    found = _wholes(run, rows, "time_ms", _MS, ("phase", "role"))
-    return _merged(found, _wholes(run, rows, "phase_pct", _SHARE, ("phase", "role")))
+    rows = _rows_of(run, "role_layers")
+    found = _wholes(run, rows, "time_ms", _MS, ("phase", "work"))
+    return _merged(found, _wholes(run, rows, "phase_pct", _SHARE, ("phase", "work")))
 
 
 def _gemm_share(run: OurRun) -> Wholes:
-    return _wholes(run, _ask(run, "layers"), "gemm_pct", _SHARE, ("phase",), work="gemm")
+    rows = _rows_of(run, "layers")
+    return _wholes(run, rows, "gemm_pct", _SHARE, ("phase",), work="gemm")
 
 
 def _of_step(work: str) -> Callable[[OurRun], Wholes]:
     def take(run: OurRun) -> Wholes:
-        return _wholes(run, _ask(run, "layers"), "time_s", _SECONDS, (), work=work)
+        return _wholes(run, _rows_of(run, "layers"), "time_s", _SECONDS, (), work=work)
 
     return take
 
 
 def _serving_modules(run: OurRun) -> Wholes:
     """The paper's last row is what is neither computation nor communication: copies and idle."""
-    rows = [row for row in _ask(run, "serving_layers") if row["task_group"] != "timeline"]
+    rows = [row for row in _rows_of(run, "serving_layers") if row["work_group"] != "timeline"]
     for row in rows:
-        row["task_group"] = "other" if row["task_group"] == "rest" else row["task_group"]
-    return _serving(run, rows, ("task_group", "task", "phase"))
+        row["work_group"] = "other" if row["work_group"] == "rest" else row["work_group"]
+    return _serving(run, rows, ("work_group", "work", "phase"))
 
 
 def _serving_timeline(run: OurRun) -> Wholes:
-    rows = [row for row in _ask(run, "serving_layers") if row["task_group"] == "timeline"]
-    return _serving(run, rows, ("task", "phase"))
+    rows = [row for row in _rows_of(run, "serving_layers") if row["work_group"] == "timeline"]
+    return _serving(run, rows, ("work", "phase"))
 
 
 def _serving(run: OurRun, rows: list[dict[str, Any]], key: tuple[str, ...]) -> Wholes:
     # Without marked steps there is no time of a step, neither ours nor of the whole.
-    timed = [row for row in rows if row["step_ns"] is not None]
+    timed = [row for row in rows if row["has_steps"]]
     found = _wholes(run, timed, "time_ms", _MS, key)
     return _merged(found, _wholes(run, rows, "pass_pct", _SHARE, key))
 
@@ -140,38 +140,36 @@ NOT_EXTRAPOLATED = {
 """Why the figures of the other tables are not extrapolated."""
 
 
-def _ask(run: OurRun, name: str) -> list[dict[str, Any]]:
-    return run.ask(name, layers=run.whole_layer_count).to_dicts()
+def _rows_of(run: OurRun, source: str) -> list[dict[str, Any]]:
+    rows = run.ask("whole_steps", layers=run.whole_layer_count).to_dicts()
+    return [row for row in rows if row["source"] == source]
 
 
 def _wholes(
     run: OurRun,
-    rows: list[dict[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
     figure: str,
     source: _Source,
     key: tuple[str, ...],
     work: str | None = None,
 ) -> Wholes:
-    """Return one figure by key, as the mean over the devices; one without such work counts as 0."""
-    devices = {(row["rank"], row["device"]) for row in rows}
-    by_key: dict[_Key, list[dict[str, Any]]] = {}
-    for row in rows:
-        if work in (None, row.get("work")):
-            by_key.setdefault(tuple(row[name] for name in key), []).append(row)
-    return {found: {figure: _mean(run, own, source, len(devices))} for found, own in by_key.items()}
+    """Return one figure by key."""
+    return {
+        tuple(row[name] for name in key): {figure: _whole(run, row, source)}
+        for row in rows
+        if work in (None, row["work"])
+    }
 
 
-def _mean(run: OurRun, rows: _Rows, source: _Source, device_count: int) -> Whole:
-    lows, highs = [0.0] * device_count, [0.0] * device_count
-    for place, row in enumerate(rows):
-        if row["reason"] is None and row["layer_count"] != run.layer_count:
-            told = f"the trace tells {row['layer_count']} of the {run.layer_count} layers that ran"
+def _whole(run: OurRun, row: Mapping[str, Any], source: _Source) -> Whole:
+    for layer_count in (row["least_layer_count"], row["most_layer_count"]):
+        if layer_count not in (None, run.layer_count):
+            told = f"the trace tells {layer_count} of the {run.layer_count} layers that ran"
             return Whole(None, None, told)
-        low, high = row[source.low], row[source.high]
-        if low is None or high is None:
-            return Whole(None, None, row["reason"] or "what it is a share of is not told")
-        lows[place], highs[place] = low / source.divisor, high / source.divisor
-    return Whole(fmean(lows), fmean(highs))
+    low, high = row[source.low], row[source.high]
+    if low is None or high is None:
+        return Whole(None, None, row["reason"] or "what it is a share of is not told")
+    return Whole(source.told(low), source.told(high))
 
 
 def _merged(*parts: Wholes) -> Wholes:
