@@ -19,7 +19,7 @@ from tracekit.checking.baseline import (
     load,
     names,
 )
-from tracekit.checking.figures import figures_of, repeats_of
+from tracekit.checking.figures import figures_of, latencies_of, repeats_of
 from tracekit.checking.judging import Judgement, Outcome, judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.rule import Rule
@@ -126,6 +126,7 @@ def check(
                 kept.health,
                 kept.figures,
                 repeats=kept.repeats,
+                latencies=kept.latencies,
             )
             measured = measure(trace, _label(new), per or kept.side.per, skip)
         else:
@@ -176,7 +177,8 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
     created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
     facts, health = facts_of([trace]), health_of([trace])
     figures, repeats = measured.figures, measured.repeats
-    return Baseline(name, side, facts, health, figures, created_at, repeats)
+    latencies = latencies_of(trace)
+    return Baseline(name, side, facts, health, figures, created_at, repeats, latencies)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
