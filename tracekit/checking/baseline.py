@@ -88,13 +88,14 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
     }
     lists: dict[str, Sequence[object]] = {
         "facts": [[*key, *value] for key, value in sorted(baseline.facts.items())],
-        "latencies_ns": [
-            [metric, one.count, one.values, one.places]
-            for metric, one in sorted(baseline.latencies.items())
-        ],
         "modules": [[one.path, one.parent, one.class_name] for one in side.modules.values()],
         "cells": [_row(cell, len(side.sample_units)) for cell in _reduced(side)],
     }
+    if baseline.latencies:
+        lists["latencies_ns"] = [
+            [metric, one.count, one.values, one.places]
+            for metric, one in sorted(baseline.latencies.items())
+        ]
     lines = [f'"{key}": {json.dumps(value)}' for key, value in document.items()]
     for key, values in lists.items():
         inside = ",\n".join(json.dumps(value, ensure_ascii=False) for value in values)
