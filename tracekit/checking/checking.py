@@ -25,6 +25,7 @@ from tracekit.checking.measured import Measured
 from tracekit.checking.rule import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
+from tracekit.errors import UsageError
 from tracekit.storage import Location
 from tracekit.storage.url import is_url
 
@@ -120,6 +121,11 @@ def check(
             measured = measure(trace, _label(new), per, skip)
         elif is_baseline(against, baselines):
             kept = load(str(against), baselines)
+            if per is not None and per != kept.side.per:
+                raise UsageError(
+                    f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
+                    hint=f"tracekit baseline save --per {per} makes one that can be held against",
+                )
             base = Measured(
                 f"baseline {kept.name}",
                 kept.side,
@@ -132,17 +138,15 @@ def check(
         else:
             with _opened(against, cache, progress) as other:
                 base = measure(other, _label(against), per, skip)
-                measured = measure(trace, _label(new), per or _per_of(base), skip)
-                if per is None and measured.side and _per_of(base) != measured.side.per:
-                    base = measure(other, _label(against), measured.side.per, skip)
+                measured = measure(trace, _label(new), per, skip)
+                if base.side and measured.side and base.side.per != measured.side.per:
+                    # Steps that one side alone marks are no unit of both.
+                    base = measure(other, _label(against), "window", skip)
+                    measured = measure(trace, _label(new), "window", skip)
                 judgements = [judge(rule, measured, base) for rule in rules]
                 return Report(measured.label, base.label, judgements)
         judgements = [judge(rule, measured, base) for rule in rules]
     return Report(measured.label, base.label if base else None, judgements)
-
-
-def _per_of(measured: Measured) -> Per | None:
-    return measured.side.per if measured.side else None
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:

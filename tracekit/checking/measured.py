@@ -101,6 +101,13 @@ class Measured:
             QueryError: there is no trace, so there are none.
         """
         if self.side is None:
+            run_count = 0
+            if self.trace is not None:
+                ((run_count,),) = self.trace.sql("SELECT count(*) FROM run")
+            if run_count > 1:
+                raise QueryError(
+                    f"{self.label} holds {run_count:,} runs, and a rule is about the time of one"
+                )
             raise QueryError(f"{self.label} has no trace, and a rule is about its time")
         return self.side, self.side.cells
 

@@ -24,6 +24,8 @@ MATCHES: tuple[Match, ...] = (
 )
 """How a pair was matched, the surest first."""
 
+_BY_OP: tuple[Match, ...] = ("op and shape", "op")
+
 _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
 """So many times the time of the other side may have what is matched without the same op or name."""
 
@@ -172,7 +174,8 @@ def _fused(
     """Find what became part of another kernel: that has another name, and does more.
 
     What one side has left of a place belongs to a pair there whose kernels have other names on the
-    other side, if with it the times of both sides of the pair are at most half as far apart.
+    other side, if with it the times of both sides of the pair are at most half as far apart. A pair
+    of one op takes nothing from other modules: it is that op's work on both sides.
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
@@ -180,6 +183,9 @@ def _fused(
         best: tuple[float, int] | None = None
         for number, pair in enumerate(found):
             if pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
+                continue
+            around = {other.module for other in (pair.base, pair.new)[is_new]}
+            if pair.match in _BY_OP and cell.module not in around:
                 continue
             apart = _time(pair.new) / units[1] - _time(pair.base) / units[0]
             gained = cell.kernel_ns / units[is_new]
