@@ -131,6 +131,8 @@ def test_a_gate_on_the_latency_of_a_run(
         [["ttft", 3, [1, 2], None]],
         [["ttft", 3, ["a", "b", "c"], None]],
         [["ttft", 0, [], None]],
+        [["ttft", 10**15, [1, 2], None]],
+        [["ttft", 0, [1], [0]]],
         [["ttft"]],
         7,
     ],

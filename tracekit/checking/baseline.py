@@ -248,12 +248,13 @@ def _loaded(document: Mapping[str, Any]) -> Baseline:
 def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> dict[str, Ordered]:
     found: dict[str, Ordered] = {}
     for metric, count, values, places in rows:
-        known = list(range(count)) if places is None else places
-        for numbers in (values, known):
+        for numbers in (values, places or []):
             if not all(isinstance(one, int) for one in numbers) or sorted(numbers) != numbers:
                 raise ValueError("latencies that are not in order")
-        if not known or len(values) != len(known):
+        if not values or len(values) != (count if places is None else len(places)):
             raise ValueError("latencies without their places")
+        if places is not None and not (places[0] >= 0 and places[-1] < count):
+            raise ValueError("latencies outside of their series")
         series = Ordered(count, values, places)
         # A version that looks at other places finds no percentile in it, and says so.
         if is_enough(series, QUANTILES):
