@@ -77,10 +77,10 @@ def _whole(row: Mapping[str, Any], noise: Sequence[Mapping[str, Any]]) -> Text:
         line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
     line.append("   ")
     line.append(_verdict(row), style=_STYLES.get(row["verdict"], "dim"))
-    if row["verdict"] in ("faster", "slower") and noise[0]["difference_ns"] * row["delta_ns"] < 0:
-        median_pct = noise[0]["difference_pct"]
-        by = "" if median_pct is None else f" ({median_pct:+,.1f} %)"
-        line.append(f" by the median{by}: a few {row['sample']}s make the mean")
+    median_pct = noise[0]["difference_pct"] if noise else None
+    is_decided = row["verdict"] in ("faster", "slower")
+    if is_decided and median_pct is not None and median_pct * row["delta_ns"] < 0:
+        line.append(f" by the median ({median_pct:+,.1f} %): a few {row['sample']}s make the mean")
     return line
 
 
