@@ -244,4 +244,6 @@ def test_two_vendors_are_matched(
     _adds_up(found)
     assert found.matched_pct >= 95
     assert found.verdict is None
+    # One of the two tells no grid of its kernels: that is no other shape.
+    assert found.root.effects["by_shape_ns"] == 0
     assert {(one.subject, one.name) for one in found.setup} >= {("device", "devices")}

@@ -102,6 +102,31 @@ def test_three_kernels_became_one() -> None:
     assert _matched(base, new) == [("place", "model.norm", 3, 1)]
 
 
+def test_an_op_that_runs_by_other_kernels_is_one_row() -> None:
+    """The library took the second kernel where it took the first: no call is more, none less."""
+    base = _side(
+        _cell("model.norm", "norm_backward", "norm", "wide", 52),
+        _cell("model.norm", "norm_backward", "norm", "narrow", 1),
+    )
+    new = _side(
+        _cell("model.norm", "norm_backward", "norm", "tiny", 9),
+        _cell("model.norm", "norm_backward", "norm", "narrow", 44),
+    )
+    for cell in (*base.cells, *new.cells):
+        cell.shape = f"[{cell.kernel_ns},1,1]"  # a grid, which is that of the kernel
+    assert _matched(base, new) == [("op", "model.norm", 2, 2)]
+
+
+def test_what_another_module_has_new_is_no_part_of_an_op() -> None:
+    """The add got shorter by about as much as the fill of a module inside takes: by chance."""
+    base = _side(_cell("model", "add", "elementwise", "wide", 850))
+    new = _side(
+        _cell("model", "add", "elementwise", "wider", 690),
+        _cell("model.mlp", "fill_", "elementwise", "fill", 110),
+    )
+    assert _matched(base, new) == [("new", "model.mlp", 0, 1), ("op", "model", 1, 1)]
+
+
 def test_what_moved_is_found_around_its_module() -> None:
     base = _side(_cell("model.mlp", "mm", "gemm", "a", 10))
     new = _side(_cell("model.norm", "mm", "gemm", "a", 10))

@@ -75,6 +75,7 @@ ARITHMETIC = {
         *("matching.py", "places.py"),
         # Statistics.
         *("dependence.py", "measures.py", "noise.py", "quantiles.py", "trends.py", "serving.py"),
+        *("binomial.py", "pairwise.py", "spread.py"),
         # Shares of what was found, which are columns of the tables.
         *("tables.py", "serving_tables.py", "setup.py"),
     },

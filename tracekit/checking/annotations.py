@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from tracekit.checking.junit import told
 
 if TYPE_CHECKING:
     from tracekit.checking.checking import Report
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def annotation_lines(report: Report) -> Iterator[str]:
@@ -27,5 +30,6 @@ def annotation_lines(report: Report) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which nothing ends the command."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """Return text in which nothing ends the command, and nothing steers a terminal."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return _CONTROL.sub("\ufffd", text)

@@ -1,8 +1,9 @@
 """Baselines: what a run was like, small enough to lie beside the code.
 
 A baseline is one JSON file: the time of every step by part, class, phase, module and op, the facts
-and the health of the run, and a few figures of it as a whole. No event, no name of a kernel, no
-shape: tens of kB, one line for each place, so that a change of it can be read.
+and the health of the run, and a few figures of it as a whole; of serving the latency of each
+request, in order. No event, no name of a kernel, no shape: tens of kB, one line for each place, so
+that a change of it can be read.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Side
+from tracekit.comparison.ordered import Ordered
+from tracekit.comparison.quantiles import is_enough
+from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Facts, Health
 from tracekit.errors import StoreError, UsageError
 from tracekit.storage import Location
@@ -37,7 +41,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Baseline:
     """What is kept of a run: its side of a comparison, and what it says of itself.
 
-    `repeats` holds the tokens per second of each repeat of its measured steps.
+    `repeats` holds the tokens per second of each repeat of its measured steps, `latencies` those of
+    its requests by metric, ns: all, or of many those that percentiles are compared by.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Baseline:
     figures: Mapping[str, float]
     created_at: str
     repeats: Sequence[float] = ()
+    latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
@@ -85,6 +91,11 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         "modules": [[one.path, one.parent, one.class_name] for one in side.modules.values()],
         "cells": [_row(cell, len(side.sample_units)) for cell in _reduced(side)],
     }
+    if baseline.latencies:
+        lists["latencies_ns"] = [
+            [metric, one.count, one.values, one.places]
+            for metric, one in sorted(baseline.latencies.items())
+        ]
     lines = [f'"{key}": {json.dumps(value)}' for key, value in document.items()]
     for key, values in lists.items():
         inside = ",\n".join(json.dumps(value, ensure_ascii=False) for value in values)
@@ -230,4 +241,22 @@ def _loaded(document: Mapping[str, Any]) -> Baseline:
         document["created_at"],
         # Baselines of before have none.
         document.get("tokens_per_s_of_repeats", []),
+        _latencies(document.get("latencies_ns", [])),
     )
+
+
+def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> dict[str, Ordered]:
+    found: dict[str, Ordered] = {}
+    for metric, count, values, places in rows:
+        for numbers in (values, places or []):
+            if not all(isinstance(one, int) for one in numbers) or sorted(numbers) != numbers:
+                raise ValueError("latencies that are not in order")
+        if not values or len(values) != (count if places is None else len(places)):
+            raise ValueError("latencies without their places")
+        if places is not None and not (places[0] >= 0 and places[-1] < count):
+            raise ValueError("latencies outside of their series")
+        series = Ordered(count, values, places)
+        # A version that looks at other places finds no percentile in it, and says so.
+        if is_enough(series, QUANTILES):
+            found[metric] = series
+    return found

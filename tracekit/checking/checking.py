@@ -19,12 +19,13 @@ from tracekit.checking.baseline import (
     load,
     names,
 )
-from tracekit.checking.figures import figures_of, repeats_of
+from tracekit.checking.figures import figures_of, latencies_of, repeats_of
 from tracekit.checking.judging import Judgement, Outcome, judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.rule import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
+from tracekit.errors import UsageError
 from tracekit.storage import Location
 from tracekit.storage.url import is_url
 
@@ -120,28 +121,32 @@ def check(
             measured = measure(trace, _label(new), per, skip)
         elif is_baseline(against, baselines):
             kept = load(str(against), baselines)
+            if per is not None and per != kept.side.per:
+                raise UsageError(
+                    f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
+                    hint=f"tracekit baseline save --per {per} makes one that can be held against",
+                )
             base = Measured(
                 f"baseline {kept.name}",
                 kept.side,
                 kept.health,
                 kept.figures,
                 repeats=kept.repeats,
+                latencies=kept.latencies,
             )
             measured = measure(trace, _label(new), per or kept.side.per, skip)
         else:
             with _opened(against, cache, progress) as other:
                 base = measure(other, _label(against), per, skip)
-                measured = measure(trace, _label(new), per or _per_of(base), skip)
-                if per is None and measured.side and _per_of(base) != measured.side.per:
-                    base = measure(other, _label(against), measured.side.per, skip)
+                measured = measure(trace, _label(new), per, skip)
+                if base.side and measured.side and base.side.per != measured.side.per:
+                    # Steps that one side alone marks are no unit of both.
+                    base = measure(other, _label(against), "window", skip)
+                    measured = measure(trace, _label(new), "window", skip)
                 judgements = [judge(rule, measured, base) for rule in rules]
                 return Report(measured.label, base.label, judgements)
         judgements = [judge(rule, measured, base) for rule in rules]
     return Report(measured.label, base.label if base else None, judgements)
-
-
-def _per_of(measured: Measured) -> Per | None:
-    return measured.side.per if measured.side else None
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
@@ -176,7 +181,8 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
     created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
     facts, health = facts_of([trace]), health_of([trace])
     figures, repeats = measured.figures, measured.repeats
-    return Baseline(name, side, facts, health, figures, created_at, repeats)
+    latencies = latencies_of(trace)
+    return Baseline(name, side, facts, health, figures, created_at, repeats, latencies)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tracekit.comparison.ordered import Ordered
+from tracekit.comparison.quantiles import thinned
+from tracekit.comparison.serving import QUANTILES
 from tracekit.errors import QueryError
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ MFU_KNOWN_PCT = 95.0
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
 """Metrics of latency with one value for each request; those of one request are no samples."""
+
+_MOST_KEPT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,24 @@ def requests_of(trace: Trace, metric: str) -> Sequence[int]:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")
     return [value for (value,) in rows]
+
+
+def latencies_of(trace: Trace) -> dict[str, Ordered]:
+    """Return what a baseline keeps of the latencies of requests: by metric, ns, in order.
+
+    Of up to 1,000 requests that is all; of more it is no longer, and what percentiles are compared
+    by. Where several runs are open together there is nothing, as of :func:`figures_of`.
+
+    Args:
+        trace: the run, open.
+    """
+    ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
+    if run_count != 1 or not has_requests:
+        return {}
+    found = {metric: requests_of(trace, metric) for metric in _OF_REQUESTS}
+    return {
+        metric: thinned(series, QUANTILES, _MOST_KEPT) for metric, series in found.items() if series
+    }
 
 
 def left_out_of(trace: Trace, metric: str) -> str:

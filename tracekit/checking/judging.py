@@ -115,9 +115,9 @@ def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple
     if new.repeats and base.repeats:
         return _of_series(rule, new.repeats, base.repeats, "repeats")
     if new.requests and base.requests:
-        allowed = [round(value * (1 + rule.bound / 100)) for value in base.requests]
+        allowed = base.requests.scaled(1 + rule.bound / 100)
         found = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
-        counts = f"{len(base.requests):,} against {len(new.requests):,} requests"
+        counts = f"{base.requests.count:,} against {new.requests.count:,} requests"
         return _decided(rule, found.verdict, counts, "beyond noise", found.more_count)
     return "inconclusive", "one value each tells nothing of noise"
 

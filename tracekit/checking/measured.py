@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tracekit.checking.figures import left_out_of, mfu_of, requests_of
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
 from tracekit.checking.rule import Operator
 from tracekit.comparison.cells import Cell, Side
+from tracekit.comparison.ordered import Ordered
 from tracekit.comparison.setup import Health
 from tracekit.errors import QueryError, UsageError
 from tracekit.units import Unit, unit_of
@@ -48,7 +49,7 @@ class Values:
     unit: Unit | None
     is_exact: bool = False
     repeats: Sequence[float] = ()
-    requests: Sequence[int] = ()
+    requests: Ordered | None = None
     quantile: int = 0
     rests_on: str = ""
 
@@ -65,7 +66,8 @@ class Values:
 class Measured:
     """One side of a check: a run, open, or the baseline that was kept of one.
 
-    `repeats` holds the tokens per second of each repeat of the run's measured steps.
+    `repeats` holds the tokens per second of each repeat of the run's measured steps, `latencies`
+    what a baseline keeps of those of requests.
     """
 
     label: str
@@ -74,6 +76,7 @@ class Measured:
     figures: Mapping[str, float]
     trace: Trace | None = None
     repeats: Sequence[float] = ()
+    latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
     def values(self, subject: str) -> Values:
         """Return what a subject is on this side.
@@ -98,6 +101,13 @@ class Measured:
             QueryError: there is no trace, so there are none.
         """
         if self.side is None:
+            run_count = 0
+            if self.trace is not None:
+                ((run_count,),) = self.trace.sql("SELECT count(*) FROM run")
+            if run_count > 1:
+                raise QueryError(
+                    f"{self.label} holds {run_count:,} runs, and a rule is about the time of one"
+                )
             raise QueryError(f"{self.label} has no trace, and a rule is about its time")
         return self.side, self.side.cells
 
@@ -208,13 +218,14 @@ def _figure(measured: Measured, found: re.Match[str]) -> Values:
 
 
 def _latency(measured: Measured, found: re.Match[str]) -> Values:
-    value = _figure(measured, found)
-    if measured.trace is None:
-        return value
-    value = replace(value, rests_on=left_out_of(measured.trace, found["metric"]))
+    value, metric = _figure(measured, found), found["metric"]
+    requests = measured.latencies.get(metric)
+    if measured.trace is not None:
+        value = replace(value, rests_on=left_out_of(measured.trace, metric))
+        series = requests_of(measured.trace, metric)
+        requests = Ordered.of(series) if series else None
     if not found["quantile"].startswith("p"):
         return value
-    requests = requests_of(measured.trace, found["metric"])
     return replace(value, requests=requests, quantile=int(found["quantile"].removeprefix("p")))
 
 

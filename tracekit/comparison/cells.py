@@ -180,8 +180,10 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 if sample_of is not None and (not is_stepped or step in taken):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
+        missing = "step left" if is_stepped else "work of a device"
         raise UsageError(
-            f"{reading.label} has no {'step left' if is_stepped else 'work of a device'} to compare"
+            f"{reading.label} has no {missing} to compare",
+            hint="--skip leaves out fewer" if skip and is_stepped else "tracekit health says why",
         )
     order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
     at = {samples[key]: number for number, key in enumerate(order)}

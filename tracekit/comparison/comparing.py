@@ -205,6 +205,10 @@ def _labels(
         names = [" + ".join("/".join(one[-length:]) for one in side) for side in parts]
         if names[0] != names[1] and all(names):
             return names[0], names[1]
+    shortest = ["/".join(one[-1:]) for one in parts[0]]
+    if parts[0] == parts[1] and all(shortest):
+        name = " + ".join(shortest)
+        return name, f"{name} (again)"
     return "base", "new"
 
 

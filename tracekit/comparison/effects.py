@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -23,14 +24,15 @@ EFFECTS = (
 new, gone: work that only one side has. recompute: the same, of activation checkpointing: forward
 work that is done a second time for the backward pass, with the idle time before it. count: more or
 fewer calls, at what a call took in the base. clock: all that ran on both sides takes longer by one
-factor. cost: calls of the same kernels with the same shapes take longer (beyond that factor); idle
-gaps last longer. shape: the same op with other shapes. kernel: other kernels do the same work.
-overlap: less of it hides behind other work.
+factor. cost: calls of the same kernels take longer (beyond that factor), with the same shapes or
+where a trace tells none; idle gaps last longer. shape: the same op with other shapes. kernel: other
+kernels do the same work. overlap: less of it hides behind other work.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
 _CLOCK_SPREAD = Fraction(1, 100)
 _LEAST_CLOCK = Fraction(1, 200)
+_GRID = re.compile(r"\[\d+,\d+,\d+\]")
 
 
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
@@ -93,19 +95,28 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
         if clock is not None and pair.match == "same" and pair.part == "compute":
             found["by_clock_ns"] = (clock - 1) * mean * count[1]
             longer -= found["by_clock_ns"]
-    if pair.part == "idle" or pair.match == "same" or (is_same and _has_same_shapes(pair)):
+    has_other_shapes = (is_same or pair.match == "op") and _has_other_shapes(pair, is_same=is_same)
+    if pair.part == "idle" or pair.match == "same" or (is_same and not has_other_shapes):
         found["by_cost_ns"] = longer
-    elif is_same or (pair.match == "op" and not _has_same_shapes(pair)):
+    elif has_other_shapes:
         found["by_shape_ns"] = longer
     else:
         found["by_kernel_ns"] = longer
     return found
 
 
-def _has_same_shapes(pair: Pair) -> bool:
-    if not _has_names(pair):
-        return True
-    return {cell.shape for cell in pair.base} == {cell.shape for cell in pair.new}
+def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
+    """Whether both sides tell the shapes of the op's arguments, and they differ.
+
+    The grid of a kernel stands in for them where a trace has none: it tells of the same kernels
+    only, and nothing where the other side tells shapes, or nothing at all.
+    """
+    shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
+    grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
+    told = [side - grid for side, grid in zip(shapes, grids, strict=True)]
+    if any(told):
+        return all(told) and told[0] != told[1]
+    return is_same and all(grids) and grids[0] != grids[1]
 
 
 def _is_same(pair: Pair) -> bool:

@@ -1,9 +1,10 @@
 """Which work of one side is which of the other: by meaning, and not by the names of kernels.
 
 Work is matched within one part of the time and one phase, in one module if it can be; there by op,
-shape and name, by op and shape, by name, by op, by class, and at last what is left of both sides of
-the place. What finds no counterpart in its module is looked for around it, up to the top: the
-lowest common place of the two trees. What finds none at all is new or gone.
+shape and name, by op and shape, by op, by name, by class, and at last what is left of both sides of
+the place. By op before by name: a library may run an op by another kernel of its own, and some of
+the calls by the one that others had. What finds no counterpart in its module is looked for around
+it, up to the top: the lowest common place of the two trees. What finds none at all is new or gone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Literal
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.comparison.places import Alignment
 
-Match = Literal["same", "op and shape", "name", "op", "class", "place", "new", "gone"]
+Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "gone"]
 
 MATCHES: tuple[Match, ...] = (
-    *("same", "op and shape", "name", "op", "class", "place", "new", "gone"),
+    *("same", "op and shape", "op", "name", "class", "place", "new", "gone"),
 )
 """How a pair was matched, the surest first."""
+
+_BY_OP: tuple[Match, ...] = ("op and shape", "op")
 
 _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
 """So many times the time of the other side may have what is matched without the same op or name."""
@@ -113,8 +116,8 @@ _Key = Callable[[Cell], object]
 _LEVELS: tuple[tuple[Match, _Key], ...] = (
     ("same", lambda cell: (cell.op, cell.shape, cell.class_name, cell.name)),
     ("op and shape", lambda cell: cell.op and cell.shape and (cell.op, cell.shape)),
-    ("name", lambda cell: cell.name and (cell.name, cell.class_name)),
     ("op", lambda cell: cell.op),
+    ("name", lambda cell: cell.name and (cell.name, cell.class_name)),
     ("class", lambda cell: cell.class_name),
 )
 """By what work is matched within a place. What the key is empty for is left to the next level."""
@@ -137,7 +140,7 @@ def _match_group(
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
         # Idle time is what its cause says, and is not another cause elsewhere.
         first = len(pairs)
-        levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[3], _LEVELS[4])
+        levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
             if left[0] and left[1]:
                 found, left = _by_key(left, key, match, is_idle=part == "idle")
@@ -171,7 +174,8 @@ def _fused(
     """Find what became part of another kernel: that has another name, and does more.
 
     What one side has left of a place belongs to a pair there whose kernels have other names on the
-    other side, if with it the times of both sides of the pair are at most half as far apart.
+    other side, if with it the times of both sides of the pair are at most half as far apart. A pair
+    of one op takes nothing from other modules: it is that op's work on both sides.
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
@@ -179,6 +183,9 @@ def _fused(
         best: tuple[float, int] | None = None
         for number, pair in enumerate(found):
             if pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
+                continue
+            around = {other.module for other in (pair.base, pair.new)[is_new]}
+            if pair.match in _BY_OP and cell.module not in around:
                 continue
             apart = _time(pair.new) / units[1] - _time(pair.base) / units[0]
             gained = cell.kernel_ns / units[is_new]

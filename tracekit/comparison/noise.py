@@ -29,6 +29,7 @@ from itertools import pairwise
 from statistics import NormalDist, median
 from typing import Literal
 
+from tracekit.comparison.binomial import at_least
 from tracekit.comparison.dependence import (
     autocorrelation,
     dependent_tail,
@@ -36,6 +37,8 @@ from tracekit.comparison.dependence import (
     inflation,
     widened,
 )
+from tracekit.comparison.pairwise import difference_at
+from tracekit.comparison.spread import spread
 
 ALPHA = 0.005
 """How often two series of the same kind may be told apart by chance; intervals are of 99.5 %.
@@ -56,10 +59,10 @@ Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 _PAIRS_OF_MIDDLES = 14
 _ATOMS = 200
+_SUMMED_COUNT = 1_000
 _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.
 _RANK_TEST_COST = math.pi / 3
-_MAD_TO_SIGMA = 1.4826
 _MANY = 100_000
 
 
@@ -232,8 +235,8 @@ def shift_interval(
     cut = _excluded_pairs(len(base), len(new), alpha)
     if cut == 0:
         return None
-    differences = sorted(y - x for x in base for y in new)
-    return differences[cut - 1], differences[-cut]
+    last = len(base) * len(new) - 1
+    return difference_at(base, new, cut - 1), difference_at(base, new, last - (cut - 1))
 
 
 def least_count(alpha: float = ALPHA) -> int:
@@ -242,16 +245,6 @@ def least_count(alpha: float = ALPHA) -> int:
     while 2 / math.comb(2 * count, count) > alpha:
         count += 1
     return count
-
-
-def spread(series: Sequence[float]) -> float:
-    """Return the standard deviation that the median distance from the median stands for.
-
-    Args:
-        series: at least one measurement.
-    """
-    middle = median(series)
-    return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
 
 
 def _pct(part: float, whole: float) -> float | None:
@@ -332,6 +325,8 @@ def _at_least(drawn: int, needed: int, chance: float) -> float:
     """Return how likely at least so many of the draws hit."""
     if chance >= 1:
         return 1.0
+    if drawn > _SUMMED_COUNT:
+        return at_least(drawn, needed, chance)
     return sum(
         math.comb(drawn, hits) * chance**hits * (1 - chance) ** (drawn - hits)
         for hits in range(needed, drawn + 1)

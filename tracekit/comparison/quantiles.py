@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
+from tracekit.comparison.binomial import at_least
 from tracekit.comparison.noise import ALPHA, Verdict, compare_series
+from tracekit.comparison.ordered import Ordered
 from tracekit.units import NS_PER_S
 
-_NORMAL = NormalDist()
 _ATOMS = 200
-_EXACT_COUNT = 500
 _REACH = 6.0
 _DRAWS = 4_000
 _MAX_BLOCKS = 200
@@ -54,8 +53,8 @@ class Interval:
 
 
 def quantile_difference(
-    base: Sequence[int],
-    new: Sequence[int],
+    base: Sequence[int] | Ordered,
+    new: Sequence[int] | Ordered,
     quantile: int,
     *,
     alpha: float = ALPHA,
@@ -64,33 +63,68 @@ def quantile_difference(
     """Compare a percentile of two series of times.
 
     Args:
-        base: the values of the base, at least one.
+        base: the values of the base, at least one; in any order unless they are in order already.
         new: those of the new side, at least one.
-        quantile: which percentile; nearest rank, 1 to 99.
+        quantile: which percentile; nearest rank, 1 to 99; of values that were thinned one of those
+            that :func:`thinned` was told.
         alpha: how often chance alone may look like a difference, 0 to 1.
         margin_pct: a difference up to this share of the base is none, percent.
     """
-    sides = sorted(base), sorted(new)
-    counts = len(base), len(new)
+    sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
+    counts = sides[0].count, sides[1].count
     values = (
-        float(sides[0][_rank(counts[0], quantile) - 1]),
-        float(sides[1][_rank(counts[1], quantile) - 1]),
+        float(sides[0].at(_rank(counts[0], quantile) - 1)),
+        float(sides[1].at(_rank(counts[1], quantile) - 1)),
     )
     needed = _least_count(quantile, alpha)
     if not all(_is_inside(count, quantile, alpha) for count in counts):
         more = max(1, needed - min(counts))
         return Interval(*counts, *values, None, None, "inconclusive", more)
-    first, second = (_atoms(side, _rank(len(side), quantile)) for side in sides)
+    first, second = (_atoms(side, _rank(side.count, quantile)) for side in sides)
     joint = sorted((y - x, p * q) for x, p in first for y, q in second)
     low, high = _share(joint, alpha / 2), _share(joint, 1 - alpha / 2)
     verdict = _verdict(low, high, abs(values[0]) * margin_pct / 100)
-    if quantile == 50 and verdict != "same":
+    is_whole = all(side.places is None for side in sides)
+    if quantile == 50 and verdict != "same" and is_whole:
         # Of the median the rank test says more, as it does of steps.
-        verdict = (
-            compare_series(base, new, alpha=alpha, margin_pct=margin_pct, is_in_order=False).verdict
-            or verdict
+        found = compare_series(
+            *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
+        verdict = found.verdict or verdict
     return Interval(*counts, *values, low, high, verdict, None)
+
+
+def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
+    """Return a series by which percentiles can be compared, and of a long one no more than that.
+
+    Intervals and verdicts of percentiles are those of the whole series. Of one that was thinned the
+    median is judged by its interval alone, without the rank test.
+
+    Args:
+        series: values in any order.
+        quantiles: the percentiles that will be asked for.
+        most_count: up to so many values all are kept.
+    """
+    whole = Ordered.of(series)
+    return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))
+
+
+def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
+    """Whether a series that was thinned holds all by which percentiles are compared.
+
+    Args:
+        series: at least one value.
+        quantiles: the percentiles.
+    """
+    return series.places is None or _looked_at(series, quantiles) <= {*series.places}
+
+
+def _looked_at(series: Ordered, quantiles: Iterable[int]) -> set[int]:
+    places: set[int] = set()
+    for quantile in quantiles:
+        rank = _rank(series.count, quantile)
+        places.update([rank - 1, *(place for place, _ in _weights(series.count, rank))])
+    return places
 
 
 def rate_difference(
@@ -158,8 +192,8 @@ def _is_inside(count: int, quantile: int, alpha: float) -> bool:
     rank = _rank(count, quantile)
     if count < 2:
         return False
-    largest = 1 - _at_least(count, rank, (count - 1) / count)
-    return largest <= alpha / 2 and _at_least(count, rank, 1 / count) <= alpha / 2
+    largest = 1 - at_least(count, rank, (count - 1) / count)
+    return largest <= alpha / 2 and at_least(count, rank, 1 / count) <= alpha / 2
 
 
 def _least_count(quantile: int, alpha: float) -> int:
@@ -169,43 +203,20 @@ def _least_count(quantile: int, alpha: float) -> int:
     return count
 
 
-def _at_least(drawn: int, needed: int, chance: float) -> float:
-    """Return how likely at least so many of the draws hit."""
-    if chance >= 1 or needed <= 0:
-        return 1.0
-    if drawn > _EXACT_COUNT and 10 < drawn * chance < drawn - 10:
-        spread = math.sqrt(drawn * chance * (1 - chance))
-        return 1 - _NORMAL.cdf((needed - 0.5 - drawn * chance) / spread)
-    # From the smaller side, by the ratio of one term to the next.
-    if needed > drawn * chance:
-        return _tail(drawn, needed, chance)
-    return 1 - _tail(drawn, drawn - needed + 1, 1 - chance)
-
-
-def _tail(drawn: int, needed: int, chance: float) -> float:
-    if chance <= 0 or needed > drawn:
-        return 0.0
-    log = (
-        math.lgamma(drawn + 1) - math.lgamma(needed + 1) - math.lgamma(drawn - needed + 1)
-        + needed * math.log(chance) + (drawn - needed) * math.log1p(-chance)
-    )  # fmt: skip
-    term, total = math.exp(log), 0.0
-    for hits in range(needed, drawn + 1):
-        total += term
-        term *= (drawn - hits) / (hits + 1) * chance / (1 - chance)
-    return min(total, 1.0)
-
-
-def _atoms(ordered: Sequence[int], rank: int) -> list[tuple[int, float]]:
+def _atoms(ordered: Ordered, rank: int) -> list[tuple[int, float]]:
     """Return the values that one rank of a drawn series may have, with their probabilities."""
-    count = len(ordered)
+    return [(ordered.at(place), weight) for place, weight in _weights(ordered.count, rank)]
+
+
+def _weights(count: int, rank: int) -> list[tuple[int, float]]:
+    """Return from which places the value at one rank of a drawn series comes, and how likely."""
     reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
     first, last = max(0, rank - 1 - reach), min(count, rank + reach)
     stride = max(1, (last - first) // _ATOMS)
     places = [*range(first, last, stride), last]
-    reached = [0.0, *(_at_least(count, rank, place / count) for place in places[1:-1]), 1.0]
+    reached = [0.0, *(at_least(count, rank, place / count) for place in places[1:-1]), 1.0]
     return [
-        (ordered[(place + following - 1) // 2], after - before)
+        ((place + following - 1) // 2, after - before)
         for place, following, before, after in zip(
             places, places[1:], reached, reached[1:], strict=False
         )

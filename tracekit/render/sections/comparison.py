@@ -47,9 +47,10 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
             out += [heading(title), *grid_lines(data[name], None if wide else width, units=True)]
         return out
     label = printable(f"{row['base']} → {row['new']}")
-    out = [heading(f"Per {row['per']}", label, width), _whole(row)]
+    noise = data["comparison_noise"].to_dicts()
+    out = [heading(f"Per {row['per']}", label, width), _whole(row, noise)]
     out += [Text(f"  {shorten(text, width - 2)}", style="dim") for text in _rests_on(row)]
-    out += _noise(data["comparison_noise"].to_dicts(), row, width)
+    out += _noise(noise, row, width)
     effects = data["comparison_effects"].to_dicts()
     if effects:
         decimals = ms_decimals(effect["delta_ns"] for effect in effects)
@@ -65,7 +66,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     return out
 
 
-def _whole(row: Mapping[str, Any]) -> Text:
+def _whole(row: Mapping[str, Any], noise: Sequence[Mapping[str, Any]]) -> Text:
     decimals = ms_decimals([row["base_ns"], row["new_ns"], row["delta_ns"]])
     line = Text("  ")
     line.append(
@@ -76,6 +77,10 @@ def _whole(row: Mapping[str, Any]) -> Text:
         line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
     line.append("   ")
     line.append(_verdict(row), style=_STYLES.get(row["verdict"], "dim"))
+    median_pct = noise[0]["difference_pct"] if noise else None
+    is_decided = row["verdict"] in ("faster", "slower")
+    if is_decided and median_pct is not None and median_pct * row["delta_ns"] < 0:
+        line.append(f" by the median ({median_pct:+,.1f} %): a few {row['sample']}s make the mean")
     return line
 
 

@@ -1,0 +1,157 @@
+"""Relative rules on percentiles against a baseline: its latencies decide as those of a run do."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.checking.baseline import Baseline, load, save
+from tracekit.checking.checking import check, keep
+from tracekit.checking.judging import judge
+from tracekit.checking.measured import Measured
+from tracekit.checking.rule import parse_rule
+from tracekit.comparison.cells import Cell, Side
+from tracekit.comparison.ordered import Ordered
+from tracekit.comparison.quantiles import quantile_difference, thinned
+from tracekit.comparison.serving import QUANTILES
+from tracekit.errors import UsageError
+
+SERVED = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
+
+
+def _latencies(count: int, factor: float = 1.0, seed: int = 0) -> list[int]:
+    source = random.Random(seed)
+    return [round(factor * 1e8 * source.lognormvariate(0, 0.2)) for _ in range(count)]
+
+
+def _baseline(series: list[int]) -> Baseline:
+    cell = Cell("compute", "gemm", "forward", "mlp", None, None, None, 1, 1, 1, {0: 1})
+    side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
+    kept = {"ttft": thinned(series, QUANTILES, 1_000)}
+    figures = {"p99(ttft)": 1.0, "p90(ttft)": 1.0, "p50(ttft)": 1.0}
+    return Baseline("main", side, {}, {}, figures, "now", [], kept)
+
+
+def _measured(kept: Baseline) -> Measured:
+    return Measured("x", kept.side, {}, kept.figures, latencies=kept.latencies)
+
+
+@pytest.mark.parametrize("count", [900, 5_000])
+@pytest.mark.parametrize("quantile", [90, 99])
+def test_what_is_kept_decides_as_all_values_do(count: int, quantile: int) -> None:
+    base, new = _latencies(count, seed=1), _latencies(count, 1.07, seed=2)
+    of_all = quantile_difference(base, new, quantile)
+    of_kept = quantile_difference(thinned(base, QUANTILES, 1_000), new, quantile)
+    assert of_kept == of_all
+    assert of_all.low is not None
+
+
+def test_the_median_of_many_is_judged_by_its_interval() -> None:
+    base, new = _latencies(5_000, seed=1), _latencies(5_000, 1.1, seed=2)
+    kept = quantile_difference(thinned(base, [50], 1_000), new, 50)
+    assert (kept.low, kept.high, kept.verdict) == (
+        *(getattr(quantile_difference(base, new, 50), end) for end in ("low", "high")),
+        "slower",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "factor", "outcome"),
+    [
+        ("p99(ttft) <= +5%", 1.5, "failed"),
+        ("p99(ttft) <= +50%", 1.0, "passed"),
+        ("p50(ttft) <= +5%", 1.2, "failed"),
+        ("p90(ttft) <= +5%", 1.05, "inconclusive"),
+    ],
+)
+@pytest.mark.parametrize("count", [800, 5_000])
+def test_rules_on_percentiles(
+    rule: str, factor: float, outcome: str, count: int, tmp_path: Path
+) -> None:
+    save(_baseline(_latencies(count, seed=3)), tmp_path)
+    new = _measured(_baseline(_latencies(count, factor, seed=3)))
+    found = judge(parse_rule(rule), new, _measured(load("main", tmp_path)))
+    assert found.outcome == outcome, found.reason
+    assert f"{count:,} against {count:,} requests" in found.reason
+
+
+def test_it_stays_small(tmp_path: Path) -> None:
+    kept = _baseline(_latencies(100_000))
+    kept = replace(kept, latencies=dict.fromkeys(("e2e", "ttft", "tpot"), kept.latencies["ttft"]))
+    _, size_bytes = save(kept, tmp_path)
+    assert size_bytes < 50_000
+    assert load("main", tmp_path) == kept
+
+
+def _served(folder: Path, factor: float) -> Path:
+    """A copy of the served sample whose requests take so many times as long, 40 times as many."""
+    made = folder / f"served_{factor}"
+    shutil.copytree(SERVED, made)
+    (file,) = made.glob("requests*.jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = []
+    for copy in range(40):
+        for row in rows:
+            sent = row["sent_ns"]
+            moved = {
+                "request_id": row["request_id"] + copy * 10_000,
+                "end_ns": sent + round((row["end_ns"] - sent) * factor),
+                "first_token_ns": sent + round((row["first_token_ns"] - sent) * factor),
+                "token_ns": [sent + round((one - sent) * factor) for one in row["token_ns"]],
+            }
+            lines.append(json.dumps(row | moved))
+    file.write_text("\n".join(lines) + "\n")
+    return made
+
+
+def test_a_gate_on_the_latency_of_a_run(
+    opened: Callable[[Path], tracekit.Trace], tmp_path: Path
+) -> None:
+    base, slow = (opened(_served(tmp_path, factor)) for factor in (1.0, 1.5))
+    save(keep("main", base, "served"), tmp_path)
+    rules = [parse_rule("p50(ttft) <= +5%"), parse_rule("p50(e2e) <= +80%")]
+    report = check(slow, rules, against="main", baselines=tmp_path)
+    assert [one.outcome for one in report.judgements] == ["failed", "passed"]
+    against_run = check(slow, rules, against=base)
+    assert report.judgements == against_run.judgements
+
+
+@pytest.mark.parametrize(
+    "latencies",
+    [
+        [["ttft", 3, [2, 1, 3], None]],
+        [["ttft", 3, [1, 2], None]],
+        [["ttft", 3, ["a", "b", "c"], None]],
+        [["ttft", 0, [], None]],
+        [["ttft", 10**15, [1, 2], None]],
+        [["ttft", 0, [1], [0]]],
+        [["ttft"]],
+        7,
+    ],
+)
+def test_broken_latencies_are_refused(latencies: Any, tmp_path: Path) -> None:
+    place, _ = save(_baseline(_latencies(600)), tmp_path)
+    document = json.loads(Path(place.shown).read_text()) | {"latencies_ns": latencies}
+    Path(place.shown).write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="not a baseline of this version"):
+        load("main", tmp_path)
+
+
+def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path: Path) -> None:
+    kept = _baseline(_latencies(600))
+    save(replace(kept, latencies={"ttft": Ordered(5_000, [1, 2], [0, 4_000])}), tmp_path)
+    again = load("main", tmp_path)
+    assert again.latencies == {}
+    found = judge(parse_rule("p99(ttft) <= +5%"), _measured(kept), _measured(again))
+    assert (found.outcome, found.reason) == (
+        "inconclusive",
+        "one value each tells nothing of noise",
+    )

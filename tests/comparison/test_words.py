@@ -1,0 +1,86 @@
+"""What the command says of odd pairs: one clear sentence, and no word that a figure belies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _trace(path: Path, kernel_us: Sequence[float], name: str = "gemm") -> Path:
+    """Write a trace in which each step runs one kernel, launched as it begins."""
+    events: list[dict[str, Any]] = []
+    at_us = 1000.0
+    for number, dur_us in enumerate(kernel_us):
+        step = {"cat": "user_annotation", "name": f"ProfilerStep#{number}", "dur": dur_us + 20}
+        ids = {"correlation": number + 1, "External id": number + 1}
+        op = {"cat": "cpu_op", "name": "aten::mm", "ts": at_us + 1, "dur": 5, "args": ids}
+        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at_us + 2, "dur": 2}
+        kernel = {"cat": "kernel", "name": name, "ts": at_us + 10, "dur": dur_us, "pid": 0}
+        here = {"device": 0, "stream": 7}
+        events += [
+            {"ph": "X", "pid": 1, "tid": 1, "ts": at_us, **step},
+            {"ph": "X", "pid": 1, "tid": 1, **op},
+            {"ph": "X", "pid": 1, "tid": 1, "args": ids, **launch},
+            {"ph": "X", "tid": 7, "args": ids | here, **kernel},
+        ]
+        at_us += dur_us + 20
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_a_mean_that_single_steps_make_is_said(cli: Callable[..., Any], tmp_path: Path) -> None:
+    base = _trace(tmp_path / "base.json", [100 + n * 7 % 20 / 10 for n in range(20)])
+    new = _trace(tmp_path / "new.json", [*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
+    done = cli("compare", base, new, "--no-cache")
+    (whole,) = [line for line in done.stdout.splitlines() if " ms   +" in line]
+    assert "faster by the median (-" in whole
+    assert whole.endswith("a few steps make the mean")
+
+
+def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None:
+    one = _trace(tmp_path / "one.json", [100] * 6)
+    done = cli("compare", one, one, "--no-cache")
+    assert "one.json → one.json (again)" in done.stdout
+    assert "±0.000 ms   +0.0 %   same within ±0 %" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "exit_code", "sentence"),
+    [
+        ({"traceEvents": []}, 3, "the trace holds no event"),
+        ({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}, 2, "odd.json has no work"),
+        ({}, 3, "not a Chrome trace"),
+    ],
+)
+@pytest.mark.parametrize("is_base", [True, False])
+def test_nothing_to_compare(
+    cli: Callable[..., Any],
+    tmp_path: Path,
+    content: dict[str, Any],
+    exit_code: int,
+    sentence: str,
+    is_base: bool,
+) -> None:
+    odd = tmp_path / "odd.json"
+    odd.write_text(json.dumps(content))
+    whole = _trace(tmp_path / "whole.json", [100] * 6)
+    done = cli("compare", *([odd, whole] if is_base else [whole, odd]), "--no-cache")
+    assert done.exit_code == exit_code
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert sentence in error
+    assert hint.startswith("hint: ")
+    assert done.stdout == ""
+
+
+def test_more_steps_left_out_than_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:
+    one = _trace(tmp_path / "one.json", [100] * 6)
+    done = cli("compare", one, one, "--no-cache", "--skip", "6")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "error: one.json has no step left to compare\nhint: --skip leaves out fewer\n",
+    )
