@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracekit.report.sections import LATENCIES
+
 
 @dataclass(frozen=True, slots=True)
 class RunSection:
     """One section: its heading, our charts and the analyses that are its tables, and the paper's.
 
     The first table's header defines what the section shows. `published` are tables of the paper,
-    of which those with numbers in `drawn` are pictures, too.
+    of which those with numbers in `drawn` are pictures, too. Charts in `beside` are half as wide.
     """
 
     name: str
@@ -23,6 +25,7 @@ class RunSection:
     tables: tuple[str, ...]
     published: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 RUN_SECTIONS = (
@@ -39,9 +42,10 @@ RUN_SECTIONS = (
     RunSection(
         "latency",
         "Latency of serving (Figures 7 to 10)",
-        ("latency_cdf",),
+        LATENCIES,
         ("latency_cdf", "latency"),
         ("figure7", "figure9"),
+        beside=LATENCIES,
     ),
     RunSection(
         "products", "Matrix products (Figure 11)", ("bench_gemm",), ("bench_gemm",), ("figure11",)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, UsageError
 from tracekit.paper.tables import find_table
-from tracekit.plot import chart_module
+from tracekit.plot import PARAMS, chart_module
 from tracekit.render._text import printable
 from tracekit.report.budget import Cut, cut
 from tracekit.report.document import Content, document
-from tracekit.report.page import sources
+from tracekit.report.page import command_of, figure, sources, table_head
 from tracekit.report.paper_charts import paper_charts
 from tracekit.report.run_sections import RUN_SECTIONS, RunSection
 
@@ -75,7 +75,7 @@ def _gather(runs: Trace) -> dict[str, Result]:
     found = {}
     for name in dict.fromkeys(name for one in RUN_SECTIONS for name in one.tables):
         try:
-            found[name] = runs.query(name)
+            found[name] = runs.query(name, **PARAMS.get(name, {}))
         except (QueryError, UsageError):
             # There is no run of the kind that it is of.
             continue
@@ -98,13 +98,13 @@ def _section(
     charts |= {chart.name: chart for chart in (*ours, *paper)}
     yield '<div class="sides">'
     for chart in (*ours, *paper):
-        side = ' class="side"' if paper else ""
-        caption = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
-        yield f'<figure{side} data-chart="{chart.name}"><figcaption>{caption}</figcaption></figure>'
+        yield figure(chart, is_side=chart in paper or chart.name in one.beside)
     yield "</div>"
     for name in one.tables:
         if name in cuts and cuts[name].total:
-            yield f"<h3>{escape(load_catalog().analysis(name).question)}</h3>"
+            yield from table_head(name, is_defined=name == one.tables[0])
+            if note := cuts[name].note(command_of(name, paths)):
+                yield f'<p class="note">{escape(note)}</p>'
             yield f'<div class="table" data-rows="{name}"></div>'
     for name in one.published:
         table = find_table(name)
