@@ -67,7 +67,7 @@ def _compared(base: str, traces: tuple[str, ...], *, no_cache: bool, rules: Path
     from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare
     from tracekit.errors import UsageError
-    from tracekit.report import comparison_page
+    from tracekit.report import comparison_page, modules_of
 
     if len(traces) > 1:
         raise UsageError("with --base there is one TRACE", hint="give the folder of its ranks")
@@ -76,5 +76,5 @@ def _compared(base: str, traces: tuple[str, ...], *, no_cache: bool, rules: Path
     sides = {}
     for side, named in (("base", base), ("new", new)):
         with open_traces([named], no_cache=no_cache, rules=rules) as trace:
-            sides[side] = trace.query("module_icicle")
+            sides[side] = modules_of(trace)
     return comparison_page(results, sides, base, new)
