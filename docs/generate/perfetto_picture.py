@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,10 @@ def perfetto(browser: Browser) -> bytes:
             page.wait_for_function(
                 "window.app && app.trace && !app.isLoadingTrace", timeout=_PATIENCE_MS
             )
-            page.evaluate(
-                """() => {
-                    const open = (node) => { node.expand(); node.children.forEach(open); };
-                    app.trace.workspace.children.slice(0, 1).forEach(open);
-                }"""
-            )
+            page.keyboard.press("Control+b")  # without the bar at the side
+            for group in ("rank 0", "cpu", re.compile(r"\(CPU\)$")):
+                page.get_by_text(group, exact=True).first.click()
+                page.wait_for_timeout(500)
             page.wait_for_timeout(3_000)
             image = page.screenshot()
             page.close()

@@ -218,3 +218,19 @@ def test_marks_stand_out_from_their_page() -> None:
     for colour in palette.ALL:
         assert contrast(colour.light, "#ffffff") >= 2, colour
         assert contrast(colour.dark, "#15171a") >= 3, colour
+
+
+def test_a_class_has_its_colour_wherever_it_is_drawn() -> None:
+    alone, beside = palette.classes(["gemm"]), palette.classes(["softmax", "my_class", "gemm"])
+    assert alone["gemm"] == beside["gemm"] != beside["softmax"]
+    assert beside["my_class"] == palette.classes(["my_class"])["my_class"]
+    told = palette.classes(["comm_allreduce", "memcpy_h2d", "other"])
+    assert [*told.values()] == [palette.KIND["comm"], palette.KIND["memcpy"], palette.GREY]
+
+
+def test_texts_stand_out_from_the_marks_that_they_are_in() -> None:
+    for colour in palette.ALL:
+        for shown in (colour.light, colour.dark):
+            text = palette.text_on(shown)
+            other = {"#000000": "#ffffff", "#ffffff": "#000000"}[text]
+            assert contrast(text, shown) >= max(4.5, contrast(other, shown)), shown

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tracekit.palette import PHASE, Colour, series
+from tracekit.palette import PHASE, Colour, classes
 from tracekit.plot import Chart, chart_module
 from tracekit.plot._encoding import colours, quantity
 
@@ -83,4 +83,4 @@ def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
     found = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":
         return {phase: PHASE.get(phase, PHASE["other"]) for phase in found}
-    return series(found)
+    return classes(found)

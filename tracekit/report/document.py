@@ -138,8 +138,16 @@ def _script() -> str:
 
 @cache
 def _style() -> str:
-    dark = "".join(f"--c-{colour.light[1:]}:{colour.dark};" for colour in palette.ALL)
-    light = "".join(f"--c-{colour.light[1:]}:{colour.light};" for colour in palette.ALL)
+    dark, light = (
+        "".join(
+            f"--c-{colour.light[1:]}:{shown};--on-{colour.light[1:]}:{palette.text_on(shown)};"
+            for colour, shown in zip(palette.ALL, of_page, strict=True)
+        )
+        for of_page in (
+            [colour.dark for colour in palette.ALL],
+            [colour.light for colour in palette.ALL],
+        )
+    )
     return (
         f":root{{{light}}}\n@media (prefers-color-scheme: dark)"
         f"{{:root:not([data-theme=light]){{{dark}}}}}\n:root[data-theme=dark]{{{dark}}}\n"

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tracekit.render._text import printable
-from tracekit.report.runs_page import page_of_runs, sections_of
+from tracekit.report.runs_page import named, page_of_runs, sections_of
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -49,20 +48,12 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
     return [
         Run(
             row["folder_name"] or row["path"],
-            _named(row["path"], paths),
+            named(row["path"], paths),
             row["outcome"],
             row["stage"] or "of no known stage",
         )
         for row in asked.to_dicts()
     ]
-
-
-def _named(run: str, paths: Sequence[str]) -> str:
-    for path in paths:
-        given = Path(path)
-        if given.is_dir() and Path(run).is_relative_to(given.resolve()):
-            return str(given / Path(run).relative_to(given.resolve()))
-    return run
 
 
 def file_names(runs: Sequence[Run]) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
@@ -14,6 +15,7 @@ from tracekit.paper.tables import find_table
 from tracekit.plot import PARAMS, chart_module
 from tracekit.render._text import printable
 from tracekit.report.budget import Cut, cut
+from tracekit.report.decoder_figure import Decoder, decoder_chart, decoder_of, missing
 from tracekit.report.document import Content, document
 from tracekit.report.page import command_of, figure, sources, table_head
 from tracekit.report.paper_charts import paper_charts
@@ -32,13 +34,24 @@ _WHAT = (
     "differ: what differs, and so what may be compared, is said and marked row by row by"
 )
 
+_DECODER = (
+    "How much of the time of the forward and the backward phase, busy and idle, the parts of the "
+    "decoder layers took, on the first device of each run; recomputation stands apart and is left "
+    "out. The paper has batch size 2 without and 32 with it, and its text states no numbers: when "
+    "the batch grows, the shares do not change much. What tracekit query roles says of each run."
+)
 
-def runs_page(runs: Trace, paths: Sequence[str]) -> str:
+
+def runs_page(
+    runs: Trace, paths: Sequence[str], roles_of: Callable[[str], Result] | None = None
+) -> str:
     """Return the page as HTML.
 
     Args:
         runs: run folders, opened; their traces are not needed.
         paths: how they were named, for title and commands.
+        roles_of: returns what analysis roles says of the traces of a run, by its folder; without
+            it the page has no Figure 5, which is of traces.
 
     Raises:
         UsageError: the runs have nothing for any of the figures.
@@ -49,9 +62,49 @@ def runs_page(runs: Trace, paths: Sequence[str]) -> str:
             "the runs have nothing for a figure of the paper",
             hint="they are runs of training, of serving or of tracekit bench",
         )
-    named = " ".join(shlex.quote(printable(path)) for path in paths)
-    what = f'<p class="what">{_WHAT} <code>tracekit paper table3 {escape(named)}</code></p>'
+    if roles_of is not None and (decoder := decoder_of(runs, roles_of)) is not None:
+        shown.insert(1, _decoder(decoder, paths))
+    given = " ".join(shlex.quote(printable(path)) for path in paths)
+    what = f'<p class="what">{_WHAT} <code>tracekit paper table3 {escape(given)}</code></p>'
     return page_of_runs(paths, [what], [], shown)
+
+
+def named(run: str, paths: Sequence[str]) -> str:
+    """Return how a command names a run: in the words of the user, where these lead to it.
+
+    Args:
+        run: its folder, an absolute path.
+        paths: what the user named.
+    """
+    for path in paths:
+        given = Path(path)
+        if given.is_dir() and Path(run).is_relative_to(given.resolve()):
+            return str(given / Path(run).relative_to(given.resolve()))
+    return run
+
+
+def _decoder(decoder: Decoder, paths: Sequence[str]) -> ShownSection:
+    """Return the section of Figure 5: the picture, or why there is none."""
+    title = "Decoder layers with and without recomputation (Figure 5)"
+    shown = ShownSection(RunSection("decoder", title, (), ()), title)
+    rows = cut(decoder.rows)
+    chart = decoder_chart(rows.shown)
+    shown.lines += [
+        '<section id="decoder" aria-labelledby="decoder-title">',
+        f'<h2 id="decoder-title">{escape(title)}</h2>',
+        f'<p class="definition">{escape(_DECODER)}</p>',
+        *(f'<p class="note">{escape(printable(why))}</p>' for why in missing(decoder, chart)),
+    ]
+    if chart is not None:
+        shown.charts[chart.name] = chart
+        shown.data[chart.name] = rows
+        shown.lines += [figure(chart), f'<div class="table" data-rows="{chart.name}"></div>']
+    for folder in decoder.folders:
+        run = shlex.quote(printable(named(folder, paths)))
+        command = f"tracekit query roles {run} --format json"
+        shown.lines.append(f"<p><code>{escape(command)}</code></p>")
+    shown.lines.append("</section>")
+    return shown
 
 
 @dataclass(slots=True)

@@ -252,7 +252,9 @@ class ChartView {
         keep(made, row, x + wide / 2, vertical, [from, to]);
         if (encoding.text && wide > 26) {
           const label = fitted(printable(String(row[encoding.text.field] ?? '')), wide - 8);
-          svg.append(svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label));
+          const text = svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label);
+          text.style.fill = made.style.fill.replace('--c-', '--on-');
+          svg.append(text);
         }
       } else if (mark.type === 'point') {
         const x = xs.position(row[encoding.x.field]);
