@@ -61,9 +61,13 @@ def test_the_samples_side_by_side() -> None:
         assert command in unescape(html)
 
 
-def test_one_run_is_not_several(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_one_run_is_not_several_and_a_trace_alone_is_none(
+    opened: Callable[[Path], tracekit.Trace], tiny_trace: Callable[..., Path]
+) -> None:
     run = SAMPLES / "pretrain_R+Z3"
     assert several_runs(opened(run), [str(run)]) == []
+    with tracekit.open(tiny_trace([kernel("k", 0, 5)]), cache=False) as trace:
+        assert several_runs(trace, ["t.json"]) == []
 
 
 def test_a_folder_of_runs_with_a_report_of_each(

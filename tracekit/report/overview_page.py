@@ -42,7 +42,10 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
         trace: what was opened.
         paths: how that was named.
     """
-    if len(trace.query("run")) < 2 or trace.sql("SELECT 1 FROM trace LIMIT 1").rows:
+    ((run_count, has_traces),) = trace.sql(
+        "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
+    ).rows
+    if run_count < 2 or has_traces:
         return []
     asked = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
     return [
