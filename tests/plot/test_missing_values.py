@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from traces_by_hand import kernel, span
+
 import tracekit
 from tracekit.analysis.result import Result
 from tracekit.plot import chart_module
@@ -40,3 +42,34 @@ def test_what_a_manifest_may_leave_out() -> None:
         for column in ("stage", "model", "method", "engine", "std_tokens_per_s"):
             rows = without(methods, column, "mean_tokens_per_s")
             assert chart_module(name).chart({"methods": rows}) is not None, (name, column)
+
+
+def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    def allocation(at: float, total: int, device_type: int, reserved: int) -> dict[str, object]:
+        args = {
+            "Device Type": device_type,
+            "Device Id": -1 if device_type == 0 else 0,
+            "Bytes": 64,
+            "Total Allocated": total,
+            "Total Reserved": reserved,
+        }
+        place = {"cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
+        return {"ph": "i", "s": "t", "ts": at, **place, "args": args}
+
+    host = [span("cpu_op", "x", 0, 9), allocation(1, 64, 0, 0), allocation(5, 128, 0, 0)]
+    with tracekit.open(tiny_trace(host), cache=False) as trace:
+        chart = trace.plot.memory()
+        assert [row["device"] for row in trace.query("memory_over_time").to_dicts()] == ["cpu"] * 2
+    (layer,) = chart.spec["layer"]
+    assert layer["encoding"]["y"]["field"] == "allocated_bytes"
+    assert chart.title == "Memory of the host over time"
+    both = [*host, kernel("k", 2, 8), allocation(6, 256, 1, 512)]
+    with tracekit.open(tiny_trace(both, name="both.json"), cache=False) as trace:
+        chart = trace.plot.memory()
+    assert [layer["encoding"]["y"]["field"] for layer in chart.spec["layer"]] == [
+        "allocated_bytes",
+        "reserved_bytes",
+    ]
+    assert chart.spec["encoding"]["color"]["scale"]["domain"] == ["device 0"]
