@@ -8,6 +8,8 @@
 # The single checks, for quick turns: lint, lengths, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
+# make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
+# Chromium (ARGS="report browse": those alone).
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
@@ -32,7 +34,7 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update gate pytest collected fuzz clean
+.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -86,6 +88,9 @@ docs: $(DEV)/.installed
 
 docs-update: $(DEV)/.installed
 	@PYTHONPATH=docs $(DEV)/bin/python -m generate
+
+docs-pictures: $(DEV)/.installed
+	@PYTHONPATH=docs $(DEV)/bin/python -m generate.screenshots $(ARGS)
 
 # The gate that tracekit is for others, on a sample: what is found in it must not change.
 gate: $(DEV)/.installed

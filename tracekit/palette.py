@@ -57,6 +57,55 @@ SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
 """For things that have no colour of their own, in this order."""
 
 
+_OF_CLASS = {
+    "gemm": BLUE,
+    "attention": PURPLE,
+    "conv": SKY,
+    "elementwise": GREEN,
+    "softmax": OLIVE,
+    "norm": SLATE,
+    "layout": GREY,
+    "other": GREY,
+    "reduction": SKY,
+    "optimizer": SLATE,
+    "triton_fused": GREEN,
+    "rope": SLATE,
+    "embedding": OLIVE,
+    "quantize": PURPLE,
+    "moe_routing": SKY,
+    "sort_topk": OLIVE,
+    "memset": GREY,
+}
+
+
+def classes(names: Sequence[str]) -> dict[str, Colour]:
+    """Return the colours of classes of kernels: each has its own wherever it is drawn.
+
+    Communication and copies have the colours of their kinds. There are more classes than colours:
+    those that seldom run beside each other share one. A class of somebody's own rules gets one by
+    its name.
+    """
+    found = {}
+    for name in names:
+        kind = name.partition("_")[0]
+        if kind in ("comm", "memcpy"):
+            found[name] = KIND[kind]
+        else:
+            found[name] = _OF_CLASS.get(name) or SERIES[sum(name.encode()) % len(SERIES)]
+    return found
+
+
+def text_on(colour: str) -> str:
+    """Return black or white, whichever stands out more from a colour of the form #rrggbb.
+
+    The contrast is that of WCAG 2.2: (lighter + 0.05) / (darker + 0.05) of relative luminances.
+    """
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    luminance = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#ffffff"
+
+
 def series(names: Sequence[str]) -> dict[str, Colour]:
     """Return a colour for each name; from the eleventh on they come again."""
     return {name: SERIES[index % len(SERIES)] for index, name in enumerate(names)}

@@ -1,7 +1,8 @@
-"""Pictures of reports, of the bundled samples: ``PYTHONPATH=docs python -m generate.screenshots``.
+"""Pictures of reports, screens and the viewer, of the bundled samples: `make docs-pictures`.
 
 They are looked at before they are committed: a browser draws letters as its machine has them, so no
 test holds them against anything. It takes playwright and a Chromium (TRACEKIT_CHROMIUM names it).
+Names of pictures as arguments make those alone.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tracekit
-from tracekit.report import report, runs_page, write
+from tracekit.report import overview_page, report, runs_page, several_runs, write
 
+from .browse_pictures import WALKS, Walk, screen
+from .perfetto_picture import perfetto
 from .places import DOCS, REPO
 
 if TYPE_CHECKING:
@@ -26,37 +31,87 @@ CHROMIUM = os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium"
 # Files of this size load at once on a slow line, too.
 MAX_BYTES = 200_000
 
+WIDTH_PX = 1100
+
 Shot = Callable[["Page"], bytes]
 
 
-def main() -> None:
-    """Write the pictures into the manual."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of a page: what makes the page, and what of it is shown."""
+
+    name: str
+    html: Callable[[], str]
+    shot: Shot
+
+
+def pictures() -> tuple[Picture, ...]:
+    """Return the pictures of pages."""
+    training = partial(_report, "pretrain_R+Z3")
+    serving = partial(_report, "serve_transformers")
+    return (
+        Picture("report", training, _top),
+        Picture("report-requests", serving, _figure("request_life")),
+        Picture("report-timeline", training, _timeline),
+        Picture("report-runs", _overview, _top),
+        Picture("paper-figures", _figures, _section_top("methods", 760)),
+        *(Picture(walk.name, partial(_screen, walk), _svg) for walk in WALKS),
+    )
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the pictures into the manual.
+
+    Args:
+        names: which; none for all.
+    """
     from playwright.sync_api import sync_playwright
 
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    # Screens first: where the browser's event loop runs, no other may.
+    wanted = [one for one in pictures() if not names or one.name in names]
+    pages = {one.name: one.html() for one in wanted}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True)
-        for picture, html, width, shot in (
-            ("report", _report("pretrain_R+Z3"), 1100, _top),
-            ("report-requests", _report("serve_transformers"), 1100, _figure("request_life")),
-            ("report-timeline", _report("pretrain_R+Z3"), 1100, _timeline),
-            ("paper-figures", _figures(), 1100, _section_top("methods", 760)),
-        ):
-            file = Path(name) / f"{picture}.html"
-            write(html, file)
-            page = browser.new_page(viewport={"width": width, "height": 800})
+        for one in wanted:
+            file = Path(folder) / f"{one.name}.html"
+            write(pages[one.name], file)
+            page = browser.new_page(viewport={"width": WIDTH_PX, "height": 800})
             page.goto(file.as_uri())
-            page.wait_for_selector("html[data-ready]")
-            image = shot(page)
-            if len(image) > MAX_BYTES:
-                raise RuntimeError(f"{picture}.png has {len(image):,} bytes: show less")
-            (DOCS / "images" / f"{picture}.png").write_bytes(image)
-            sys.stdout.write(f"{picture}.png: {len(image):,} bytes\n")
+            image = one.shot(page)
+            page.close()
+            _keep(one.name, image)
+        if not names or "perfetto" in names:
+            _keep("perfetto", perfetto(browser))
         browser.close()
+
+
+def _keep(name: str, image: bytes) -> None:
+    if len(image) > MAX_BYTES:
+        raise RuntimeError(f"{name}.png has {len(image):,} bytes: show less")
+    (DOCS / "images" / f"{name}.png").write_bytes(image)
+    sys.stdout.write(f"{name}.png: {len(image):,} bytes\n")
+
+
+def _screen(walk: Walk) -> str:
+    return f'<!DOCTYPE html><html data-ready="yes"><body>{screen(walk)}</body></html>'
+
+
+def _svg(page: Page) -> bytes:
+    return page.locator("svg").first.screenshot()
 
 
 def _report(sample: str) -> str:
     with tracekit.open(REPO / "sample_traces" / sample) as trace:
         return report(trace, [f"sample_traces/{sample}"])
+
+
+def _overview() -> str:
+    paths = ["sample_traces"]
+    with tracekit.open(REPO / "sample_traces", traces=False) as runs:
+        several = several_runs(runs, [str(REPO / "sample_traces")])
+        named = [replace(run, named=f"sample_traces/{run.name}") for run in several]
+        links = {run.named: f"overview-runs/{run.name}.html" for run in named}
+        return overview_page(runs, paths, named, links)
 
 
 def _figures() -> str:
@@ -65,7 +120,7 @@ def _figures() -> str:
 
 
 def _top(page: Page) -> bytes:
-    page.wait_for_selector("[data-chart=timeline] svg rect")
+    page.wait_for_selector("[data-chart] svg rect")
     return page.screenshot(clip={"x": 0, "y": 0, "width": 1100, "height": 730})
 
 
@@ -104,4 +159,4 @@ def _timeline(page: Page) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -17,7 +17,7 @@ import tracekit
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
-from tracekit.plot import chart_module, chart_names
+from tracekit.plot import PARAMS, chart_module, chart_names
 
 REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]
@@ -65,11 +65,11 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(opened: Opened) -> N
         assert set(chart.data) <= set(needs), name
         assert chart.spec["data"]["name"] in needs, name
         for need, result in chart.data.items():
-            assert result.rows == trace.query(need).rows
+            assert result.rows == trace.query(need, **PARAMS.get(need, {})).rows
             assert need in load_catalog().analyses
         sets = json.loads(json.dumps(chart.to_dict()))["datasets"]
         for need, rows in sets.items():
-            exact = trace.query(need).to_dicts()
+            exact = trace.query(need, **PARAMS.get(need, {})).to_dicts()
             numbers = [{k: v for k, v in r.items() if isinstance(v, int)} for r in exact]
             assert all(row.items() >= some.items() for row, some in zip(rows, numbers, strict=True))
 
@@ -218,3 +218,19 @@ def test_marks_stand_out_from_their_page() -> None:
     for colour in palette.ALL:
         assert contrast(colour.light, "#ffffff") >= 2, colour
         assert contrast(colour.dark, "#15171a") >= 3, colour
+
+
+def test_a_class_has_its_colour_wherever_it_is_drawn() -> None:
+    alone, beside = palette.classes(["gemm"]), palette.classes(["softmax", "my_class", "gemm"])
+    assert alone["gemm"] == beside["gemm"] != beside["softmax"]
+    assert beside["my_class"] == palette.classes(["my_class"])["my_class"]
+    told = palette.classes(["comm_allreduce", "memcpy_h2d", "other"])
+    assert [*told.values()] == [palette.KIND["comm"], palette.KIND["memcpy"], palette.GREY]
+
+
+def test_texts_stand_out_from_the_marks_that_they_are_in() -> None:
+    for colour in palette.ALL:
+        for shown in (colour.light, colour.dark):
+            text = palette.text_on(shown)
+            other = {"#000000": "#ffffff", "#ffffff": "#000000"}[text]
+            assert contrast(text, shown) >= max(4.5, contrast(other, shown)), shown

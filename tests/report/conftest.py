@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CHROMIUM = Path(os.environ.get("TRACEKIT_CHROMIUM") or "/usr/bin/chromium")
 
+_MOST_SCROLLS = 50
+
 
 @dataclass
 class Opened:
@@ -30,19 +32,23 @@ class Opened:
 
     def show_all(self) -> None:
         """Scroll to the end, so that every picture and table is made."""
-        self.page.evaluate(
-            """async () => {
-                for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {
-                    scrollTo(0, y);
-                    await new Promise((done) => setTimeout(done, 20));
-                }
-                scrollTo(0, 0);
-            }"""
-        )
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('[data-chart], [data-rows], #events-view')]"
-            ".every((place) => place.dataset.filled || !place.getClientRects().length)"
-        )
+        # Asked from here: the page's policy lets no condition be evaluated again and again in it.
+        for _ in range(_MOST_SCROLLS):
+            self.page.evaluate(
+                """async () => {
+                    for (let y = 0; y < document.documentElement.scrollHeight; y += 500) {
+                        scrollTo(0, y);
+                        await new Promise((done) => setTimeout(done, 20));
+                    }
+                    scrollTo(0, 0);
+                }"""
+            )
+            if self.page.evaluate(
+                "[...document.querySelectorAll('[data-chart], [data-rows], #events-view')]"
+                ".every((place) => place.dataset.filled || !place.getClientRects().length)"
+            ):
+                return
+        raise AssertionError("some picture or table is never made")
 
 
 @pytest.fixture(scope="module")

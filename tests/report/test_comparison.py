@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 
 import tracekit
 from tracekit.comparison.comparing import compare
-from tracekit.report import comparison_page
-from tracekit.report.comparison_charts import charts
+from tracekit.plot import chart_module
+from tracekit.render.sections.comparison import EFFECTS
+from tracekit.report import comparison_page, modules_of
+from tracekit.report.comparison_modules import VIEWS, charts_of
 from tracekit.report.comparison_page import comparison_sentences
+from tracekit.report.comparison_tables import TABLES
 
 REPO = Path(__file__).resolve().parents[2]
 BASE, NEW = (REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3"))
@@ -26,7 +30,7 @@ def compared(opened: Opened) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the tables of a comparison, and the picture of the modules of both sides."""
     base, new = opened(BASE), opened(NEW)
     results = compare(base, new).results()
-    return results, {"base": base.query("module_icicle"), "new": new.query("module_icicle")}
+    return results, {"base": modules_of(base), "new": modules_of(new)}
 
 
 def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
@@ -43,17 +47,41 @@ def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
         for row in effects
     )
     largest = max(effects, key=lambda row: abs(row["delta_ns"]))
-    assert f"The largest cause is {largest['effect']}" in cause
+    assert f"The largest cause is {EFFECTS[largest['effect']]}:" in cause
     assert matched.startswith(f"{whole['matched_pct']:.1f} %")
 
 
 def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
+    _, sides = compared
+    for view in VIEWS:
+        drawn = [*charts_of(view, sides)]
+        assert [chart.name for chart in drawn] == [f"{side}_{view.chart}" for side in sides]
+        first, second = (chart.spec["encoding"] for chart in drawn)
+        assert (first["x"], first["color"]) == (second["x"], second["color"])
+        needs = chart_module(view.chart).NEEDS
+        ends = [end for of in sides.values() for need in needs for end in of[need].column("to_ns")]
+        assert first["x"]["scale"]["domain"] == [0, max(ends)]
+        for chart, of in zip(drawn, sides.values(), strict=True):
+            assert [*chart.data.values()] == [of[need] for need in needs]
+
+
+def test_what_one_side_alone_has_is_in_the_colours_of_both(compared: Any) -> None:
+    _, sides = compared
+    by_class = next(view for view in VIEWS if view.colour == "class")
+    chart = next(charts_of(by_class, sides))
+    classes = {of["class_icicle"].column("class")[0] for of in sides.values()}
+    domain = chart.spec["encoding"]["color"]["scale"]["domain"]
+    assert classes <= set(domain)
+    assert {"comm_reducescatter", "comm_allreduce"} <= set(domain)
+
+
+def test_every_table_of_a_comparison_has_a_definition(compared: Any) -> None:
     results, sides = compared
-    drawn = {chart.name: chart.spec for chart in charts(results, sides)}
-    axes = [drawn[f"{side}_module_icicle"]["encoding"]["x"] for side in sides]
-    assert axes[0] == axes[1]
-    longest = max(end for side in sides.values() for end in side.column("to_ns"))
-    assert axes[0]["scale"]["domain"] == [0, longest]
+    assert set(results) <= set(TABLES)
+    html = comparison_page(results, sides, "a", "b")
+    for name, result in results.items():
+        if result.rows:
+            assert escape(TABLES[name][1]) in html
 
 
 @pytest.mark.slow
@@ -67,8 +95,14 @@ def test_the_waterfall_ends_at_the_difference(compared: Any, in_browser: Any) ->
     names = [f.get_attribute("data-chart") for f in page.locator("figure[data-chart]").all()]
     assert names == [
         *("comparison_parts", "comparison_places", "comparison_noise"),
-        *("base_module_icicle", "new_module_icicle"),
+        *(f"{side}_{view.chart}" for view in VIEWS for side in ("base", "new")),
     ]
+    for tab in page.locator("[role=tab]").all():
+        tab.click()
+        panel = page.locator(f"#{tab.get_attribute('aria-controls')}")
+        assert panel.locator("figure").count() == 2
+        panel.locator("figure svg svg rect").first.wait_for()
+    assert report.messages == []
     parts = [r for r in results["comparison_split"].to_dicts() if r["depth"] == 1]
     boxes = page.locator("[data-chart=comparison_parts] svg svg rect").evaluate_all(
         "bars => bars.map((bar) => [bar.x.baseVal.value, bar.width.baseVal.value])"

@@ -8,11 +8,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
-from traces_by_hand import kernel
+from traces_by_hand import kernel, span
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -137,10 +138,48 @@ def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
     told = {row["topic"]: row for row in verdict.to_dicts()}
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
     assert told["largest_part"]["subject"] == largest["class"]
-    assert f"{largest['class']}: {largest['wall_ns'] / 1e6:,.3f} ms" in part
+    assert f"{largest['class']} took most: {largest['wall_ns'] / 1e6:,.3f} ms" in part
     assert f"{told['largest_loss']['share_pct']:.1f} %" in loss
     assert "1 of 27 figures of health warns" in trust
     assert sentences(None) == []
+
+
+def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    with tracekit.open(tiny_trace([span("cpu_op", "x", 0, 9)]), cache=False) as trace:
+        nothing = trace.query("verdict")
+    columns = nothing.columns
+    assert sentences(Result("verdict", columns, [])) == [
+        "No work of a device is recorded here, so there is no time to divide."
+    ]
+    told = {
+        "topic": "largest_loss",
+        "subject": "unknown",
+        "amount_ns": 5_000_000,
+        "share_pct": 50.0,
+        "count": 2,
+    }
+    row = tuple(told.get(column.name) for column in columns)
+    (said,) = sentences(Result("verdict", columns, [row]))
+    assert said == (
+        "The largest loss is idle time without a known cause (2 gaps): 5.000 ms, 50.0 % of the "
+        "devices' windows."
+    )
+
+
+def test_every_table_has_its_definition_and_says_what_its_columns_mean(html: str) -> None:
+    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    content = json.loads(found[1])
+    for section in SECTIONS:
+        for table in section.tables:
+            if f'data-rows="{table}"' not in html:
+                continue
+            spec = load_catalog().analysis(table)
+            assert escape(spec.description) in html, table
+            meanings = [column.meaning for column in spec.columns]
+            assert content["data"][table]["meanings"] == meanings, table
 
 
 def test_the_page_has_the_verdict_that_the_command_prints(opened: Opened) -> None:

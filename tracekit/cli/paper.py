@@ -113,8 +113,13 @@ def _pictures(output: Path, paths: tuple[str, ...], *, no_cache: bool) -> None:
     if not paths:
         raise UsageError("which runs?", hint="tracekit paper --pictures FILE.html RUNS")
     check_output(output)
+
+    def roles_of(folder: str) -> Result:
+        with open_traces((folder,), no_cache=no_cache) as trace:
+            return trace.query("roles")
+
     with open_traces(paths, is_traced=False, no_cache=no_cache) as runs:
-        html = runs_page(runs, paths)
+        html = runs_page(runs, paths, roles_of)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 

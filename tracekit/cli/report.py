@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._options import ceilings_option, no_cache_option, rules_option, trace_argument
+
+if TYPE_CHECKING:
+    from tracekit.report.overview_page import Run
+    from tracekit.trace import Trace
 
 
 @click.command(name="report")
@@ -24,6 +32,11 @@ from tracekit.cli._options import ceilings_option, no_cache_option, rules_option
     metavar="BASE",
     help="Report how TRACE, one run then, differs from this one: what compare says.",
 )
+@click.option(
+    "--each",
+    is_flag=True,
+    help="Of several runs, write a report of each too, beside the page, which links to them.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is no report.")
 @rules_option
 @ceilings_option
@@ -32,6 +45,7 @@ def command(
     traces: tuple[str, ...],
     output: Path,
     base: str | None,
+    each: bool,
     force: bool,
     rules: Path | None,
     ceilings: Path | None,
@@ -40,41 +54,115 @@ def command(
     """Write what a breakdown says, and more, as one HTML file with pictures and tables.
 
     The file opens by double click and needs no network. Its figures are those of the analyses, and
-    each section names the command and the SQL that give the same.
+    each section names the command and the SQL that give the same. Of two runs, BASE NEW, it says
+    how they differ; of a folder of runs, as of a sweep, it has their figures side by side.
     """
-    from tracekit.cli._open import open_traces
-    from tracekit.report import check_output, report, write
+    from tracekit.render._text import printable
+    from tracekit.report import check_output, overview_page, report, several_runs, write
     from tracekit.units import format_bytes
 
     check_output(output, force=force)
+    read = _Reading(no_cache=no_cache, rules=rules, ceilings=ceilings)
     if base is not None:
-        html = _compared(base, traces, no_cache=no_cache, rules=rules)
+        html = _compared(base, traces, read)
     else:
-        with open_traces(
-            traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
-        ) as trace:
-            html = report(trace, traces)
+        with read.opened(traces) as trace:
+            runs = several_runs(trace, traces)
+            if not runs:
+                html = report(trace, traces)
+            elif len(traces) == len(runs) == 2 and not each:
+                html = ""
+                click.echo(
+                    f"two runs: how {printable(traces[1])} differs from {printable(traces[0])}",
+                    err=True,
+                )
+            else:
+                links = _each(runs, output, read, force=force) if each else {}
+                html = overview_page(trace, traces, runs, links)
+        html = html or _compared(traces[0], traces[1:], read)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
 
-def _compared(base: str, traces: tuple[str, ...], *, no_cache: bool, rules: Path | None) -> str:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How traces are read."""
+
+    no_cache: bool
+    rules: Path | None
+    ceilings: Path | None
+
+    def opened(self, traces: Sequence[str]) -> AbstractContextManager[Trace]:
+        from tracekit.cli._open import open_traces
+
+        return open_traces(
+            traces,
+            no_cache=self.no_cache,
+            rules=self.rules,
+            ceilings=self.ceilings,
+            expect_breakdown=True,
+        )
+
+
+def _each(runs: Sequence[Run], output: Path, read: _Reading, *, force: bool) -> dict[str, str]:
+    """Write a report of each run into a folder beside the page.
+
+    Returns:
+        By how runs are named, the file, seen from the page. What has none is said on stderr.
+
+    Raises:
+        UsageError: a file is there already that is no report.
+        StoreError: a file cannot be written.
+    """
+    from tracekit.errors import StoreError, TracekitError
+    from tracekit.render._text import printable
+    from tracekit.report import check_output, report, write
+    from tracekit.report.overview_page import file_names
+
+    folder = output.with_name(f"{output.stem}-runs")
+    files = {run.named: folder / name for run, name in zip(runs, file_names(runs), strict=True)}
+    for file in files.values():
+        check_output(file, force=force)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror or error}") from error
+    links = {}
+    for named, file in files.items():
+        html = ""
+        try:
+            with read.opened([named]) as trace:
+                html = report(trace, [named])
+        except click.exceptions.Exit:
+            # Some of its ranks could not be read, which was said; the report is of the others.
+            if not html:
+                raise
+        except StoreError:
+            raise
+        except TracekitError as error:
+            click.echo(f"warning: no report of {printable(named)}: {error.message}", err=True)
+            continue
+        write(html, file)
+        links[named] = f"{folder.name}/{file.name}"
+    return links
+
+
+def _compared(base: str, traces: tuple[str, ...], read: _Reading) -> str:
     """Return the report of a comparison.
 
     Raises:
         UsageError: there are several traces on the new side.
     """
-    from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare
     from tracekit.errors import UsageError
-    from tracekit.report import comparison_page
+    from tracekit.report import comparison_page, modules_of
 
     if len(traces) > 1:
         raise UsageError("with --base there is one TRACE", hint="give the folder of its ranks")
     (new,) = traces
-    results = compare(base, new, cache=not no_cache, rules=rules).results()
+    results = compare(base, new, cache=not read.no_cache, rules=read.rules).results()
     sides = {}
     for side, named in (("base", base), ("new", new)):
-        with open_traces([named], no_cache=no_cache, rules=rules) as trace:
-            sides[side] = trace.query("module_icicle")
+        with read.opened([named]) as trace:
+            sides[side] = modules_of(trace)
     return comparison_page(results, sides, base, new)

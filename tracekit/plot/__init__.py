@@ -5,9 +5,10 @@ A chart is a module here without a leading underscore; it has
     NEEDS: tuple[str, ...]     the analyses whose rows it draws
     def chart(data: Mapping[str, Result]) -> Chart | None
 
-where `data` has the results by analysis name; there is no chart where they have nothing to draw. A
-chart takes its figures from these rows as they are: it computes no figure of its own. It is written
-in Vega-Lite, which the report draws by itself, and altair and vl-convert draw elsewhere.
+where `data` has the results by analysis name, asked with the parameters in PARAMS; there is no
+chart where they have nothing to draw. A chart takes its figures from these rows as they are: it
+computes no figure of its own. It is written in Vega-Lite, which the report draws by itself, and
+altair and vl-convert draw elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.trace import Trace
 
-__all__ = ["Chart", "ChartModule", "Plots", "chart_module", "chart_names"]
+__all__ = ["PARAMS", "Chart", "ChartModule", "Plots", "chart_module", "chart_names"]
+
+PARAMS: Mapping[str, Mapping[str, object]] = {"latency_cdf": {"metric": "all"}}
+"""How analyses are asked of which charts draw more than they say by default."""
 
 
 class ChartModule(Protocol):
@@ -72,7 +76,9 @@ class Plots:
             QueryError: there is no such chart, or the trace has nothing that it could show.
         """
         module = chart_module(name)
-        chart = module.chart({need: self._trace.query(need) for need in module.NEEDS})
+        chart = module.chart(
+            {need: self._trace.query(need, **PARAMS.get(need, {})) for need in module.NEEDS}
+        )
         if chart is None:
             raise QueryError(
                 f"the trace has nothing for the chart {name}",

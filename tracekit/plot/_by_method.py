@@ -39,7 +39,7 @@ def bars_by_method(
         "encoding": {
             "y": names("which", [name_of(row) for row in rows]),
             "x": quantity(column, [row[column] for row in rows], axis),
-            "color": colours("stage", series(sorted({row["stage"] for row in rows}))),
+            "color": colours("stage", series(sorted({str(row["stage"]) for row in rows}))),
             "tooltip": told(
                 *("run", "model", "method", "engine", "world_size", "batch_size"),
                 *("mean_tokens_per_s", "std_tokens_per_s", "peak_bytes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tracekit.palette import series
+from tracekit import palette
 from tracekit.plot._chart import Chart
 from tracekit.plot._encoding import colours, quantity, told
 
@@ -22,7 +22,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     rows = data["class_icicle"].to_dicts()
     if not rows:
         return None
-    classes = list(dict.fromkeys(row["class"] for row in rows))
+    classes = palette.classes(list(dict.fromkeys(row["class"] for row in rows)))
     depths = sorted({row["depth"] for row in rows})
     ends = [row["to_ns"] for row in rows]
     spec = {
@@ -33,7 +33,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
             "x": quantity("from_ns", ends, "busy time of all devices", scale={"nice": False}),
             "x2": {"field": "to_ns"},
             "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
-            "color": colours("class", series(classes)),
+            "color": colours("class", classes),
             "text": {"field": "label"},
             "tooltip": told("module_path", "class", "total_wall_ns", "self_wall_ns", "wall_pct"),
         },

@@ -28,8 +28,14 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
         return None
     rows = sorted(rows, key=lambda row: -row["max_dur_ns"])
     shares = {"transfer_ns": GREY, "max_wait_ns": VERMILLION}
-    label = {"calculate": "datum.class + ' ' + datum.pg_name + ' #' + datum.number", "as": "which"}
-    order = [f"{row['class']} {_text(row['pg_name'])} #{row['number']}" for row in rows]
+    # Few traces name their groups; where none does, there is nothing to tell apart.
+    has_groups = any(row["pg_name"] is not None for row in rows)
+    group = " + ' ' + datum.pg_name" if has_groups else ""
+    label = {"calculate": f"datum.class{group} + ' #' + datum.number", "as": "which"}
+    order = [
+        f"{row['class']}{' ' + _text(row['pg_name']) if has_groups else ''} #{row['number']}"
+        for row in rows
+    ]
     spec = {
         "data": {"name": "collective_skew"},
         "height": bar_step(len(rows)),

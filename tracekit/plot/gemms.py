@@ -27,7 +27,7 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     ]
     if not counted:
         return None
-    types = sorted({row["dtype"] for row in counted})
+    types = sorted({row["dtype"] for row in counted} - {None})
     roofs = [row for row in data["roofline"].to_dicts() if row["dtype"] in types]
     rates = [row["flop_per_s"] for row in counted + roofs]
     classes = sorted({row["op_class"] for row in counted})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import series
 from tracekit.plot._chart import Chart
@@ -22,12 +22,17 @@ def _text(value: object) -> str:
 
 
 def chart(data: Mapping[str, Result]) -> Chart | None:
-    """Return the chart; None where no allocator event was recorded."""
-    rows = [row for row in data["memory_over_time"].to_dicts() if row["device"] != "cpu"]
+    """Return the chart; None where no allocator event was recorded.
+
+    Where an accelerator is, memory of the host is left to the table; that keeps nothing in reserve.
+    """
+    every = data["memory_over_time"].to_dicts()
+    rows = [row for row in every if row["device"] != "cpu"] or every
     if not rows:
         return None
+    is_host = rows[0]["device"] == "cpu"
     devices = dict.fromkeys((row["rank"], row["device"]) for row in rows)
-    unknown = all(row["rank"] is None for row in data["memory_over_time"].to_dicts())
+    unknown = all(row["rank"] is None for row in every)
     labels = [f"device {d}" if unknown else f"rank {_text(r)} · {d}" for r, d in devices][
         :MAX_LINES
     ]
@@ -35,25 +40,29 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     sizes = [max(row["allocated_bytes"], row["reserved_bytes"] or 0) for row in rows]
     x = quantity("at_ns", times, "time since the first event", scale={"zero": False, "nice": False})
     tip = told("where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count")
+    along = "in use" if is_host else "in use; kept (dashed)"
+    lines: dict[str, dict[str, Any]] = {
+        "allocated_bytes": {"strokeWidth": 1.5},
+        "reserved_bytes": {"strokeDash": [4, 3]},
+    }
+    if is_host:
+        del lines["reserved_bytes"]
     spec = {
         "data": {"name": "memory_over_time"},
         "height": 240,
         "transform": [
-            *where(data["memory_over_time"].to_dicts()),
+            *where(every),
             {"filter": {"field": "where", "oneOf": labels}},
         ],
         "encoding": {"x": x, "color": colours("where", series(labels)), "tooltip": tip},
         "layer": [
             {
-                "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
-                "encoding": {"y": quantity("allocated_bytes", sizes, "in use; kept (dashed)")},
-            },
-            {
-                "mark": {"type": "line", "interpolate": "step-after", "strokeDash": [4, 3]},
-                "encoding": {"y": quantity("reserved_bytes", sizes, "in use; kept (dashed)")},
-            },
+                "mark": {"type": "line", "interpolate": "step-after", **how},
+                "encoding": {"y": quantity(column, sizes, along)},
+            }
+            for column, how in lines.items()
         ],
     }
     omitted = f"{len(labels)} of {len(devices):,} devices" if len(devices) > len(labels) else ""
-    title = "Memory of the devices over time"
+    title = "Memory of the host over time" if is_host else "Memory of the devices over time"
     return Chart("memory", title, spec, {"memory_over_time": data["memory_over_time"]}, omitted)

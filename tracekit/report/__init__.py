@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError, UsageError
 from tracekit.report.answers import gather
+from tracekit.report.comparison_modules import modules_of
 from tracekit.report.comparison_page import comparison_page
 from tracekit.report.document import GENERATOR
+from tracekit.report.overview_page import overview_page, several_runs
 from tracekit.report.page import page
 from tracekit.report.runs_page import runs_page
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["check_output", "comparison_page", "report", "runs_page", "write"]
+__all__ = [
+    "check_output",
+    "comparison_page",
+    "modules_of",
+    "overview_page",
+    "report",
+    "runs_page",
+    "several_runs",
+    "write",
+]
 
 
 def report(trace: Trace, traces: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.analysis.run import run_analyses, run_reductions
 from tracekit.errors import QueryError, UsageError
+from tracekit.plot import PARAMS
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -75,6 +76,8 @@ def gather(trace: Trace) -> Answers:
             results[result.name] = result
     if "throughput" in results:
         _ask(trace, OF_REQUESTS, answers)
+    for name in PARAMS.keys() & results.keys():
+        results[name] = trace.query(name, **PARAMS[name])
     return answers
 
 

@@ -14,6 +14,9 @@ MAX_ROWS = 1_000
 MAX_BYTES = 250_000
 """And how much text, in characters: names may be as long as they like."""
 
+_ROWS_OF = {"latency_cdf": 5_000}
+"""Results that have room for more: of eight runs, the curves of all metrics."""
+
 _LARGEST_FIRST = {"module_icicle": "total_wall_ns", "class_icicle": "total_wall_ns"}
 """Results whose rows are in the order of a picture; of these the largest stay."""
 
@@ -23,6 +26,7 @@ _SERIES = {
     "queue_over_time": ("rank", "device", "stream"),
     "steps": ("rank", "device"),
     "throughput_over_time": ("run",),
+    "latency_cdf": ("run",),
 }
 """Results that are lines over time: of these, whole lines stay, as many as there is room for."""
 
@@ -45,15 +49,16 @@ class Cut:
 def cut(result: Result) -> Cut:
     """Return the rows of a result that a page has room for: the first, or the largest."""
     rows = result.rows
-    if len(rows) > MAX_ROWS and result.name in _LARGEST_FIRST:
+    most = _ROWS_OF.get(result.name, MAX_ROWS)
+    if len(rows) > most and result.name in _LARGEST_FIRST:
         place = result.column_names.index(_LARGEST_FIRST[result.name])
-        least = sorted((row[place] for row in rows), reverse=True)[MAX_ROWS]
+        least = sorted((row[place] for row in rows), reverse=True)[most]
         rows = [row for row in rows if row[place] > least]
-    if len(rows) > MAX_ROWS and result.name in _SERIES:
-        rows = _whole_lines(result)
+    if len(rows) > most and result.name in _SERIES:
+        rows = _whole_lines(result, most)
     kept = []
     room = MAX_BYTES
-    for row in rows[:MAX_ROWS]:
+    for row in rows[:most]:
         room -= sum(len(json_text(value)) + 1 for value in row)
         if room < 0:
             break
@@ -61,7 +66,7 @@ def cut(result: Result) -> Cut:
     return Cut(Result(result.name, result.columns, kept), len(result.rows))
 
 
-def _whole_lines(result: Result) -> list[tuple[Any, ...]]:
+def _whole_lines(result: Result, most: int) -> list[tuple[Any, ...]]:
     """Return the rows of the first lines that fit whole; of one that does not, its first rows."""
     places = [result.column_names.index(name) for name in _SERIES[result.name]]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
@@ -69,7 +74,7 @@ def _whole_lines(result: Result) -> list[tuple[Any, ...]]:
         lines.setdefault(tuple(row[place] for place in places), []).append(row)
     kept: list[tuple[Any, ...]] = []
     for line in lines.values():
-        if kept and len(kept) + len(line) > MAX_ROWS:
+        if kept and len(kept) + len(line) > most:
             break
         kept += line
     return kept

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import BLUE, INK, SLATE, VERMILLION
-from tracekit.plot import Chart, chart_module
+from tracekit.plot import Chart
 from tracekit.plot._encoding import bar_step, names, quantity, told
 
 if TYPE_CHECKING:
@@ -22,12 +21,11 @@ _PARTS, _LEVEL = 1, 2
 _MAX_PLACES = 30
 
 
-def charts(results: Mapping[str, Result], sides: Mapping[str, Result]) -> Iterator[Chart]:
+def charts(results: Mapping[str, Result]) -> Iterator[Chart]:
     """Return the charts of a comparison.
 
     Args:
         results: its tables by name.
-        sides: the results of module_icicle of each side, by name of the side: base and new.
     """
     split = results["comparison_split"]
     rows = split.to_dicts()
@@ -37,23 +35,6 @@ def charts(results: Mapping[str, Result], sides: Mapping[str, Result]) -> Iterat
     noise = results["comparison_noise"]
     if any(row["low_pct"] is not None for row in noise.to_dicts()):
         yield _intervals(noise)
-    yield from _icicles(sides)
-
-
-def _icicles(sides: Mapping[str, Result]) -> Iterator[Chart]:
-    """Return the modules of both sides, as wide as one another where they took the same time."""
-    ends = [end for icicle in sides.values() for end in icicle.column("to_ns")]
-    for side, icicle in sides.items():
-        chart = chart_module("modules").chart({"module_icicle": icicle})
-        if chart is None:
-            continue
-        data = f"{side}_module_icicle"
-        domain = {"domain": [0, max(ends)]}
-        x = quantity("from_ns", ends, "busy time of all devices", scale=domain)
-        encoding = {**chart.spec["encoding"], "x": x}
-        spec = {**chart.spec, "data": {"name": data}, "encoding": encoding}
-        title = f"Modules of the {side} side"
-        yield replace(chart, name=data, title=title, spec=spec, data={data: icicle})
 
 
 def _floating(field: str, test: Mapping[str, int], colour: str, **encoding: Any) -> dict[str, Any]:

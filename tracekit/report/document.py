@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import tracekit
 from tracekit import palette
+from tracekit.analysis.catalog import load_catalog
 from tracekit.render._json_text import json_text
 from tracekit.report.budget import Cut
 
@@ -92,13 +93,26 @@ def _page_json(content: Content) -> str:
     for place, (name, one) in enumerate(content.data.items()):
         text.write(",\n" if place else "\n")
         columns = json.dumps(one.shown.column_names)
-        text.write(f'{json.dumps(name)}:{{"columns":{columns},"total":{one.total},"rows":[')
+        meanings = json.dumps(_meanings(name, one.shown.column_names))
+        text.write(
+            f'{json.dumps(name)}:{{"columns":{columns},"meanings":{meanings},'
+            f'"total":{one.total},"rows":['
+        )
         for number, row in enumerate(one.shown.rows):
             text.write(",\n" if number else "\n")
             text.write("[" + ",".join(map(json_text, row)) + "]")
         text.write("]}")
     text.write("}}")
     return in_script(text.getvalue())
+
+
+def _meanings(name: str, columns: Iterable[str]) -> list[str]:
+    """Return what the header of an analysis says of its columns; nothing for other rows."""
+    spec = load_catalog().analyses.get(name)
+    if spec is None:
+        return []
+    known = {column.name: column.meaning for column in spec.columns}
+    return [known.get(column, "") for column in columns]
 
 
 def in_script(json: str) -> str:
@@ -124,8 +138,16 @@ def _script() -> str:
 
 @cache
 def _style() -> str:
-    dark = "".join(f"--c-{colour.light[1:]}:{colour.dark};" for colour in palette.ALL)
-    light = "".join(f"--c-{colour.light[1:]}:{colour.light};" for colour in palette.ALL)
+    dark, light = (
+        "".join(
+            f"--c-{colour.light[1:]}:{shown};--on-{colour.light[1:]}:{palette.text_on(shown)};"
+            for colour, shown in zip(palette.ALL, of_page, strict=True)
+        )
+        for of_page in (
+            [colour.dark for colour in palette.ALL],
+            [colour.light for colour in palette.ALL],
+        )
+    )
     return (
         f":root{{{light}}}\n@media (prefers-color-scheme: dark)"
         f"{{:root:not([data-theme=light]){{{dark}}}}}\n:root[data-theme=dark]{{{dark}}}\n"

@@ -8,7 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracekit.palette import GREY, KIND, PHASE, series
+from tracekit.palette import GREY, KIND, PHASE
+from tracekit.palette import classes as colours_of_classes
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -80,7 +81,7 @@ def packed_events(result: Result) -> str:
         "phases": [*phases.numbers],
         "colours": {
             "kind": [KIND[kind].light for kind in kinds.numbers],
-            "class": [colour.light for colour in series([*classes.numbers]).values()],
+            "class": [colour.light for colour in colours_of_classes([*classes.numbers]).values()],
             "phase": [PHASE.get(phase, GREY).light for phase in phases.numbers],
         },
     }

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.plot import chart_module
+from tracekit.plot import PARAMS, chart_module
 from tracekit.render._text import printable
 from tracekit.render.sections import run as run_section
 from tracekit.render.sections import trace as trace_section
@@ -103,7 +104,7 @@ def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
         yield '<ul class="verdict" id="verdict">'
         yield from (f"<li>{escape(sentence)}</li>" for sentence in said)
         yield "</ul>"
-        command = escape(_command("verdict", traces))
+        command = escape(command_of("verdict", traces))
         yield f'<p class="note">The sentences say what <code>{command}</code> finds.</p>'
     yield "</header>"
 
@@ -128,13 +129,26 @@ def _section(
     else:
         yield from _charts(one)
         for table in one.tables:
-            yield f"<h3>{escape(load_catalog().analysis(table).question)}</h3>"
-            if note := cuts[table].note(_command(table, traces)):
+            yield from table_head(table, is_defined=table == one.tables[0])
+            if note := cuts[table].note(command_of(table, traces)):
                 yield f'<p class="note">{escape(note)}</p>'
             yield f'<div class="table" data-rows="{table}"></div>'
     drawn = tuple(table for table in one.section.drawn if table in answers.results)
     yield from sources(name, (*one.tables, *drawn), traces)
     yield "</section>"
+
+
+def table_head(name: str, *, is_defined: bool) -> Iterator[str]:
+    """Return what stands above the table of an analysis: what it answers, and what that means.
+
+    Args:
+        name: of the analysis.
+        is_defined: its section has said that already.
+    """
+    spec = load_catalog().analysis(name)
+    yield f"<h3>{escape(spec.question)}</h3>"
+    if not is_defined and spec.description:
+        yield f'<p class="definition">{escape(spec.description)}</p>'
 
 
 def _charts(one: _Shown) -> Iterator[str]:
@@ -149,13 +163,25 @@ def _charts(one: _Shown) -> Iterator[str]:
                 f'tabindex="{-1 if place else 0}">{escape(named[chart.name])}</button>'
             )
         yield "</div>"
-    for place, chart in enumerate(one.charts):
-        panel = f' role="tabpanel" aria-labelledby="tab-{chart.name}"' if has_tabs else ""
-        hidden = " hidden" if has_tabs and place else ""
-        yield f'<div id="chart-{chart.name}"{panel}{hidden}>'
-        title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
-        yield f'<figure data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
-        yield "</div>"
+    for is_side, group in groupby(one.charts, lambda chart: chart.name in one.section.beside):
+        if is_side:
+            yield '<div class="sides">'
+            yield from (figure(chart, is_side=True) for chart in group)
+            yield "</div>"
+            continue
+        for chart in group:
+            panel = f' role="tabpanel" aria-labelledby="tab-{chart.name}"' if has_tabs else ""
+            hidden = " hidden" if has_tabs and chart != one.charts[0] else ""
+            yield f'<div id="chart-{chart.name}"{panel}{hidden}>'
+            yield figure(chart)
+            yield "</div>"
+
+
+def figure(chart: Chart, *, is_side: bool = False) -> str:
+    """Return the place of a chart; with `is_side` it is half as wide."""
+    title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
+    side = ' class="side"' if is_side else ""
+    return f'<figure{side} data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
 
 
 def _events(answers: Answers) -> Iterator[str]:
@@ -184,7 +210,7 @@ def sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator
     for table in tables:
         spec = load_catalog().analysis(table)
         code = f"command-{name}-{table}"
-        yield f'<p><code id="{code}">{escape(_command(table, traces))}</code> '
+        yield f'<p><code id="{code}">{escape(command_of(table, traces))}</code> '
         yield f'<button type="button" data-copy="{code}">copy</button></p>'
         yield f"<details><summary>{escape(spec.subject)}/{table}.sql</summary>"
         yield f"<pre><code>{escape(spec.sql)}</code></pre></details>"
@@ -200,8 +226,10 @@ def _refused(answers: Answers) -> Iterator[str]:
     yield "</ul></section>"
 
 
-def _command(analysis: str, traces: Sequence[str]) -> str:
-    return f"tracekit query {analysis} {_named(traces)} --format json"
+def command_of(analysis: str, traces: Sequence[str]) -> str:
+    """Return the command that gives what a page shows of an analysis."""
+    asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
+    return f"tracekit query {analysis} {_named(traces)}{asked} --format json"
 
 
 def _named(traces: Sequence[str]) -> str:

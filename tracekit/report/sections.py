@@ -14,8 +14,8 @@ class Section:
     """One section: its heading, its charts and the analyses that are its tables.
 
     The first table's header defines what the section shows. Several charts of a section with
-    `tabs` are shown one at a time, and chosen by these names, in the order of the charts. `drawn`
-    are analyses that are shown as pictures alone.
+    `tabs` are shown one at a time, and chosen by these names, in the order of the charts; those in
+    `beside` are half as wide, two in a line. `drawn` are analyses that are shown as pictures alone.
     """
 
     name: str
@@ -23,10 +23,14 @@ class Section:
     charts: tuple[str, ...]
     tables: tuple[str, ...]
     tabs: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
 
 
 TIMELINE_EVENTS = "timeline_events"
+
+LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
+"""Charts of distributions, of which each is small."""
 
 SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
@@ -84,7 +88,7 @@ SECTIONS = (
         "serving",
         "Serving",
         (
-            *("throughput_over_time", "running_requests", "latency_cdf"),
+            *("throughput_over_time", "running_requests", *LATENCIES),
             *("serving_steps", "requests", "request_life"),
         ),
         (
@@ -92,6 +96,7 @@ SECTIONS = (
             *("serving_steps", "requests", "request_steps", "request_life"),
             "serving_module_totals",
         ),
+        beside=LATENCIES,
     ),
     Section(
         "bench",

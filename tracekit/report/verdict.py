@@ -21,11 +21,13 @@ def sentences(verdict: Result | None) -> list[str]:
     """Return what is to be said first: the largest part, the largest loss, how far to trust it."""
     if verdict is None:
         return []
+    if not verdict.rows:
+        return ["No work of a device is recorded here, so there is no time to divide."]
     told = {row["topic"]: row for row in verdict.to_dicts()}
     found = []
     if part := told.get("largest_part"):
         found.append(
-            f"The largest part of the time is kernels of class {printable(part['subject'])}: "
+            f"Of what the devices did, work of class {printable(part['subject'])} took most: "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := told.get("largest_loss"):
@@ -47,7 +49,8 @@ def _loss(row: Mapping[str, Any]) -> str:
         return _LOSSES[row["subject"]]
     gaps = f"{row['count']:,} {'gap' if row['count'] == 1 else 'gaps'}"
     op = f", most of it from {printable(row['top_op'])}" if row["top_op"] else ""
-    return f"idle time by {printable(row['subject'])} ({gaps}{op})"
+    cause = "without a known cause" if row["subject"] == "unknown" else f"by {row['subject']}"
+    return f"idle time {printable(cause)} ({gaps}{op})"
 
 
 def _trust(row: Mapping[str, Any]) -> str:

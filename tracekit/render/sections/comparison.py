@@ -21,7 +21,7 @@ ORDER = 2
 _LITTLE_PCT = 10
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
-_EFFECTS = {
+EFFECTS = {
     "new": "new work",
     "gone": "work gone",
     "recompute": "recomputation on one side alone",
@@ -60,7 +60,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
         ]
         out += [Text(), heading("Why", "adds up to the difference", width)]
         out += [
-            Text(f"  {figures}  {_EFFECTS[effect['effect']]}")
+            Text(f"  {figures}  {EFFECTS[effect['effect']]}")
             for effect, figures in zip(effects, aligned(columns), strict=True)
         ]
     return out

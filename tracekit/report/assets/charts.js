@@ -252,7 +252,9 @@ class ChartView {
         keep(made, row, x + wide / 2, vertical, [from, to]);
         if (encoding.text && wide > 26) {
           const label = fitted(printable(String(row[encoding.text.field] ?? '')), wide - 8);
-          svg.append(svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label));
+          const text = svgElement('text', { class: 'inside', x: x + 4, y: vertical + 4 }, label);
+          text.style.fill = made.style.fill.replace('--c-', '--on-');
+          svg.append(text);
         }
       } else if (mark.type === 'point') {
         const x = xs.position(row[encoding.x.field]);
@@ -265,9 +267,10 @@ class ChartView {
       } else if (mark.type === 'rect') {
         const share = row[encoding.color.field] ?? 0;
         const made = style(svgElement('rect', { x: xs.start(row[encoding.x.field]), y: vertical - ys.step / 2, width: xs.step, height: ys.step, class: 'edged' }), row);
-        made.style.fillOpacity = 0.04 + 0.9 * share / 100;
+        // So far, that its figure stands out from the fullest on a light page and on a dark one.
+        made.style.fillOpacity = 0.04 + 0.6 * share / 100;
         keep(made, row, xs.centre(row[encoding.x.field]), vertical);
-        if (ys.step >= 13) svg.append(svgElement('text', { x: xs.centre(row[encoding.x.field]), y: vertical + 4, 'text-anchor': 'middle', class: share > 55 ? 'onfull' : '' }, withUnit(encoding.color.field, share)));
+        if (ys.step >= 13) svg.append(svgElement('text', { x: xs.centre(row[encoding.x.field]), y: vertical + 4, 'text-anchor': 'middle', class: 'on' }, withUnit(encoding.color.field, share)));
       } else throw new Error(`no such mark: ${mark.type}`);
     }
   }

@@ -26,7 +26,19 @@ const watcher = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: '600px' });
 places.forEach((place) => watcher.observe(place));
-addEventListener('beforeprint', () => places.forEach(fill));
+// Paper is white, whatever the page is.
+let themeBefore;
+addEventListener('beforeprint', () => {
+  themeBefore = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = 'light';
+  dispatchEvent(new Event('themechange'));
+  places.forEach(fill);
+});
+addEventListener('afterprint', () => {
+  if (themeBefore) document.documentElement.dataset.theme = themeBefore;
+  else delete document.documentElement.dataset.theme;
+  dispatchEvent(new Event('themechange'));
+});
 
 document.querySelectorAll('button[data-copy]').forEach((button) => {
   button.addEventListener('click', () => copy(document.getElementById(button.dataset.copy).textContent, button));

@@ -48,6 +48,8 @@ function numberScale(encoding, values, from, to, zoomed, channel) {
   let high = usable.length ? usable.reduce((a, b) => Math.max(a, b)) : 1;
   if (settings.domain) [low, high] = settings.domain;
   else if (!isLog && settings.zero !== false) [low, high] = [Math.min(0, low), Math.max(0, high)];
+  // A single step stands in the middle: there is nothing from it to anywhere.
+  if (settings.zero === false && encoding.axis?.tickMinStep && low === high) [low, high] = [low - 1, high + 1];
   if (zoomed) [low, high] = zoomed;
   const factor = labelFactor(encoding.axis);
   if (isLog) {

@@ -6,7 +6,7 @@ const FIRST_ROWS = 12;
 const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 
 function drawTable(place, name, data) {
-  const { columns, rows, total } = data;
+  const { columns, meanings, rows, total } = data;
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
   let shown = rows;
   let limit = FIRST_ROWS;
@@ -21,7 +21,7 @@ function drawTable(place, name, data) {
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   columns.forEach((column, c) => {
-    const button = element('button', { type: 'button', title: `sort by ${column}` }, column);
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, column);
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     head.append(cell);
@@ -76,7 +76,9 @@ function drawTable(place, name, data) {
   csv.addEventListener('click', () => copy(asCsv(columns, shown), csv));
   update();
   const tools = element('div', { class: 'tools' }, filter, csv, count);
-  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), all);
+  const told = meanings.length ? [element('details', { class: 'meanings' }, element('summary', {}, 'What the columns mean'), element('dl', {},
+    ...columns.flatMap((column, c) => [element('dt', {}, column), element('dd', {}, meanings[c])])))] : [];
+  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), all, ...told);
 }
 
 function asCsv(columns, rows) {

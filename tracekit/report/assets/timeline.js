@@ -79,6 +79,7 @@ class TimelineView {
     const names = { kind: this.data.kinds, class: this.data.classes, phase: this.data.phases }[by];
     const hexes = this.data.colours[by];
     this.palette = names.map((_, i) => style.getPropertyValue(`--c-${hexes[i].slice(1)}`).trim() || hexes[i]);
+    this.inks = names.map((_, i) => style.getPropertyValue(`--on-${hexes[i].slice(1)}`).trim() || '#000');
     this.pixels = this.palette.map(abgr);
     this.legend.replaceChildren(...names.map((name, i) => {
       const swatch = element('span', { class: 'swatch' });
@@ -211,9 +212,9 @@ class TimelineView {
 
   drawNames(context, wide) {
     context.font = '11px system-ui, sans-serif';
-    context.fillStyle = '#000';
-    for (const { lane, at, index, x, w } of wide) {
+    for (const { lane, at, index, x, w, colour } of wide) {
       if (w < 40) continue;
+      context.fillStyle = this.inks[colour];
       const text = this.nameOf(lane, index);
       const most = Math.floor((w - 8) / 6);
       context.fillText(text.length > most ? `${text.slice(0, most - 1)}…` : text, this.left + x + 4, this.rowTop(at) + 14);

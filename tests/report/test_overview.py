@@ -1,0 +1,131 @@
+"""The report of several runs: side by side, a way to each, and of two how they differ."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from traces_by_hand import kernel
+
+import tracekit
+from tracekit.report import overview_page, several_runs
+from tracekit.report.overview_page import Run, file_names
+
+REPO = Path(__file__).resolve().parents[2]
+SAMPLES = REPO / "sample_traces"
+
+
+@pytest.fixture
+def sweep(make_run: Callable[..., Path]) -> Path:
+    """Return a folder of two small runs of training."""
+    for name, opt, end in (("naive", "Naive", 60), ("z2", "Z2", 75)):
+        made = make_run(name, into="sweep", opt=opt, outcome="ok")
+        events = [kernel("gemm", 0, 40), kernel("softmax", 50, end)]
+        (made / "rank0.json").write_text(json.dumps({"traceEvents": events}))
+    return made.parent
+
+
+def page_data(html: str) -> dict[str, Any]:
+    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def test_the_samples_side_by_side() -> None:
+    with tracekit.open(SAMPLES, cache=False) as runs:
+        several = several_runs(runs, [str(SAMPLES)])
+        html = overview_page(runs, [str(SAMPLES)], several)
+        asked = {name: json.loads(json.dumps(runs.query(name).rows)) for name in ("methods", "run")}
+        assert html == overview_page(runs, [str(SAMPLES)], several)
+    folders = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+    assert sorted(run.name for run in several) == folders
+    assert "5 runs: " in html
+    data = page_data(html)
+    assert {"methods", "method_memory", "throughput", "ttft_cdf"} <= set(data["charts"])
+    assert data["data"]["methods"]["rows"] == asked["methods"]
+    assert data["data"]["run"]["rows"] == asked["run"]
+    assert "The paper:" not in html
+    assert not any(name.startswith("paper") for name in data["data"])
+    for run in several:
+        assert Path(run.named) == SAMPLES / run.name
+        command = f"tracekit report {shlex.quote(run.named)} -o report.html"
+        assert command in unescape(html)
+
+
+def test_one_run_is_not_several_and_a_trace_alone_is_none(
+    opened: Callable[[Path], tracekit.Trace], tiny_trace: Callable[..., Path]
+) -> None:
+    run = SAMPLES / "pretrain_R+Z3"
+    assert several_runs(opened(run), [str(run)]) == []
+    with tracekit.open(tiny_trace([kernel("k", 0, 5)]), cache=False) as trace:
+        assert several_runs(trace, ["t.json"]) == []
+
+
+def test_a_folder_of_runs_with_a_report_of_each(
+    cli: Callable[..., Any], sweep: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "overview.html"
+    done = cli("report", sweep, "-o", out)
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    text = unescape(out.read_text("utf-8"))
+    compared = f"tracekit report {sweep / 'naive'} {sweep / 'z2'} -o difference.html"
+    assert compared in text
+    assert not re.findall(r'href="(?!#)', text.partition("<script")[0])
+    done = cli("report", sweep, "-o", out, "--each")
+    assert done.exit_code == 0, done.stderr
+    links = [unquote(link) for link in re.findall(r'href="([^"#]+)"', out.read_text("utf-8"))]
+    assert links == ["overview-runs/naive.html", "overview-runs/z2.html"]
+    for link in links:
+        assert "<main>" in (out.parent / link).read_text("utf-8")
+    (out.parent / links[0]).write_text("precious")
+    done = cli("report", sweep, "-o", out, "--each")
+    assert done.exit_code == 2
+    assert "exists and is no report" in done.stderr
+    assert (out.parent / links[0]).read_text() == "precious"
+
+
+def test_a_run_that_cannot_be_read_is_left_out_and_said(
+    cli: Callable[..., Any], sweep: Path, tmp_path: Path
+) -> None:
+    for trace in (sweep / "z2").glob("rank*"):
+        trace.write_text("no trace")
+    out = tmp_path / "overview.html"
+    done = cli("report", sweep, "-o", out, "--each")
+    assert done.exit_code == 0
+    assert f"warning: no report of {sweep / 'z2'}: " in done.stderr
+    text = out.read_text("utf-8")
+    assert "overview-runs/naive.html" in text
+    assert f"tracekit report {sweep / 'z2'} -o report.html" in text
+
+
+def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: Path) -> None:
+    out = tmp_path / "difference.html"
+    done = cli("report", sweep / "naive", sweep / "z2", "-o", out)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.startswith(f"two runs: how {sweep / 'z2'} differs from {sweep / 'naive'}\n")
+    text = unescape(out.read_text("utf-8"))
+    assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
+
+
+def test_names_of_runs_are_anybodys(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    runs = [Run(name, f"a/{name}", "ok", "serve") for name in (evil, "../x", "-f", "a", "a", "C+D")]
+    names = file_names(runs)
+    assert names == ["run-1.html", "run-2.html", "run-3.html", "a.html", "run-5.html", "C+D.html"]
+    folder = make_run("r")
+    shutil.copytree(folder, folder.with_name("s"))
+    with tracekit.open(folder, folder.with_name("s"), traces=False, cache=False) as opened:
+        html = overview_page(opened, [evil], runs, {"a/-f": "o-runs/run-3.html"})
+    before = html.partition("<script")[0]
+    assert "<img" not in before
+    assert "onerror=alert(1)&gt;" in before
+    assert 'href="o-runs/run-3.html"' in before

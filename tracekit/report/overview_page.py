@@ -1,0 +1,115 @@
+"""The report of several runs: their figures side by side, and a way to each of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from tracekit.render._text import printable
+from tracekit.report.runs_page import named, page_of_runs, sections_of
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+_MOST_NAMED = 1_000
+
+_PLAIN = re.compile(r"[\w+=][\w+=.-]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One of several runs.
+
+    `named` is how a command names it, in the words of the user where these lead to it.
+    """
+
+    name: str
+    named: str
+    outcome: str
+    stage: str
+
+
+def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
+    """Return the runs, if there are several, whose traces were not read; else none.
+
+    Args:
+        trace: what was opened.
+        paths: how that was named.
+    """
+    ((run_count, has_traces),) = trace.sql(
+        "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
+    ).rows
+    if run_count < 2 or has_traces:
+        return []
+    asked = trace.sql("SELECT path, folder_name, outcome, stage FROM run ORDER BY rowid")
+    return [
+        Run(
+            row["folder_name"] or row["path"],
+            named(row["path"], paths),
+            row["outcome"],
+            row["stage"] or "of no known stage",
+        )
+        for row in asked.to_dicts()
+    ]
+
+
+def file_names(runs: Sequence[Run]) -> list[str]:
+    """Return a file name for the report of each run: after the run, where that is a plain name."""
+    found: list[str] = []
+    for at, run in enumerate(runs, start=1):
+        name = f"{run.name}.html"
+        found.append(name if _PLAIN.fullmatch(name) and name not in found else f"run-{at}.html")
+    return found
+
+
+def overview_page(
+    trace: Trace,
+    paths: Sequence[str],
+    runs: Sequence[Run],
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """Return the page as HTML.
+
+    Args:
+        trace: the runs, opened.
+        paths: how they were named, for title and commands.
+        runs: what :func:`several_runs` says of them.
+        links: by how runs are named, the files of reports of them, seen from that of the page.
+    """
+    shown = sections_of(trace, paths, is_beside_paper=False)
+    return page_of_runs(paths, [*_head(runs)], [*_each(runs, links or {})], shown)
+
+
+def _head(runs: Sequence[Run]) -> Iterator[str]:
+    stages = ", ".join(f"{n:,} {stage}" for stage, n in Counter(r.stage for r in runs).items())
+    ends = ", ".join(f"{n:,} {end}" for end, n in Counter(r.outcome for r in runs).items())
+    yield f'<p class="what">{len(runs):,} runs: {escape(stages)}. Ended: {escape(ends)}.</p>'
+    if len(runs) == 2:
+        base, new = (shlex.quote(printable(run.named)) for run in runs)
+        command = f"tracekit report {base} {new} -o difference.html"
+        yield f'<p class="note">How the two differ: <code id="compare">{escape(command)}</code> '
+        yield '<button type="button" data-copy="compare">copy</button></p>'
+
+
+def _each(runs: Sequence[Run], links: Mapping[str, str]) -> Iterator[str]:
+    yield '<section id="each" aria-labelledby="each-title">'
+    yield '<h2 id="each-title">Each run</h2>'
+    yield '<p class="definition">A report of one run says where its time went.</p>'
+    yield '<ul class="runs">'
+    for at, run in enumerate(runs[:_MOST_NAMED]):
+        name, told = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")
+        if run.named in links:
+            yield f'<li><a href="{escape(quote(links[run.named]))}">{name}</a> ({told})</li>'
+        else:
+            command = f"tracekit report {shlex.quote(printable(run.named))} -o report.html"
+            yield f'<li>{name} ({told}) <code id="run-{at}">{escape(command)}</code> '
+            yield f'<button type="button" data-copy="run-{at}">copy</button></li>'
+    if len(runs) > _MOST_NAMED:
+        yield f"<li>and {len(runs) - _MOST_NAMED:,} more</li>"
+    yield "</ul></section>"
