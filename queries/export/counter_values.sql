@@ -1,5 +1,5 @@
 -- What changed in the course of time: queues, exposed communication, rates, memory, tokens?
--- A row of counter_values('walls', 'facts') is the value that a counter has from a moment on.
+-- A row of counter_values('walls', 'facts', 'queues', 'before') is the value that a counter has from a moment on.
 --   queue length            device events that were launched and have not begun, of a stream, as in queue_length
 --   exposed communication   sum since the start of the window, ns
 --   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; a counter cannot pause, so it
@@ -11,10 +11,13 @@
 -- and the counters of the file by their names.
 --
 -- Kind:     macro
--- Requires: queued_events, interval_depth, timeline_intervals, device_windows, serving_step_ranges
+-- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals()
---   facts  VARCHAR  name of a relation with the rows of event_facts()
+--   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')
+--   facts   VARCHAR  name of a relation with the rows of event_facts('work', 'rates')
+--   queues  VARCHAR  name of a relation with the rows of queued_events()
+--   before  VARCHAR  name of a relation with trace_id, device and exposed_ns: the exposed communication before these
+--                    walls, ns; of a device that is not there, 0
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
@@ -24,23 +27,24 @@
 --   place     BIGINT   orders values of one moment: the last one counts
 --   value     DOUBLE   value
 
-CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
+CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     WITH waiting AS (
         SELECT *
-        FROM queued_events()
+        FROM query_table(queues)
     ),
 
     exposed AS (
         SELECT
-            trace_id,
-            device,
-            start_ns,
-            end_ns,
-            sum(end_ns - start_ns) OVER (
-                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
+            x.trace_id,
+            x.device,
+            x.start_ns,
+            x.end_ns,
+            coalesce(b.exposed_ns, 0) + sum(x.end_ns - x.start_ns) OVER (
+                PARTITION BY x.trace_id, x.device ORDER BY x.start_ns ROWS UNBOUNDED PRECEDING
             ) AS sum_ns
-        FROM timeline_intervals(walls)
-        WHERE kind = 'exposed_comm'
+        FROM timeline_intervals(walls) AS x
+        LEFT JOIN query_table(before) AS b ON x.trace_id = b.trace_id AND x.device = b.device
+        WHERE x.kind = 'exposed_comm'
     ),
 
     rate AS (
@@ -107,7 +111,9 @@ CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
             event_id,
             concat_ws(' ', name, series_id) AS name,
             ts_ns,
-            args,
+            -- A path with the name of a series would fail where that has a quote in it.
+            json_keys(args) AS series_names,
+            json_extract_string(args, '$.*') AS texts,
             unnest(json_keys(args)) AS series
         FROM counter
         WHERE json_type(args) = 'OBJECT'
@@ -184,6 +190,6 @@ CREATE OR REPLACE MACRO counter_values(walls, facts) AS TABLE (
         '' AS unit,
         ts_ns AS at_ns,
         event_id AS place,
-        try_cast(args ->> ('$."' || series || '"') AS DOUBLE) AS value
+        try_cast(texts[list_position(series_names, series)] AS DOUBLE) AS value
     FROM given
 );

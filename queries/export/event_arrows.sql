@@ -1,10 +1,14 @@
 -- Which events belong together: launch and device event, forward op and backward node, and what else the file connects?
--- A row of event_arrows() is one arrow. Launches are those of table attribution, nodes of autograd those of table
+-- A row of event_arrows('flows', 'links', 'nodes') is one arrow. Launches are those of table attribution, nodes of autograd those of table
 -- surroundings; the file's own arrows (table flow) come to them where both of their ends are at an event. An end is at
 -- the shortest event of its thread that begins with it, else at the innermost one that holds it.
 --
 -- Kind:     macro
--- Requires: attribution, surroundings, interval_innermost
+-- Requires: interval_innermost
+-- Params:
+--   flows  VARCHAR  name of a relation with the rows of table record that are flows
+--   links  VARCHAR  name of a relation with rows of table attribution
+--   nodes  VARCHAR  name of a relation with rows of table surroundings
 -- Columns:
 --   trace_id    INTEGER  the trace
 --   from_id     BIGINT   event where it begins
@@ -12,7 +16,7 @@
 --   category    VARCHAR  launch, backward, or the category in the file
 --   is_in_file  BOOLEAN  the file has it
 
-CREATE OR REPLACE MACRO event_arrows() AS TABLE (
+CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     WITH flow_end AS (
         SELECT
             trace_id,
@@ -23,7 +27,7 @@ CREATE OR REPLACE MACRO event_arrows() AS TABLE (
             category,
             {category: category, id: id} AS arrow,
             event_id
-        FROM record
+        FROM query_table(flows)
         WHERE view_name = 'flow' AND id IS NOT NULL
     ),
 
@@ -57,9 +61,10 @@ CREATE OR REPLACE MACRO event_arrows() AS TABLE (
             ts_ns AS start_ns,
             ts_ns + dur_ns AS end_ns
         FROM event
-        WHERE (trace_id, pid, tid) IN (
-            SELECT (part.trace_id, part.pid, part.tid) FROM held_end
-        )
+        WHERE
+            (trace_id, pid, tid) IN (SELECT (part.trace_id, part.pid, part.tid) FROM held_end)
+            AND ts_ns <= (SELECT max(at_ns) FROM held_end)
+            AND ts_ns + dur_ns >= (SELECT min(at_ns) FROM held_end)
     ),
 
     placed AS (
@@ -105,7 +110,7 @@ CREATE OR REPLACE MACRO event_arrows() AS TABLE (
             event_id AS to_id,
             'launch' AS category,
             FALSE AS is_in_file
-        FROM attribution
+        FROM query_table(links)
         WHERE link = 'launch'
         UNION ALL
         SELECT
@@ -114,7 +119,7 @@ CREATE OR REPLACE MACRO event_arrows() AS TABLE (
             node_id AS to_id,
             'backward' AS category,
             FALSE AS is_in_file
-        FROM surroundings
+        FROM query_table(nodes)
         WHERE forward_op_id IS NOT NULL
     )
 

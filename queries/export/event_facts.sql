@@ -1,9 +1,12 @@
 -- What is known of each event that was work on a device?
--- A row of event_facts() is an event with its place, its attribution and how that is known, and the rate of the op that
+-- A row of event_facts('work', 'rates') is an event with its place, its attribution and how that is known, and the rate of the op that
 -- launched it. On cpu an op may have been interrupted by others: its pieces are one row.
 --
 -- Kind:     macro
--- Requires: attributed_events, module, op_rates
+-- Requires: module
+-- Params:
+--   work   VARCHAR  name of a relation with the rows of attributed_events
+--   rates  VARCHAR  name of a relation with the rows of op_rates()
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   event_id  BIGINT   the event
@@ -12,7 +15,7 @@
 --   dur_ns    BIGINT   time that it took of the device; on cpu without those inside of it, ns
 --   facts     STRUCT   what is known, by name: kind, class, phase, module and so on
 
-CREATE OR REPLACE MACRO event_facts() AS TABLE (
+CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
     WITH whole AS (
         SELECT
             trace_id,
@@ -36,7 +39,7 @@ CREATE OR REPLACE MACRO event_facts() AS TABLE (
             any_value(bytes) AS bytes,
             sum(wall_ns)::BIGINT AS wall_ns,
             sum(dur_ns)::BIGINT AS dur_ns
-        FROM attributed_events
+        FROM query_table(work)
         GROUP BY trace_id, event_id
     )
 
@@ -71,7 +74,7 @@ CREATE OR REPLACE MACRO event_facts() AS TABLE (
         } AS facts
     FROM whole AS w
     LEFT JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
-    LEFT JOIN op_rates() AS r
+    LEFT JOIN query_table(rates) AS r
         ON
             w.trace_id = r.trace_id
             AND w.device = r.device

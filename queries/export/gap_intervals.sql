@@ -1,7 +1,10 @@
 -- When was each device idle, why, and what kept the host busy?
+-- A row of gap_intervals('gaps') is a gap.
 --
 -- Kind:     macro
--- Requires: idle_gap, module
+-- Requires: module
+-- Params:
+--   gaps  VARCHAR  name of a relation with rows of table idle_gap
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -10,18 +13,71 @@
 --   end_ns    BIGINT   end, ns
 --   facts     STRUCT   what else is known, by name: reason, op, module, kernels before and after
 
-CREATE OR REPLACE MACRO gap_intervals() AS TABLE (
-    -- What the gaps name, once: joined with all events four times, each join would hold all of them.
-    WITH named AS (
+CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
+    -- Joins hold one side in memory: so that this is no text for each gap, names are joined by their numbers.
+    WITH named_op AS (
         SELECT
             trace_id,
             event_id,
             name
         FROM event
-        WHERE (trace_id, event_id) IN (
-            SELECT (trace_id, unnest([op_id, previous_event_id, next_event_id, launch_id]))
-            FROM idle_gap
-        )
+        WHERE (trace_id, event_id) IN (SELECT DISTINCT (trace_id, op_id) FROM query_table(gaps))
+    ),
+
+    label AS MATERIALIZED (
+        SELECT
+            name,
+            row_number() OVER () AS number
+        FROM (
+            SELECT name FROM named_op
+            UNION
+            SELECT name FROM device_events
+            UNION
+            SELECT name FROM launch
+        ) AS given
+    ),
+
+    op AS (
+        SELECT
+            o.trace_id,
+            o.event_id,
+            t.number
+        FROM named_op AS o
+        INNER JOIN label AS t ON o.name = t.name
+    ),
+
+    -- The pieces of an op on cpu have its name.
+    work AS (
+        SELECT
+            d.trace_id,
+            d.event_id,
+            t.number
+        FROM device_events AS d
+        INNER JOIN label AS t ON d.name = t.name
+        WHERE d.piece = 0
+    ),
+
+    call AS (
+        SELECT
+            c.trace_id,
+            c.launch_id,
+            t.number
+        FROM launch AS c
+        INNER JOIN label AS t ON c.name = t.name
+    ),
+
+    numbered AS (
+        SELECT
+            g.*,
+            o.number AS op_number,
+            p.number AS previous_number,
+            n.number AS next_number,
+            l.number AS launch_number
+        FROM query_table(gaps) AS g
+        LEFT JOIN op AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
+        LEFT JOIN work AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
+        LEFT JOIN work AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
+        LEFT JOIN call AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
     )
 
     SELECT
@@ -42,10 +98,10 @@ CREATE OR REPLACE MACRO gap_intervals() AS TABLE (
             launch_event_id: g.launch_id,
             launch_delay_ns: g.launch_delay_ns
         } AS facts
-    FROM idle_gap AS g
-    LEFT JOIN named AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
-    LEFT JOIN named AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
-    LEFT JOIN named AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
-    LEFT JOIN named AS l ON g.trace_id = l.trace_id AND g.launch_id = l.event_id
+    FROM numbered AS g
+    LEFT JOIN label AS o ON g.op_number = o.number
+    LEFT JOIN label AS p ON g.previous_number = p.number
+    LEFT JOIN label AS n ON g.next_number = n.number
+    LEFT JOIN label AS l ON g.launch_number = l.number
     LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 );

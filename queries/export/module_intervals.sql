@@ -1,12 +1,13 @@
 -- When was each device at work for which module, with those around it?
--- A row of module_intervals('walls') is one stretch of work for a module or for one inside of it, in one phase, with nothing
+-- A row of module_intervals('walls', 'work') is one stretch of work for a module or for one inside of it, in one phase, with nothing
 -- else in between; it includes the gaps within. So rows nest as the modules do. Work of no module has a row by its name
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
 -- Kind:     macro
--- Requires: attributed_events, module, interval_runs
+-- Requires: module, interval_runs
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals()
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
+--   work   VARCHAR  name of a relation with the rows of attributed_events
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -21,7 +22,7 @@
 --   wall_ns       BIGINT   time that is its own or of those inside of it, ns
 --   self_wall_ns  BIGINT   time that is its own, ns
 
-CREATE OR REPLACE MACRO module_intervals(walls) AS TABLE (
+CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     WITH RECURSIVE busy AS (
         SELECT
             {trace_id: w.trace_id, device: w.device} AS part,
@@ -30,7 +31,7 @@ CREATE OR REPLACE MACRO module_intervals(walls) AS TABLE (
             w.end_ns,
             w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
-        INNER JOIN attributed_events AS a
+        INNER JOIN query_table(work) AS a
             ON w.trace_id = a.trace_id AND w.event_id = a.event_id AND w.piece = a.piece
     ),
 

@@ -1,9 +1,14 @@
 -- How many operations did each op put on a device, how fast, and how close to the device's peak?
--- op_rates() has the ops whose operations macro op_costs counts. Their time is that of all compute that the op launched
--- on the device. The peak is the dense one of the operands' type; of fp32 on a kernel for tf32, that of tf32.
+-- op_rates('work', 'ops') has those of the ops whose operations macro op_costs counts. Their time is that of all compute
+-- that the op launched on the device. The peak is the dense one of the operands' type; of fp32 on a kernel for tf32, that
+-- of tf32.
 --
 -- Kind:     macro
--- Requires: attributed_events, device_peak, launched_op_costs
+-- Requires: device_peak, launched_op_costs, op_costs
+-- Params:
+--   work  VARCHAR  name of a relation with the rows of attributed_events, all that are of one of the ops
+--   ops   VARCHAR  name of a relation of ops that put work on devices, as macro op_costs takes it: all of a stretch
+--                  of time, because what an op is made of is found among them
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   device           VARCHAR  number of the device, or cpu
@@ -17,15 +22,15 @@
 --   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s; NULL where it is not known
 --   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
 
-CREATE OR REPLACE MACRO op_rates() AS TABLE (
-    WITH work AS (
+CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
+    WITH launched AS (
         SELECT
             trace_id,
             device,
             op_id,
             sum(dur_ns)::BIGINT AS kernel_ns,
             bool_or(is_tf32_kernel(name)) AS is_tf32
-        FROM attributed_events
+        FROM query_table(work)
         WHERE kind = 'compute' AND op_id IS NOT NULL
         GROUP BY trace_id, device, op_id
     ),
@@ -37,8 +42,8 @@ CREATE OR REPLACE MACRO op_rates() AS TABLE (
             o.flops,
             o.bytes,
             computed_type(o.dtype, w.is_tf32) AS peak_type
-        FROM work AS w
-        INNER JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+        FROM launched AS w
+        INNER JOIN op_costs(ops) AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
         WHERE o.flops IS NOT NULL
     )
 

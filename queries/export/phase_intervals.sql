@@ -1,11 +1,12 @@
 -- When was each device in which phase?
--- phase_intervals('walls') tiles the window of each device. Idle time goes to the phase of the device event that ends
+-- phase_intervals('walls', 'work') tiles the window of each device. Idle time goes to the phase of the device event that ends
 -- it, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     macro
--- Requires: attributed_events, interval_neighbours, interval_runs
+-- Requires: interval_neighbours, interval_runs
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals()
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
+--   work   VARCHAR  name of a relation with the rows of attributed_events
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -14,7 +15,7 @@
 --   end_ns    BIGINT   end, ns
 --   wall_ns   BIGINT   of its length, the time in which the device was busy, ns
 
-CREATE OR REPLACE MACRO phase_intervals(walls) AS TABLE (
+CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
     WITH placed AS (
         SELECT
             trace_id,
@@ -24,7 +25,7 @@ CREATE OR REPLACE MACRO phase_intervals(walls) AS TABLE (
             phase,
             ts_ns,
             gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)) AS gap_ns
-        FROM attributed_events
+        FROM query_table(work)
     ),
 
     tile AS (

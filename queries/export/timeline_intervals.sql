@@ -4,7 +4,7 @@
 -- Kind:     macro
 -- Requires: interval_runs
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals()
+--   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu

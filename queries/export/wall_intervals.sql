@@ -1,10 +1,12 @@
 -- To which device event does each moment of a device's window belong?
--- wall_intervals() tiles the window of each device: a busy moment belongs to one device event, compute before comm
+-- wall_intervals('work') tiles the window of each device: a busy moment belongs to one device event, compute before comm
 -- before memcpy, of each kind to the one that started first. So the lengths of an event add up to its wall_ns in table
 -- device_events, and those without an event to the idle time.
 --
 -- Kind:     macro
--- Requires: device_events, interval_owner, interval_layers
+-- Requires: interval_owner, interval_layers
+-- Params:
+--   work  VARCHAR  name of a relation with the rows of device_events or attributed_events
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu
@@ -14,7 +16,7 @@
 --   piece     BIGINT   its piece, as in table device_events
 --   kind      VARCHAR  its kind
 
-CREATE OR REPLACE MACRO wall_intervals() AS TABLE (
+CREATE OR REPLACE MACRO wall_intervals(work) AS TABLE (
     WITH owned AS (
         SELECT
             {trace_id: trace_id, device: device} AS part,
@@ -27,7 +29,7 @@ CREATE OR REPLACE MACRO wall_intervals() AS TABLE (
             event_id,
             piece,
             kind
-        FROM device_events
+        FROM query_table(work)
     )
 
     SELECT

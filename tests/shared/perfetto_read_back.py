@@ -45,8 +45,8 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
             (name or "", category) for *_, name, category in stored
         ]
         stored_arrows = trace.sql(
-            "SELECT DISTINCT least(from_id, to_id), greatest(from_id, to_id) FROM event_arrows() "
-            "ORDER BY ALL"
+            "SELECT DISTINCT least(from_id, to_id), greatest(from_id, to_id) "
+            "FROM event_arrows('record', 'attribution', 'surroundings') ORDER BY ALL"
         ).rows
         found_arrows = engine.rows(
             f"""
@@ -106,7 +106,8 @@ def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> Non
     with staged(trace, scope_of(trace, Selection())):
         stored = trace.sql(
             f"SELECT name, at_ns + {shift_ns}, value "
-            "FROM counter_values('export_wall', 'export_fact') WHERE isfinite(value)"
+            "FROM counter_values('export_near_wall', 'export_fact', 'export_queue', "
+            "'export_before') WHERE isfinite(value)"
         ).rows
     assert found == sorted(stored)
     last: dict[str, float] = {}

@@ -39,4 +39,9 @@ def export(
     tracks = Tracks(trace, scope, writer, args=args)
     tracks.write()
     notes = [*scope.notes, *([] if lost is None else [lost])]
+    if tracks.left_out_arrow_count:
+        notes.append(
+            f"{tracks.left_out_arrow_count:,} arrows lead to events outside of what was chosen "
+            "and are left out"
+        )
     return Exported(len(scope.parts), tracks.event_count, writer.slice_count, notes)

@@ -10,10 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tracekit.export.selection import Scope
     from tracekit.export.staging import Block
 
 _PLACE = re.compile(
-    r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE|TRACE_ID|SHIFT_NS|FROM_NS|TO_NS|ENDS_FROM_NS)\b"
+    r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE|TRACE_IDS?|SHIFT_NS|FROM_NS|TO_NS|ENDS_FROM_NS|"
+    r"FIRST_NS|LAST_NS)\b"
 )
 
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
@@ -27,13 +29,16 @@ THREADS = """
     FROM (
         SELECT trace_id, pid, tid, any_value(extra ->> '$.pid') AS pid_text,
             any_value(extra ->> '$.tid') AS tid_text, count(*) AS event_count
-        FROM record WHERE view_name IN ('event', 'instant') GROUP BY trace_id, pid, tid
+        FROM record
+        WHERE view_name IN ('event', 'instant') AND trace_id IN (TRACE_IDS)
+            AND ts_ns < LAST_NS AND ts_ns + coalesce(dur_ns, 0) >= FIRST_NS
+        GROUP BY trace_id, pid, tid
     ) AS r
     INNER JOIN CHOSEN ON r.trace_id = chosen.trace_id
     LEFT JOIN thread AS t ON r.trace_id = t.trace_id AND r.pid = t.pid AND r.tid = t.tid
     LEFT JOIN (
         SELECT e.trace_id, e.pid, e.tid, min(d.device) AS device
-        FROM device_events AS d
+        FROM export_near AS d
         INNER JOIN event AS e ON d.trace_id = e.trace_id AND d.event_id = e.event_id
         WHERE d.device <> 'cpu'
         GROUP BY e.trace_id, e.pid, e.tid
@@ -73,14 +78,15 @@ INSTANTS = """
         e.event_id, ARGS, EXTRA, NULL, NULL
     FROM instant AS e
     INNER JOIN CHOSEN ON e.trace_id = chosen.trace_id
-    WHERE e.ts_ns < chosen.to_ns AND e.ts_ns >= chosen.from_ns
+    WHERE e.trace_id IN (TRACE_IDS) AND e.ts_ns < LAST_NS AND e.ts_ns >= FIRST_NS
+        AND e.ts_ns < chosen.to_ns AND e.ts_ns >= chosen.from_ns
     ORDER BY e.trace_id, e.pid, e.tid, e.ts_ns, e.event_id
 """
 
 TIMELINE = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
         replace(x.kind, '_', ' ')
-    FROM timeline_intervals('export_wall') AS x
+    FROM timeline_intervals('export_near_wall') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -90,7 +96,7 @@ PHASES = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.phase,
         NULL, NULL, NULL, NULL,
         to_json({{wall_ns: x.wall_ns, idle_ns: x.end_ns - x.start_ns - x.wall_ns}})
-    FROM phase_intervals('export_wall') AS x
+    FROM phase_intervals('export_wall', 'export_phase_work') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -101,7 +107,7 @@ MODULES = f"""
         x.phase, NULL, NULL, NULL,
         json_merge_patch('{{}}', to_json({{module: x.module_path, class: x.module_class,
             phase: x.phase, wall_ns: x.wall_ns, self_wall_ns: x.self_wall_ns}}))
-    FROM module_intervals('export_wall') AS x
+    FROM module_intervals('export_module_wall', 'export_module_work') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns, x.end_ns DESC, x.depth
@@ -120,28 +126,36 @@ GAPS = f"""
 """
 
 COLLECTIVES = f"""
-    WITH arrow AS (
-        SELECT trace_id, event_id, 1::BIGINT << 40 AS base,
-            row_number() OVER (ORDER BY match_id, trace_id, event_id) AS number,
-            lead(event_id) OVER ranks IS NOT NULL AS is_from,
-            lag(event_id) OVER ranks IS NOT NULL AS is_to
-        FROM collective_intervals()
-        WHERE match_id IS NOT NULL
-        WINDOW ranks AS (PARTITION BY match_id ORDER BY trace_id, event_id)
-    ),
     -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
-    piece AS (
+    WITH piece AS (
         SELECT trace_id, device, event_id, start_ns, end_ns, replace(class, 'comm_', '') AS name,
             0 AS depth, facts
-        FROM collective_intervals()
+        FROM export_collective
         UNION ALL
         SELECT trace_id, device, event_id, start_ns, transfer_from_ns, 'wait', 1, NULL
-        FROM collective_intervals() WHERE wait_ns > 0
+        FROM export_collective WHERE wait_ns > 0
         UNION ALL
         SELECT trace_id, device, event_id, transfer_from_ns, end_ns, 'transfer', 2, NULL
-        FROM collective_intervals() WHERE transfer_ns IS NOT NULL
+        FROM export_collective WHERE transfer_ns IS NOT NULL
+    ),
+    shown AS (
+        SELECT x.*, chosen.shift_ns
+        FROM piece AS x
+        INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+        WHERE {_DURING}
+    ),
+    arrow AS (
+        SELECT c.trace_id, c.event_id, 1::BIGINT << 40 AS base,
+            row_number() OVER (ORDER BY c.match_id, c.trace_id, c.event_id) AS number,
+            lead(c.event_id) OVER ranks IS NOT NULL AS is_from,
+            lag(c.event_id) OVER ranks IS NOT NULL AS is_to
+        FROM export_collective AS c
+        INNER JOIN shown AS s
+            ON s.depth = 2 AND c.trace_id = s.trace_id AND c.event_id = s.event_id
+        WHERE c.match_id IS NOT NULL
+        WINDOW ranks AS (PARTITION BY c.match_id ORDER BY c.trace_id, c.event_id)
     )
-    SELECT x.trace_id, x.device, x.event_id, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
+    SELECT x.trace_id, x.device, x.event_id, x.start_ns + x.shift_ns, x.end_ns - x.start_ns,
         x.name, NULL, if(x.depth = 0, x.event_id, NULL), NULL, NULL,
         CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END,
         CASE WHEN x.depth = 2 THEN
@@ -149,10 +163,8 @@ COLLECTIVES = f"""
                 if(a.is_from, a.base + a.number, NULL), if(a.is_to, -(a.base + a.number - 1), NULL)
             ], LAMBDA one: one IS NOT NULL)
         END, x.depth > 0
-    FROM piece AS x
-    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    FROM shown AS x
     LEFT JOIN arrow AS a ON x.trace_id = a.trace_id AND x.event_id = a.event_id
-    WHERE {_DURING}
     ORDER BY x.trace_id, x.device,
         min(x.start_ns) OVER (PARTITION BY x.trace_id, x.event_id), x.event_id, x.depth
 """
@@ -249,24 +261,30 @@ REQUESTS = f"""
 
 COUNTERS = """
     SELECT x.trace_id, x.device, x.name, x.unit, x.at_ns + chosen.shift_ns, x.value
-    FROM counter_values('export_wall', 'export_fact') AS x
+    FROM counter_values(
+        'export_near_wall', 'export_fact', 'export_queue', 'export_before'
+    ) AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
 """
 
 
-def statement(template: str, relation: str, *, args: bool = True, is_whole: bool = True) -> str:
+def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool = True) -> str:
     """Return the SQL of a template.
 
     Args:
         template: one of the above.
-        relation: the traces that are exported, as `Scope.relation` returns it.
+        scope: what is exported.
         args: with the arguments of events.
         is_whole: requests that no exported step served are wanted too.
     """
+    first_ns, last_ns = scope.times
     values = {
-        "CHOSEN": relation,
+        "CHOSEN": scope.relation(),
+        "TRACE_IDS": scope.trace_ids,
+        "FIRST_NS": f"({first_ns})",
+        "LAST_NS": f"({last_ns})",
         "ARGS": _json_column("e.args") if args else "NULL",
         "EXTRA": _json_column("e.extra") if args else "NULL",
         "IS_WHOLE": str(is_whole).upper(),

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
 from tracekit.export.clocks import Clock, axis_of, clock_offsets
+from tracekit.export.reach import ALWAYS
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
-
-ALWAYS = 1 << 61
-"""Later than any time of a trace, ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,21 @@ class Scope:
     parts: tuple[Part, ...]
     is_since_epoch: bool
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_piece(self) -> bool:
+        """A part of the time is left out."""
+        return any(part.from_ns > -ALWAYS or part.to_ns < ALWAYS for part in self.parts)
+
+    @property
+    def trace_ids(self) -> str:
+        """The numbers of the traces, as SQL has them behind IN."""
+        return ", ".join(str(part.trace_id) for part in self.parts)
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """From when to when it is in the times of any trace, ns: DuckDB skips by constants."""
+        return min(p.from_ns for p in self.parts), max(p.to_ns for p in self.parts)
 
     def relation(self) -> str:
         """Return the SQL of a relation of the parts: trace_id, shift_ns, from_ns, to_ns."""

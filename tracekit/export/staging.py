@@ -6,10 +6,14 @@ this by itself while it sorts the events holds everything at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tracekit.export.reach import REACH
+from tracekit.export.staged_tables import OF_ALL, OF_PIECE
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Part, Scope
@@ -21,40 +25,6 @@ BLOCK_BYTES = 16 << 20
 _EVENT_BYTES = 200
 """What an event takes besides its name and its arguments, roughly."""
 
-_TABLES = {
-    "export_wall": """
-        SELECT w.* FROM wall_intervals() AS w
-        WHERE w.trace_id IN (SELECT trace_id FROM CHOSEN)
-    """,
-    # Facts and ends of arrows beside the start of their event: so those of a block are found.
-    "export_fact": """
-        SELECT f.*, e.ts_ns
-        FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
-        INNER JOIN event_facts() AS f ON e.trace_id = f.trace_id AND e.event_id = f.event_id
-        WHERE e.trace_id IN (SELECT trace_id FROM CHOSEN)
-    """,
-    "export_gap": """
-        SELECT g.* FROM gap_intervals() AS g
-        WHERE g.trace_id IN (SELECT trace_id FROM CHOSEN)
-    """,
-    "export_arrow": """
-        SELECT trace_id, from_id, to_id, row_number() OVER (ORDER BY trace_id, from_id, to_id)
-            AS number
-        FROM event_arrows()
-        WHERE trace_id IN (SELECT trace_id FROM CHOSEN)
-    """,
-    "export_arrow_end": """
-        SELECT a.*, e.ts_ns
-        FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
-        INNER JOIN (
-            SELECT trace_id, from_id AS event_id, number FROM export_arrow
-            UNION ALL
-            SELECT trace_id, to_id, -number FROM export_arrow
-        ) AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
-    """,
-}
-"""Temporary tables by name, in the order in which they are made."""
-
 _BIN_COUNT = 4_096
 """Into so many bins of equal length the time of a trace is cut; blocks are made of whole bins."""
 
@@ -64,6 +34,7 @@ _BINS = f"""
     )::BIGINT
     FROM event
     WHERE trace_id = TRACE_ID AND ts_ns >= FROM_NS AND ts_ns < TO_NS
+        AND ts_ns + dur_ns >= ENDS_FROM_NS
     GROUP BY bin
     ORDER BY bin
 """
@@ -87,14 +58,46 @@ class Block:
 @contextmanager
 def staged(trace: Trace, scope: Scope) -> Iterator[None]:
     """Lay the temporary tables that the statements of scene_queries read, until the block ends."""
+    from_ns, to_ns = scope.times
+    values = {
+        "CHOSEN": scope.relation(),
+        "TRACE_IDS": scope.trace_ids,
+        "FROM_NS": f"({from_ns})",
+        "TO_NS": f"({to_ns})",
+        "INSIDE": "SELECT (trace_id, event_id) FROM export_chosen",
+    }
+    made = OF_PIECE if scope.is_piece else OF_ALL
+    kinds = {"export_reach": "TABLE"} if scope.is_piece else {}
     try:
-        for name, select in _TABLES.items():
-            text = select.replace("CHOSEN", scope.relation())
-            trace.sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
+        if scope.is_piece:
+            trace.sql(f"CREATE OR REPLACE TEMP TABLE export_reach AS {_filled(REACH, values)}")
+            values |= _bounds(trace)
+        for name, statement in made.items():
+            kind, text = statement.split(maxsplit=1)
+            kinds[name] = kind
+            trace.sql(f"CREATE OR REPLACE TEMP {kind} {name} AS {_filled(text, values)}")
         yield
     finally:
-        for name in _TABLES:
-            trace.sql(f"DROP TABLE IF EXISTS temp.{name}")
+        for name in reversed(kinds):
+            trace.sql(f"DROP {kinds[name]} IF EXISTS temp.{name}")
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    return re.sub(r"\b[A-Z_]+\b", lambda match: values.get(match[0], match[0]), text)
+
+
+def _bounds(trace: Trace) -> dict[str, str]:
+    """Return the widest reach of all devices: DuckDB skips what lies beyond constants."""
+    names = [f"{which}_{end}" for which in ("near", "module", "phase") for end in ("from", "to")]
+    asked = ", ".join(f"{'min' if n.endswith('from') else 'max'}({n})" for n in names)
+    (found,) = trace.sql(f"SELECT {asked} FROM export_reach").rows
+    return {n.upper(): f"({value or 0})" for n, value in zip(names, found, strict=True)}
+
+
+def arrows_left_out(trace: Trace) -> int:
+    """Return how many arrows lead from what is written to what is not, while staged() lasts."""
+    ((count,),) = trace.sql("SELECT count(*) FROM export_arrow WHERE NOT is_inside").rows
+    return int(count)
 
 
 def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
@@ -113,19 +116,23 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
         if part.trace_id in spans:
             first_ns, end_ns = spans[part.trace_id]
             end_ns = min(end_ns, part.to_ns)
-            for from_ns, to_ns in _stretches(trace, part.trace_id, first_ns, end_ns):
+            for from_ns, to_ns in _stretches(trace, part, first_ns, end_ns):
                 yield Block(part, from_ns, to_ns)
 
 
-def _stretches(trace: Trace, trace_id: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
     """Cut a stretch of time into some that hold a block each; a bin with more is cut itself."""
     if from_ns >= to_ns:
         return
     width_ns = -(-(to_ns - from_ns) // _BIN_COUNT)
-    values = {"TRACE_ID": trace_id, "WIDTH_NS": width_ns, "FROM_NS": from_ns, "TO_NS": to_ns}
-    text = _BINS
-    for name, value in values.items():
-        text = text.replace(name, f"({value})")
+    values = {
+        "TRACE_ID": str(part.trace_id),
+        "WIDTH_NS": str(width_ns),
+        "FROM_NS": f"({from_ns})",
+        "TO_NS": f"({to_ns})",
+        "ENDS_FROM_NS": f"({part.from_ns})",
+    }
+    text = _filled(_BINS, values)
     begin_ns, size_bytes = from_ns, 0
     for number, bin_bytes in trace.sql(text).rows:
         start_ns = from_ns + number * width_ns
@@ -135,7 +142,7 @@ def _stretches(trace: Trace, trace_id: int, from_ns: int, to_ns: int) -> Iterato
             begin_ns, size_bytes = start_ns, 0
             if bin_bytes > BLOCK_BYTES and width_ns > 1:
                 begin_ns = min(start_ns + width_ns, to_ns)
-                yield from _stretches(trace, trace_id, start_ns, begin_ns)
+                yield from _stretches(trace, part, start_ns, begin_ns)
                 continue
         size_bytes += bin_bytes
     if begin_ns < to_ns:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.export import scene_queries as queries
 from tracekit.export.scene import Row, Writer
-from tracekit.export.staging import blocks_of, staged
+from tracekit.export.staging import arrows_left_out, blocks_of, staged
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -52,10 +52,12 @@ class Tracks:
         self._threads: dict[tuple[int, int, int], _Thread] = {}
         self.event_count = 0
         self.instant_count = 0
+        self.left_out_arrow_count = 0
 
     def write(self) -> None:
         """Write everything."""
         with staged(self._trace, self._scope):
+            self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()
 
     def _write(self) -> None:
@@ -78,9 +80,7 @@ class Tracks:
         writer.flush()
 
     def _rows(self, template: str, *, is_whole: bool = True) -> Iterator[Row]:
-        text = queries.statement(
-            template, self._scope.relation(), args=self._args, is_whole=is_whole
-        )
+        text = queries.statement(template, self._scope, args=self._args, is_whole=is_whole)
         return iter(self._trace.stream_sql(text).rows)
 
     def _write_track(

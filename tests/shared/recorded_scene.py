@@ -1,0 +1,117 @@
+"""A writer of exports that keeps what it is told, to compare one export with another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tracekit
+from tracekit.export.exporting import export
+from tracekit.export.scene import Row, Slice
+from tracekit.export.selection import Selection
+from tracekit.export.written import Exported
+
+Place = tuple[str, ...]
+"""The names of the groups around a track, and its own."""
+
+
+class RecordedScene:
+    """Keeps slices, marks and values by their tracks."""
+
+    def __init__(self) -> None:
+        self.groups: list[Place] = [()]
+        self.spans: dict[Place, list[Slice]] = {}
+        self.numbers: dict[Place, list[tuple[int, float]]] = {}
+        self.slice_count = 0
+
+    def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
+        del rank, about
+        self.groups.append((*self.groups[parent], name))
+        return len(self.groups) - 1
+
+    def track(
+        self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
+    ) -> Place:
+        del rank, about, is_flat
+        return (*self.groups[parent], name)
+
+    def slices(self, track: Place, rows: Iterable[Row], skip: int) -> int:
+        found = [Slice(*row[skip:]) for row in rows]
+        self.spans.setdefault(track, []).extend(found)
+        self.slice_count += len(found)
+        return len(found)
+
+    instants = slices
+
+    def finish(self, track: Place) -> None:
+        """Nothing is left open."""
+
+    def counter(self, name: str, parent: int, rank: int, unit: str) -> Place:
+        del rank
+        return (*self.groups[parent], name, unit)
+
+    def values(self, counter: Place, rows: Iterable[Row], skip: int) -> None:
+        self.numbers[counter] = [tuple(row[skip:]) for row in rows]
+
+    def flush(self) -> None:
+        """Nothing is gathered."""
+
+    def arrows(self) -> list[tuple[Any, Any]]:
+        """Return what each arrow leads from and to; None where there is no such end."""
+        ends: dict[int, dict[bool, Any]] = {}
+        for place, slices in self.spans.items():
+            for one in slices:
+                key = (place[-1], one.event_id, one.start_ns, one.name)
+                for number in one.arrows or ():
+                    ends.setdefault(abs(number), {})[number > 0] = key
+        found = [(end.get(True), end.get(False)) for end in ends.values()]
+        return sorted(found, key=repr)
+
+
+def record(
+    trace: tracekit.Trace, selection: Selection | None = None
+) -> tuple[RecordedScene, Exported]:
+    """Export to what keeps it."""
+    scene = RecordedScene()
+    return scene, export(trace, lambda _: scene, selection, args=True)
+
+
+def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:
+    """Return the counters without those that tell nothing, and rates of which nothing is known."""
+    return {
+        place: values
+        for place, values in numbers.items()
+        if any(value or not place[-2].startswith("achieved") for _, value in values)
+    }
+
+
+def check_piece(
+    whole: RecordedScene, piece: RecordedScene, from_ns: int, to_ns: int
+) -> tuple[int, int]:
+    """Compare a piece of the time with the same part of the whole; return slices and values.
+
+    Args:
+        whole: everything.
+        piece: the piece.
+        from_ns: what ends earlier is not in it, ns on the axis.
+        to_ns: what begins then or later is not, ns likewise.
+    """
+
+    def told(one: Slice) -> tuple[Any, ...]:
+        return tuple(one._replace(arrows=None))
+
+    spans = {}
+    for place, slices in whole.spans.items():
+        kept = [told(s) for s in slices if s.start_ns < to_ns and s.start_ns + s.dur_ns >= from_ns]
+        if kept:
+            spans[place] = sorted(kept, key=repr)
+    assert {place: sorted(map(told, s), key=repr) for place, s in piece.spans.items()} == spans
+    numbers = {
+        place: [(at, value) for at, value in values if from_ns <= at < to_ns]
+        for place, values in whole.numbers.items()
+    }
+    assert _telling(piece.numbers) == _telling(numbers)
+    arrows = piece.arrows()
+    there = {(p[-1], s.event_id, s.start_ns, s.name) for p, x in piece.spans.items() for s in x}
+    assert arrows == [arrow for arrow in whole.arrows() if set(arrow) <= there]
+    return sum(map(len, spans.values())), sum(map(len, piece.numbers.values()))
