@@ -32,6 +32,7 @@ from tracekit.database import (
     SMALL_SOURCE_BYTES,
     create_run_tables,
     cursor_of,
+    execute,
     set_first_limit,
     with_more_room,
 )
@@ -62,7 +63,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
     create_role_rules(connection, load_role_rules(rules))
     create_unrecorded_marks(connection)
     for spec in macros_of_stores_in_order():
-        connection.execute(spec.sql)
+        execute(connection, spec.sql)
 
 
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
@@ -162,12 +163,12 @@ def _heights(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
-        connection.execute(f"CREATE TABLE {spec.name} ({columns})")
+        execute(connection, f"CREATE TABLE {spec.name} ({columns})")
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
         sql = with_rules(connection, spec.sql) if spec.name == APPLIED_IN else spec.sql
-        connection.execute(f"CREATE {what} {spec.name} AS\n{sql}")
+        execute(connection, f"CREATE {what} {spec.name} AS\n{sql}")
 
 
 _IN_PYTHON: dict[str, Step] = {

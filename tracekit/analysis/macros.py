@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
+from tracekit.database import execute
 
 if TYPE_CHECKING:
     import duckdb
@@ -108,7 +109,7 @@ def _files_by_macro() -> dict[str, str]:
 def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
     """Create macros on a connection, whose they are alone."""
     for macro in macros:
-        connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+        execute(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
