@@ -47,12 +47,16 @@ def test_what_was_not_used_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("text", ["SELEC 1", "SELECT * FROM nothing_there", "SELECT error('no')"])
 def test_an_error_is_that_of_the_text(text: str) -> None:
     with duckdb.connect() as connection:
+
+        def answer() -> None:
+            execute(connection, text)
+            connection.fetchall()
+
         with pytest.raises(duckdb.Error) as plain:
             connection.execute(text).fetchall()
         for _ in range(3):
             with pytest.raises(type(plain.value)) as found:
-                execute(connection, text)
-                connection.fetchall()
+                answer()
             assert str(found.value) == str(plain.value)
         execute(connection, "SELECT 5")
         assert connection.fetchall() == [(5,)]

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.role_rules import ROLE_CALL, role_macro
 from tracekit.analysis.spec import Spec
 from tracekit.database import execute
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 ONLY_IF = {
+    "cpu_work": "SELECT 1 FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded LIMIT 1",
     "compiled_regions": "SELECT 1 FROM event WHERE starts_with(name, 'Torch-Compiled Region') "
     "OR name IN ('CompiledFunction', 'CompiledFunctionBackward') LIMIT 1",
     "compiled_events": "SELECT 1 FROM compiled_regions LIMIT 1",
@@ -113,4 +115,7 @@ def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
-    make_macros(connection, [macro for macro in macros if macro.name not in macros_of_stores()])
+    made = [macro for macro in macros if macro.name not in macros_of_stores()]
+    if any(ROLE_CALL in macro.sql for macro in made):
+        execute(connection, role_macro(connection))
+    make_macros(connection, made)

@@ -40,9 +40,7 @@ def execute(connection: duckdb.DuckDBPyConnection, text: str) -> None:
         connection.execute(statement)
 
 
-def _statements(
-    connection: duckdb.DuckDBPyConnection, text: str
-) -> list[duckdb.Statement] | None:
+def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statement] | None:
     """Return a text parsed; None where it is seen for the first time."""
     with _lock:
         known = _parsed.get(text)
