@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
+from tracekit.database import execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeR
         )
         for rule_id, rule in enumerate(rules, start=1)
     ]
-    connection.execute(f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
+    execute(connection, f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
 
 
 def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
+from tracekit.database import execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def create_role_rules(connection: duckdb.DuckDBPyConnection, rules: list[RoleRul
         (rule_id, rule.role, rule.applies_to, rule.pattern, rule.is_inside)
         for rule_id, rule in enumerate(rules, start=1)
     ]
-    connection.execute(f"CREATE TABLE role_rule AS {select_rows(_COLUMNS, table)}")
+    execute(connection, f"CREATE TABLE role_rule AS {select_rows(_COLUMNS, table)}")
 
 
 def role_macro(connection: duckdb.DuckDBPyConnection) -> str:
