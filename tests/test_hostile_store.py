@@ -43,9 +43,9 @@ CRAFTED = {
         "CREATE OR REPLACE MACRO is_op(category) AS TRUE",
         "the macro is_op is not tracekit's",
     ),
-    "a macro of rules that asks": (
-        "CREATE OR REPLACE MACRO is_marked_call(name) AS (SELECT count(*) > 0 FROM range(9))",
-        "the macro is_marked_call is not tracekit's",
+    "a macro that a connection makes itself": (
+        "CREATE MACRO role_rule_of(applies_to, name, is_inside) AS (SELECT count(*) FROM range(9))",
+        "it holds a macro 'role_rule_of', which tracekit does not make",
     ),
     "a macro over a function of DuckDB's": (
         "CREATE MACRO sum(x) AS 0",

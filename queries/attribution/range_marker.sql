@@ -2,7 +2,7 @@
 -- The rules of queries/rules/ranges.toml, applied once to every distinct name. Ops are here with and without a rule.
 --
 -- Kind:     table
--- Requires: event_category
+-- Requires: event_category, device_mark
 -- Columns:
 --   marker_id     INTEGER  number of the marker, from 1
 --   category      VARCHAR  category, as in the file
@@ -31,9 +31,18 @@ ruled_name AS MATERIALIZED (
     SELECT
         category,
         name,
+        -- This and the three calls below stand for a CASE of the rules in table range_rule.
         range_rule_of(applies_to, name) AS rule_id
     FROM span_name
     WHERE applies_to <> 'call' OR is_marked_call(name)
+),
+
+labelled_name AS (
+    SELECT
+        *,
+        range_label_of(rule_id, name) AS label,
+        range_class_of(rule_id, name) AS module_class
+    FROM ruled_name
 )
 
 SELECT
@@ -46,9 +55,9 @@ SELECT
     r.row_name,
     coalesce(r.is_weak, FALSE) AS is_weak,
     r.layer,
-    coalesce(range_label_of(d.rule_id, d.name), r.label, d.name) AS label,
-    nullif(coalesce(range_class_of(d.rule_id, d.name), r.class), '') AS module_class
-FROM ruled_name AS d
+    coalesce(d.label, r.label, d.name) AS label,
+    nullif(coalesce(d.module_class, r.class), '') AS module_class
+FROM labelled_name AS d
 LEFT JOIN range_rule AS r ON d.rule_id = r.rule_id
 WHERE
     is_op(d.category) AND r.means IS DISTINCT FROM 'step'

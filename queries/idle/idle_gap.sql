@@ -29,8 +29,8 @@
 --   host_bound      host was at work           see op_id and module_id
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, interval_at, interval_innermost,
---           interval_overlap, idle_limits, wait_key
+-- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, interval_innermost, interval_overlap,
+--           idle_limits, wait_key
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1
@@ -128,7 +128,7 @@ late_gap AS (
 ),
 
 -- A thread and a kind are one number, and so are a gap and a kind.
-thread_wait AS MATERIALIZED (
+thread_wait AS (
     SELECT
         wait_key(thread.rowid, host_waits.kind) AS part,
         host_waits.ts_ns AS start_ns,
@@ -148,8 +148,7 @@ late_gap_kind AS (
         wait_key(late_gap.id, wait_kind.kind) AS id,
         wait_key(late_gap.thread, wait_kind.kind) AS part,
         late_gap.start_ns,
-        late_gap.end_ns,
-        late_gap.start_ns AS at_ns
+        late_gap.end_ns
     FROM late_gap
     CROSS JOIN wait_kind
 ),
@@ -158,11 +157,13 @@ covered_kind AS (
     SELECT
         id_of_wait_key(id) AS id,
         kind_of_wait_key(id) AS kind,
-        overlap_ns
+        overlap_ns,
+        ahead_ns
     FROM interval_overlap('late_gap_kind', 'thread_wait')
 ),
 
--- How long the thread waited in the host's part of a gap, by kind.
+-- How long the thread waited in the host's part of a gap, by kind, and how long a wait for the device had been running
+-- when the gap began.
 waiting_time AS (
     SELECT
         id,
@@ -170,27 +171,10 @@ waiting_time AS (
         max(overlap_ns) FILTER (kind = 'allocator') AS allocator_ns,
         max(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
         max(overlap_ns) FILTER (kind = 'sync') AS sync_ns,
-        max(overlap_ns) FILTER (kind = 'copy') AS copy_ns
-    FROM covered_kind
-    GROUP BY id
-),
-
-running_kind AS (
-    SELECT
-        id_of_wait_key(late_gap_kind.id) AS id,
-        kind_of_wait_key(late_gap_kind.id) AS kind,
-        late_gap_kind.at_ns - running.start_ns AS ahead_ns
-    FROM interval_at('late_gap_kind', 'thread_wait') AS running
-    INNER JOIN late_gap_kind ON running.id = late_gap_kind.id
-),
-
--- How long a wait for the device had been running when the gap began.
-running_wait AS (
-    SELECT
-        id,
+        max(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
         max(ahead_ns) FILTER (kind = 'sync') AS sync_ahead_ns,
         max(ahead_ns) FILTER (kind = 'copy') AS copy_ahead_ns
-    FROM running_kind
+    FROM covered_kind
     GROUP BY id
 ),
 
@@ -264,10 +248,10 @@ judged_gap AS (
         (
             coalesce(waiting_time.sync_ns, 0)
             + coalesce(waiting_time.copy_ns, 0)
-            + coalesce(running_wait.sync_ahead_ns, 0)
+            + coalesce(waiting_time.sync_ahead_ns, 0)
             + CASE
                 WHEN timed_gap.previous_class = 'memcpy_d2h'
-                    THEN coalesce(running_wait.copy_ahead_ns, 0)
+                    THEN coalesce(waiting_time.copy_ahead_ns, 0)
                 ELSE 0
             END
         ) * 2 > timed_gap.host_ns AS is_sync,
@@ -277,7 +261,6 @@ judged_gap AS (
             AS is_usual_delay
     FROM timed_gap
     LEFT JOIN waiting_time ON timed_gap.id = waiting_time.id
-    LEFT JOIN running_wait ON timed_gap.id = running_wait.id
     LEFT JOIN ordered_launch
         ON
             timed_gap.trace_id = ordered_launch.trace_id

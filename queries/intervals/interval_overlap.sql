@@ -10,6 +10,7 @@
 -- Columns:
 --   id          BIGINT  of the piece
 --   overlap_ns  BIGINT  length of the piece that is covered, ns
+--   ahead_ns    BIGINT  how long what covers its start had been there, ns; NULL where its start is not covered
 
 CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
     WITH covered AS (
@@ -29,6 +30,8 @@ CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
             piece.part,
             piece.id,
             piece.end_ns,
+            CASE WHEN piece.start_ns < covered.end_ns THEN piece.start_ns - covered.start_ns END
+                AS ahead_ns,
             coalesce(
                 covered.before_ns + least(piece.start_ns, covered.end_ns) - covered.start_ns, 0
             ) AS before_start_ns
@@ -41,7 +44,8 @@ CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
         at_start.id,
         coalesce(
             covered.before_ns + least(at_start.end_ns, covered.end_ns) - covered.start_ns, 0
-        ) - at_start.before_start_ns AS overlap_ns
+        ) - at_start.before_start_ns AS overlap_ns,
+        at_start.ahead_ns
     FROM at_start
     ASOF LEFT JOIN covered
         ON at_start.part = covered.part AND at_start.end_ns >= covered.start_ns

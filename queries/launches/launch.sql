@@ -2,7 +2,7 @@
 -- The runtime and driver calls that a device event points to. On cpu every op is its own launch.
 --
 -- Kind:     table
--- Requires: event_category, device_work
+-- Requires: event_category, device_events
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace
 --   launch_id    BIGINT -> event.event_id    the call, as event_id in table event
@@ -19,7 +19,7 @@ WITH pointed_at AS (
     SELECT DISTINCT
         trace_id,
         correlation
-    FROM device_work
+    FROM device_events
     WHERE device <> 'cpu' AND correlation > 0
 ),
 
@@ -27,7 +27,7 @@ cpu_op AS (
     SELECT
         trace_id,
         event_id
-    FROM device_work
+    FROM device_events
     WHERE device = 'cpu' AND piece = 0
 ),
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 import duckdb
@@ -58,6 +58,13 @@ def moments(intervals: list[Interval]) -> set[tuple[str, int]]:
     return set().union(*(interval.moments for interval in intervals)) if intervals else set()
 
 
+def ahead_ns(piece: Interval, covered: set[tuple[str, int]]) -> int | None:
+    """How long the start of a piece has been covered; None where it is not."""
+    if (piece.part, piece.start_ns) not in covered:
+        return None
+    return next(back for back in count() if (piece.part, piece.start_ns - back - 1) not in covered)
+
+
 def test_union(connection: duckdb.DuckDBPyConnection) -> None:
     @check
     @given(INTERVALS)
@@ -84,10 +91,13 @@ def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
         fill(connection, "pieces", pieces)
         fill(connection, "cover", cover)
         found = connection.execute(
-            "SELECT id, overlap_ns FROM interval_overlap('pieces', 'cover') ORDER BY id"
+            "FROM interval_overlap('pieces', 'cover') ORDER BY id"
         ).fetchall()
         covered = moments(cover)
-        assert found == [(at, len(piece.moments & covered)) for at, piece in enumerate(pieces)]
+        assert found == [
+            (at, len(piece.moments & covered), ahead_ns(piece, covered))
+            for at, piece in enumerate(pieces)
+        ]
 
     run()
 
@@ -118,7 +128,9 @@ def test_of_nothing(connection: duckdb.DuckDBPyConnection) -> None:
     fill(connection, "given", [])
     fill(connection, "pieces", [Interval("a", 1, 5)])
     assert connection.execute("FROM interval_union('given')").fetchall() == []
-    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 0)]
+    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [
+        (0, 0, None)
+    ]
     assert connection.execute("FROM interval_overlap('given', 'pieces')").fetchall() == []
 
 
@@ -127,7 +139,7 @@ def test_epoch_nanoseconds_stay_exact(connection: duckdb.DuckDBPyConnection) -> 
     fill(connection, "given", [Interval("a", at, at + 3), Interval("a", at + 1, at + 4)])
     assert connection.execute("FROM interval_union('given')").fetchall() == [("a", at, at + 4)]
     fill(connection, "pieces", [Interval("a", at + 2, at + 9)])
-    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 2)]
+    assert connection.execute("FROM interval_overlap('pieces', 'given')").fetchall() == [(0, 2, 2)]
 
 
 def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:

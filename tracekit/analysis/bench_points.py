@@ -16,7 +16,6 @@ import msgspec
 
 from tracekit.analysis.ceilings import BENCHMARKS_NAME
 from tracekit.errors import UsageError
-from tracekit.manifest import FILE_NAME as MANIFEST_NAME
 from tracekit.storage import Location, Place
 from tracekit.units import MB
 
@@ -163,8 +162,10 @@ def _lines(data: bytes, path: Place) -> Points:
 
 def _run_of(path: Place) -> _Run:
     """Return what the manifest beside a file says, if it can be read: a copied file has none."""
+    from tracekit.manifest import FILE_NAME
+
     try:
-        return _manifest.decode((path.parent / MANIFEST_NAME).read_bytes())
+        return _manifest.decode((path.parent / FILE_NAME).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Run()
 

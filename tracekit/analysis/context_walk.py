@@ -34,6 +34,7 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
+from tracekit.database import execute
 from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         contexts, modules = Path(work) / "contexts.json", Path(work) / "modules.json"
         with contexts.open("wb") as context_file, modules.open("wb") as module_file:
             walk = _Walk(markers, qualified, context_file, module_file)
-            connection.execute(_SPANS)
+            execute(connection, _SPANS)
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
             walk.end_trace()

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import context_walk, stretch_alignment
+from tracekit.analysis import context_walk, kernel_rules, range_rules, stretch_alignment
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.device_rules import (
@@ -22,7 +22,7 @@ from tracekit.analysis.device_rules import (
     create_device_marks,
     create_unrecorded_marks,
 )
-from tracekit.analysis.kernel_rules import APPLIED_IN, create_rules, load_rules, with_rules
+from tracekit.analysis.kernel_rules import create_rules, load_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.range_rules import create_range_rules, load_range_rules
 from tracekit.analysis.role_rules import create_role_rules, load_role_rules
@@ -32,6 +32,7 @@ from tracekit.database import (
     SMALL_SOURCE_BYTES,
     create_run_tables,
     cursor_of,
+    execute,
     set_first_limit,
     with_more_room,
 )
@@ -62,7 +63,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
     create_role_rules(connection, load_role_rules(rules))
     create_unrecorded_marks(connection)
     for spec in macros_of_stores_in_order():
-        connection.execute(spec.sql)
+        execute(connection, spec.sql)
 
 
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
@@ -162,12 +163,13 @@ def _heights(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
-        connection.execute(f"CREATE TABLE {spec.name} ({columns})")
+        execute(connection, f"CREATE TABLE {spec.name} ({columns})")
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        sql = with_rules(connection, spec.sql) if spec.name == APPLIED_IN else spec.sql
-        connection.execute(f"CREATE {what} {spec.name} AS\n{sql}")
+        apply_rules = _WITH_RULES.get(spec.name)
+        sql = apply_rules(connection, spec.sql) if apply_rules else spec.sql
+        execute(connection, f"CREATE {what} {spec.name} AS\n{sql}")
 
 
 _IN_PYTHON: dict[str, Step] = {
@@ -177,6 +179,12 @@ _IN_PYTHON: dict[str, Step] = {
     DEVICE_MARK: create_device_marks,
 }
 """The steps that are no SQL file."""
+
+_WITH_RULES = {
+    kernel_rules.APPLIED_IN: kernel_rules.with_rules,
+    range_rules.APPLIED_IN: range_rules.with_rules,
+}
+"""The tables whose statement holds rules when it runs."""
 
 
 def _steps(

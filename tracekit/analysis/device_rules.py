@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rule_loader import builtin_content
+from tracekit.database import execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
         (number, mark.accelerator, mark.reason, mark.call, mark.label, mark.product, mark.op)
         for number, mark in enumerate(load_unrecorded(), start=1)
     ]
-    connection.execute(f"CREATE TABLE unrecorded_mark AS {select_rows(_COLUMNS, marks)}")
+    execute(connection, f"CREATE TABLE unrecorded_mark AS {select_rows(_COLUMNS, marks)}")
 
 
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
@@ -162,7 +163,7 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     Args:
         connection: the store that is being built; its ingested tables are filled.
     """
-    connection.execute(_TABLES)
+    execute(connection, _TABLES)
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
         "bool_or(trace_id NOT IN (SELECT trace_id FROM event_kind WHERE is_device_work(category))) "
@@ -171,7 +172,7 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     if is_odd:
         _try_rules(connection)
     elif is_bare or is_bare is None:
-        connection.execute(_LABELLED)
+        execute(connection, _LABELLED)
 
 
 _LABELLED = """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.rule_loader import RuleForm, builtin_content, load_rule_tables
 from tracekit.analysis.rules_file import read_rules_file
+from tracekit.database import execute
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -115,7 +116,7 @@ def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule])
         )
         for rule_id, rule in enumerate(rules, start=1)
     ]
-    connection.execute(f"CREATE TABLE kernel_rule AS {select_rows(_COLUMNS, table)}")
+    execute(connection, f"CREATE TABLE kernel_rule AS {select_rows(_COLUMNS, table)}")
 
 
 def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

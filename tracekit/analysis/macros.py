@@ -13,12 +13,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.role_rules import ROLE_CALL, role_macro
 from tracekit.analysis.spec import Spec
+from tracekit.database import execute
 
 if TYPE_CHECKING:
     import duckdb
 
 ONLY_IF = {
+    "cpu_work": "SELECT 1 FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded LIMIT 1",
     "compiled_regions": "SELECT 1 FROM event WHERE starts_with(name, 'Torch-Compiled Region') "
     "OR name IN ('CompiledFunction', 'CompiledFunctionBackward') LIMIT 1",
     "compiled_events": "SELECT 1 FROM compiled_regions LIMIT 1",
@@ -108,8 +111,11 @@ def _files_by_macro() -> dict[str, str]:
 def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
     """Create macros on a connection, whose they are alone."""
     for macro in macros:
-        connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+        execute(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
-    make_macros(connection, [macro for macro in macros if macro.name not in macros_of_stores()])
+    made = [macro for macro in macros if macro.name not in macros_of_stores()]
+    if any(ROLE_CALL in macro.sql for macro in made):
+        execute(connection, role_macro(connection))
+    make_macros(connection, made)

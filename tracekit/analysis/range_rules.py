@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
+from tracekit.database import execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -55,6 +56,32 @@ _COLUMNS = {
 _PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _GROUP = re.compile(r"\\(\d)")
+
+APPLIED_IN = "range_marker"
+"""The table whose statement applies the rules."""
+
+CALLS = (
+    "range_rule_of(applies_to, name)",
+    "is_marked_call(name)",
+    "range_label_of(rule_id, name)",
+    "range_class_of(rule_id, name)",
+)
+"""What stands in that statement for the first rule that matches a name, whether any rule for calls
+matches it, and what the groups of a rule's pattern say of the module's name and class."""
+
+_RULES = """
+SELECT rule_id, applies_to, pattern, label, class
+FROM range_rule
+WHERE applies_to IN (
+    SELECT
+        CASE
+            WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range'
+            WHEN is_python_call(category) THEN 'call'
+        END
+    FROM event_kind
+)
+ORDER BY rule_id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,56 +127,62 @@ def load_range_rules(user_file: Path | None = None) -> list[RangeRule]:
 
 
 def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeRule]) -> None:
-    """Create table ``range_rule`` and the macros that apply the rules.
+    """Create table ``range_rule``: the rules in the order in which they are tried."""
+    table = [
+        (
+            rule_id,
+            rule.applies_to,
+            rule.means,
+            rule.pattern,
+            rule.phase,
+            rule.row_name,
+            rule.is_weak,
+            rule.layer,
+            rule.label or None,
+            rule.module_class,
+        )
+        for rule_id, rule in enumerate(rules, start=1)
+    ]
+    execute(connection, f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
 
-    ``range_rule_of(applies_to, name)`` gives the rule of a name, ``is_marked_call(name)`` tells
-    quickly whether any rule for calls matches, ``range_label_of(rule_id, name)`` and
-    ``range_class_of(rule_id, name)`` give what the groups of a pattern say of the module's name and
-    class. Each is made of constant patterns, which DuckDB compiles once.
+
+def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Put the rules in the place of the calls of :data:`CALLS` in the statement that applies them.
+
+    Each becomes a CASE of constant patterns, which DuckDB compiles once. Compiling them is most of
+    what a small trace has to do here: patterns for what is not in the traces are left out.
+
+    Args:
+        connection: a store with the tables ``range_rule`` and ``event_kind``.
+        sql: the statement; the arguments of the calls are in scope.
+
+    Raises:
+        RuntimeError: the statement does not make these calls, which is a bug in its file.
     """
-    table, decide, labels, classes = [], dict[str, list[str]](), [], []
-    for rule_id, rule in enumerate(rules, start=1):
-        table.append(
-            (
-                rule_id,
-                rule.applies_to,
-                rule.means,
-                rule.pattern,
-                rule.phase,
-                rule.row_name,
-                rule.is_weak,
-                rule.layer,
-                None if _GROUP.search(rule.label) else rule.label or None,
-                None if _GROUP.search(rule.module_class or "") else rule.module_class,
-            )
-        )
-        decide.setdefault(rule.applies_to, []).append(
-            f"WHEN {condition(rule.pattern)} THEN {rule_id}"
-        )
-        if _GROUP.search(rule.label):
-            labels.append(f"WHEN {rule_id} THEN {_filled(rule.label, rule.pattern)}")
-        if rule.module_class and _GROUP.search(rule.module_class):
-            classes.append(f"WHEN {rule_id} THEN {_filled(rule.module_class, rule.pattern)}")
-    connection.execute(f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
-    by_kind = " ".join(
+    decide, labels, classes, calls = dict[str, list[str]](), [], [], []
+    for rule_id, applies_to, pattern, label, module_class in connection.execute(_RULES).fetchall():
+        decide.setdefault(applies_to, []).append(f"WHEN {condition(pattern)} THEN {rule_id}")
+        if _GROUP.search(label or ""):
+            labels.append(f"WHEN {rule_id} THEN {_filled(label, pattern)}")
+        if _GROUP.search(module_class or ""):
+            classes.append(f"WHEN {rule_id} THEN {_filled(module_class, pattern)}")
+        if applies_to == "call":
+            calls.append(f"(?:{pattern})")
+    by_kind = [
         f"WHEN {quote(kind)} THEN CASE {' '.join(branches)} END"
         for kind, branches in decide.items()
+    ]
+    put = (
+        f"CASE applies_to {' '.join(by_kind)} END" if by_kind else "NULL::INTEGER",
+        f"regexp_matches(name, {quote('|'.join(calls))})" if calls else "FALSE",
+        f"CASE rule_id {' '.join(labels)} END" if labels else "NULL::VARCHAR",
+        f"CASE rule_id {' '.join(classes)} END" if classes else "NULL::VARCHAR",
     )
-    connection.execute(
-        f"CREATE OR REPLACE MACRO range_rule_of(applies_to, name) AS CASE applies_to {by_kind} END"
-    )
-    calls = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.applies_to == "call")
-    connection.execute(
-        f"CREATE OR REPLACE MACRO is_marked_call(name) AS regexp_matches(name, {quote(calls)})"
-    )
-    connection.execute(
-        "CREATE OR REPLACE MACRO range_label_of(rule_id, name) AS "
-        f"CASE rule_id {' '.join(labels)} END"
-    )
-    connection.execute(
-        "CREATE OR REPLACE MACRO range_class_of(rule_id, name) AS "
-        f"CASE rule_id {' '.join(classes)} END"
-    )
+    for call, text in zip(CALLS, put, strict=True):
+        if call not in sql:
+            raise RuntimeError(f"the statement does not call {call}")
+        sql = sql.replace(call, text)
+    return sql
 
 
 def condition(pattern: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
+from tracekit.database import execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ FORM = RuleForm(
     texts=("role", "pattern", "source"),
     choices={"applies_to": APPLIES_TO, "inside": ("attention",)},
 )
+
+ROLE_CALL = "role_rule_of"
+"""The macro that macros call which need the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +67,33 @@ def load_role_rules(user_file: Path | None = None) -> list[RoleRule]:
 
 
 def create_role_rules(connection: duckdb.DuckDBPyConnection, rules: list[RoleRule]) -> None:
-    """Create table ``role_rule`` and the macro ``role_rule_of(applies_to, name, is_inside)``.
+    """Create table ``role_rule``: the rules in the order in which they are tried."""
+    table = [
+        (rule_id, rule.role, rule.applies_to, rule.pattern, rule.is_inside)
+        for rule_id, rule in enumerate(rules, start=1)
+    ]
+    execute(connection, f"CREATE TABLE role_rule AS {select_rows(_COLUMNS, table)}")
 
-    The macro is one CASE of constant patterns, which DuckDB compiles once.
+
+def role_macro(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the statement that makes the macro ``role_rule_of(applies_to, name, is_inside)``.
+
+    It is one CASE of constant patterns, which DuckDB compiles once. Compiling them takes time, and
+    few analyses ask for roles: the macro is a connection's that asks, not the store's.
+
+    Args:
+        connection: to a store, whose table ``role_rule`` holds the rules.
     """
-    table, branches = [], dict[str, list[str]]()
-    for rule_id, rule in enumerate(rules, start=1):
-        table.append((rule_id, rule.role, rule.applies_to, rule.pattern, rule.is_inside))
-        inside = "is_inside AND " if rule.is_inside else ""
-        branches.setdefault(rule.applies_to, []).append(
-            f"WHEN {inside}regexp_matches(name, {quote(rule.pattern)}) THEN {rule_id}"
+    branches = dict[str, list[str]]()
+    for rule_id, applies_to, pattern, is_inside in connection.execute(
+        "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
+    ).fetchall():
+        inside = "is_inside AND " if is_inside else ""
+        branches.setdefault(applies_to, []).append(
+            f"WHEN {inside}regexp_matches(name, {quote(pattern)}) THEN {rule_id}"
         )
-    connection.execute(f"CREATE TABLE role_rule AS {select_rows(_COLUMNS, table)}")
     by_kind = " ".join(
         f"WHEN {quote(kind)} THEN CASE {' '.join(cases)} END" for kind, cases in branches.items()
     )
-    connection.execute(
-        "CREATE OR REPLACE MACRO role_rule_of(applies_to, name, is_inside) AS "
-        f"CASE applies_to {by_kind} END"
-    )
+    decided = f"CASE applies_to {by_kind} END" if by_kind else "NULL::INTEGER"
+    return f"CREATE OR REPLACE TEMP MACRO {ROLE_CALL}(applies_to, name, is_inside) AS {decided}"

@@ -28,7 +28,7 @@ from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
-from tracekit.database import cursor_of
+from tracekit.database import cursor_of, execute
 from tracekit.database.engine import duckdb, whole
 from tracekit.errors import QueryError
 
@@ -297,7 +297,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
     with _left_clean(connection):
         provide_tables(connection, spec)
         provide_macros(connection, spec)
-        connection.execute(statement)
+        execute(connection, statement)
         columns = columns_of(connection)
         _check_declared(spec, columns)
         return columns, connection.fetchall()

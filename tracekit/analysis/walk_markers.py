@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.range_rules import PHASES
+from tracekit.database import execute
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,7 +70,8 @@ def tells(told: int, phase: str) -> bool:
 def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     """Return the markers by number; 0 is no marker."""
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
-    for found in connection.execute(_MARKERS).fetchall():
+    execute(connection, _MARKERS)
+    for found in connection.fetchall():
         number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own = found
         layer, label, module_class = names
         row = number if has_row else 0

@@ -33,6 +33,7 @@ from tracekit.database.limits import (
     with_room,
 )
 from tracekit.database.opening import Check, DamagedStoreError, open_store
+from tracekit.database.parsed import execute
 from tracekit.database.passing_folders import temporary_folder
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "create_run_tables",
     "create_tables",
     "cursor_of",
+    "execute",
     "explained",
     "fetch_store",
     "forget",

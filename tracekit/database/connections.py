@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.database.parsed import execute
 from tracekit.schema import RUN_TABLES, TABLES
 
 if TYPE_CHECKING:
@@ -24,14 +25,13 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the ingested tables, but for those of run folders."""
-    for table in TABLES:
-        if table not in RUN_TABLES:
-            connection.execute(table.create_sql())
+    made = [table.create_sql() for table in TABLES if table not in RUN_TABLES]
+    execute(connection, ";\n".join(made))
 
 
 def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of run folders; apart, so that it can be done while a trace is read."""
-    connection.execute("; ".join(table.create_sql() for table in RUN_TABLES))
+    execute(connection, ";\n".join(table.create_sql() for table in RUN_TABLES))
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tracekit import manifest
 from tracekit.errors import TraceError
 from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
@@ -110,6 +109,9 @@ def is_run(folder: Place) -> bool:
 def are_fragments_of_one(folders: Sequence[Place]) -> bool:
     """Tell whether run folders are those that one job left on several machines."""
     try:
+        # Most traces lie in no run folder, and loading what reads manifests takes 10 ms.
+        from tracekit import manifest
+
         return manifest.are_fragments([manifest.read(folder) for folder in folders])
     except TraceError:
         return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.database import execute
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -17,7 +19,8 @@ def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
     Args:
         connection: of the store that is being built; its table record is filled.
     """
-    connection.execute(
+    execute(
+        connection,
         f"""
         INSERT INTO {THREAD}
         WITH owner AS (
@@ -59,5 +62,5 @@ def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
             ON owner.trace_id = thread_name.trace_id AND owner.pid = thread_name.pid
             AND owner.tid = thread_name.tid
         ORDER BY ALL
-        """
+        """,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -139,7 +138,7 @@ class LocalLocation(Location):
     ) -> None:
         """Write a file under another name first, so that nobody sees a half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_name(f".{self._path.name[:200]}-{secrets.token_hex(6)}.tmp")
+        beside = self._path.with_name(f".{self._path.name[:200]}-{os.urandom(6).hex()}.tmp")
         try:
             write(beside)
             put(beside, self._path)
