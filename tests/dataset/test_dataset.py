@@ -276,6 +276,42 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
         trace.query("timeline")
 
 
+def test_a_breakdown_of_what_is_finished_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path / "run")
+    with tracekit.open(tmp_path / "run") as trace:
+        expected = trace.breakdown()
+        skew = trace.query("collective_skew")
+    dataset = make(tmp_path)
+    monkeypatch.setattr("tracekit.analysis.run._run", None)
+    with tracekit.open(dataset) as trace:
+        assert trace.breakdown() == expected
+        assert trace.query("collective_skew") == skew
+
+
+def test_of_one_trace_no_rows_of_several_are_kept(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 1)
+    manifest = json.loads((make(tmp_path) / "manifest.json").read_text(encoding="utf-8"))
+    assert "module_totals" in manifest["analyses"]
+    assert not {"rank_summary", "rank_waits", "waits"} & set(manifest["analyses"])
+
+
+def test_a_breakdown_reads_no_analysis_that_it_does_not_show(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run")
+    dataset = make(tmp_path)
+    with tracekit.open(dataset) as trace:
+        expected = trace.breakdown()
+    for folder in (dataset / "analyses").iterdir():
+        if folder.name not in expected:
+            [file] = folder.iterdir()
+            file.write_bytes(b"")
+    with tracekit.open(dataset) as trace:
+        assert trace.breakdown() == expected
+        with pytest.raises(StoreError, match="what the manifest says"):
+            trace.query("split")
+
+
 @pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])
 def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, place: range) -> None:
     """Pages are looked at when a question needs them, long after a dataset was opened."""

@@ -7,7 +7,8 @@ A dataset is a folder ``NAME.tracekit``:
   one part, sorted by trace and time.
 - ``tables/<table>/all-….parquet``: a small table, of all ranks.
 - ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
-  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first.
+  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Those of
+  scope ``run`` that a breakdown has are there as they are.
 - ``parts/<part>.zip``: the small tables and the rows of the analyses of one part, as long as the
   dataset is not whole.
 """

@@ -53,16 +53,37 @@ def open_dataset(
     Raises:
         StoreError: there is none, it is damaged, or of another version.
     """
-    import duckdb
-
-    from tracekit.database import explained, set_limits, temporary_folder
-
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
             f"{dataset.shown}: there is no dataset here: it has no manifest.json",
             hint="make one: tracekit ingest RANKS -o NAME.tracekit; one that broke off goes on",
         )
+    return open_listed(dataset, manifest, resources, unsafe=unsafe)
+
+
+def open_listed(
+    dataset: Location,
+    manifest: Manifest,
+    resources: contextlib.ExitStack,
+    *,
+    unsafe: bool = False,
+) -> OpenDataset:
+    """Open the files that a manifest lists, whether or not it is written yet.
+
+    Args:
+        dataset: the folder.
+        manifest: what is in it.
+        resources: closed behind the connection.
+        unsafe: let SQL reach files, the network and DuckDB's settings.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    import duckdb
+
+    from tracekit.database import explained, set_limits, temporary_folder
+
     with explained(Path(tempfile.gettempdir())):
         folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)

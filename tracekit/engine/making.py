@@ -7,11 +7,12 @@ import errno
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import __version__
+from tracekit.analysis.breakdown import reductions_kept
 from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles
 from tracekit.dataset.files import put_file
@@ -21,6 +22,7 @@ from tracekit.dataset.parts import FOLDER as PARTS
 from tracekit.dataset.parts import read_parts
 from tracekit.dataset.run_tables import write_run_tables
 from tracekit.engine.batches import make_batches
+from tracekit.engine.run_rows import write_run_rows
 from tracekit.engine.unit import part_trace
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
@@ -69,14 +71,14 @@ def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[st
 
     Args:
         rules: a rules file of the user's.
-        analyses: those whose rows it holds.
+        analyses: those of scope ``trace`` whose rows it holds.
         left_out: large tables that it does not hold.
     """
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.recipe import queries_digest
 
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {queries_digest(rules)}".encode())
-    wanted = frozenset(analyses)
+    wanted = {*analyses, *reductions_kept(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
         if name in wanted:
             digest.update(f"{name}\0{text}\0".encode())
@@ -143,6 +145,7 @@ def make_dataset(
                 first = min(state.failures, key=lambda failure: failure.rank.trace_id)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, order, sorted(parts), state.failures, small, folder)
+            manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _tidy(dataset, manifest)
@@ -234,6 +237,14 @@ def _manifest(
         has_benchmarks=has_benchmarks,
         left_out=[*order.left_out],
     )
+
+
+def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
+    """Write what reduces the rows of all traces; return the manifest with it."""
+    analyses = dict(manifest.analyses)
+    for name, path, row_count in write_run_rows(dataset, manifest, folder):
+        analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
+    return replace(manifest, analyses=dict(sorted(analyses.items())))
 
 
 def _listed(file: File, part: int | None = None) -> ListedFile:
