@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
 from tracekit.dataset.files import File, is_there
+from tracekit.dataset.layout import OLDEST_FORMAT_VERSION
 from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
@@ -175,7 +176,10 @@ def _lay_view(
     """Create a table as a view over its files."""
     source = files.sql(manifest.tables[name])
     if name == "surroundings":
-        source = _with_markers(source, files.sql(manifest.tables[MARKER_NUMBER]))
+        numbers = files.sql(manifest.tables[MARKER_NUMBER])
+        if manifest.format_version == OLDEST_FORMAT_VERSION:
+            numbers = f"(SELECT * RENAME (part_marker_id AS piece_marker_id) FROM {numbers})"
+        source = _with_markers(source, numbers)
     # An enumeration is text in a file, and a filter on it goes down to the file only as text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
@@ -192,9 +196,9 @@ def _with_markers(source: str, numbers: str) -> str:
         SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
         FROM {source} AS s
         LEFT JOIN {numbers} AS p
-            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.part_marker_id
+            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.piece_marker_id
         LEFT JOIN {numbers} AS r
-            ON s.trace_id = r.trace_id AND s.row_marker_id = r.part_marker_id)"""
+            ON s.trace_id = r.trace_id AND s.row_marker_id = r.piece_marker_id)"""
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
