@@ -41,6 +41,7 @@ def open(
     unsafe: bool = False,
     expect_breakdown: bool = False,
     only_breakdown: bool = False,
+    accept_summary: bool = False,
     engine: EngineChoice | None = None,
     ranks_progress: Callable[[RunProgress], None] | None = None,
 ) -> Trace:
@@ -67,6 +68,8 @@ def open(
             is done then.
         only_breakdown: nothing else will be asked for: of many ranks, what only other questions
             need is not kept. Whoever asks one all the same has the traces read again.
+        accept_summary: where the cache has of many ranks what a breakdown kept, begin with that;
+            only a question that needs more has the traces read again.
         engine: how the traces of many ranks are read; None for processes of this machine.
         ranks_progress: called when some of many ranks have been read.
 
@@ -152,6 +155,8 @@ def open(
         if are_many(sources, choice) and _are_files(sources):
             left_out = not_for_breakdown(contents, given) if only_breakdown else ()
             many = ManyRanks(sources, contents, choice, rules_path, ranks_progress, left_out)
+            if accept_summary and is_kept:
+                many = many.or_summary(given)
             return many.open(
                 is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
             )

@@ -188,13 +188,18 @@ class Trace:
 
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
         from tracekit.analysis.run import run_analysis
+        from tracekit.database.engine import duckdb as engine
 
         connection, known = self._asked_connection, self._known()
         if not params and spec.name in known:
             return known[spec.name]
-        if self._become_whole():
-            connection, known = self._asked_connection, self._known()
-        return run_analysis(connection, spec, params, known)
+        try:
+            return run_analysis(connection, spec, params, known)
+        except engine.CatalogException:
+            # What a breakdown does without is not there.
+            if not self._become_whole():
+                raise
+        return run_analysis(self._asked_connection, spec, params, self._known())
 
     def _become_whole(self) -> bool:
         """Have the events too, where only what a breakdown needs is here; return whether it was.
@@ -270,6 +275,7 @@ class Trace:
 
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.macros import rows_kept
         from tracekit.analysis.run import run_analyses, run_reductions
         from tracekit.analysis.scopes import several
 
@@ -297,14 +303,19 @@ class Trace:
         of_ranks = RANKS_BREAKDOWN if trace_count > 1 else ()
         place = names.index("phases") if of_ranks else 0
         names[place:place] = [name for name in of_ranks if not catalog.analysis(name).reduces]
-        open_names = [name for name in names if name not in known]
-        specs = [catalog.analysis(name) for name in open_names]
-        answers = {name: known[name] for name in names if name in known}
-        answers |= dict(zip(open_names, run_analyses(self._asked_connection, specs), strict=True))
-        totals = [catalog.analysis(TOTALS[name]) for name in names if name in TOTALS]
-        totals += [spec for spec in map(catalog.analysis, of_ranks) if spec.reduces]
-        reduced = run_reductions(self._asked_connection, totals, {**known, **answers})
-        answers |= {result.name: result for result in reduced}
+        reducing = [TOTALS[name] for name in names if name in TOTALS]
+        reducing += [name for name in of_ranks if name not in names]
+        specs = [catalog.analysis(name) for name in names if name not in known]
+        reductions = [catalog.analysis(name) for name in reducing if name not in known]
+        # Of what is known each is read when it is asked for: no others are.
+        reduced = [one.analysis for spec in reductions for one in spec.reduces]
+        wanted = dict.fromkeys((*names, *reducing, *reduced))
+        answers = {name: known[name] for name in wanted if name in known}
+        connection = self._asked_connection
+        unknown = [catalog.analysis(name) for name in wanted if name not in answers]
+        with rows_kept(connection, unknown if of_ranks else ()):
+            answers |= {one.name: one for one in run_analyses(connection, specs)}
+            answers |= {one.name: one for one in run_reductions(connection, reductions, answers)}
         rest = [name for name in names[place:] if name not in of_ranks]
         names = [*names[:place], *of_ranks, *rest]
         names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
@@ -320,9 +331,9 @@ class Trace:
         """
         if not self._answers or self._ceiling_sources.are_empty():
             return self._answers
-        from tracekit.analysis.session_tables import without_ceilings
+        from tracekit.analysis.session_tables import WithoutCeilings
 
-        return without_ceilings(self._answers)
+        return WithoutCeilings(self._answers)
 
     def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""

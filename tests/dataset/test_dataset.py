@@ -225,6 +225,10 @@ def test_sql_reaches_the_files_of_the_dataset_alone(tmp_path: Path) -> None:
     [
         ({"format": "other"}, "not the manifest of a dataset"),
         ({"schema_version": 1}, "with schema 1, this tracekit reads"),
+        ({"format_version": 3}, "has version 3 with schema"),
+        ({"format_version": 1, "tables": {"trace": [3]}}, "not the manifest of a dataset"),
+        ({"format_version": 1, "tables": 3}, "not the manifest of a dataset"),
+        ({"format_version": "1"}, "has version 1 with schema"),
         ({"tables": {"trace": 3}}, "not the manifest of a dataset"),
         ("../../etc/x.parquet", "no name of a file in one"),
         ("tables/device/x.parquet", "no name of a file in one"),
@@ -237,13 +241,13 @@ def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -
     file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
     said: dict[str, Any] = {
         "format": "tracekit dataset",
-        "format_version": 1,
+        "format_version": 2,
         "schema_version": tracekit.schema.SCHEMA_VERSION,
         "recipe": "r",
         "tracekit_version": "0",
         "traces": [],
         "missing": [],
-        "parts": [],
+        "pieces": [],
         "tables": {},
         "analyses": {},
     }
@@ -251,6 +255,31 @@ def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -
     (dataset / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
     with pytest.raises(StoreError, match=message):
         tracekit.open(dataset)
+
+
+def test_the_version_before_is_read(tmp_path: Path) -> None:
+    """Then pieces were called parts, also in a column of a file."""
+    write_ranks(tmp_path / "run")
+    dataset = make(tmp_path)
+    question = "FROM surroundings ORDER BY ALL"
+    with tracekit.open(dataset) as trace:
+        expected = (trace.sql(question), trace.breakdown())
+    assert expected[0].rows
+    place = dataset / "manifest.json"
+    said = json.loads(place.read_text(encoding="utf-8"))
+    said |= {"format_version": 1, "parts": said.pop("pieces")}
+    for files in said["tables"].values():
+        for file in files:
+            file["part"] = file.pop("piece")
+    [numbers] = said["tables"]["marker_number"]
+    with duckdb.connect() as own:
+        before = own.read_parquet(str(dataset / numbers["name"]))
+        renamed = before.project("* RENAME (piece_marker_id AS part_marker_id)")
+        renamed.write_parquet(str(tmp_path / "new"))
+    (tmp_path / "new").replace(dataset / numbers["name"])
+    place.write_text(json.dumps(said), encoding="utf-8")
+    with tracekit.open(dataset) as trace:
+        assert (trace.sql(question), trace.breakdown()) == expected
 
 
 def test_a_damaged_file_is_said(tmp_path: Path) -> None:
@@ -274,6 +303,42 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
     file.write_bytes((tmp_path / "new").read_bytes())
     with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="what the manifest says"):
         trace.query("timeline")
+
+
+def test_a_breakdown_of_what_is_finished_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(tmp_path / "run")
+    with tracekit.open(tmp_path / "run") as trace:
+        expected = trace.breakdown()
+        skew = trace.query("collective_skew")
+    dataset = make(tmp_path)
+    monkeypatch.setattr("tracekit.analysis.run._run", None)
+    with tracekit.open(dataset) as trace:
+        assert trace.breakdown() == expected
+        assert trace.query("collective_skew") == skew
+
+
+def test_of_one_trace_no_rows_of_several_are_kept(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run", 1)
+    manifest = json.loads((make(tmp_path) / "manifest.json").read_text(encoding="utf-8"))
+    assert "module_totals" in manifest["analyses"]
+    assert not {"rank_summary", "rank_waits", "waits"} & set(manifest["analyses"])
+
+
+def test_a_breakdown_reads_no_analysis_that_it_does_not_show(tmp_path: Path) -> None:
+    write_ranks(tmp_path / "run")
+    dataset = make(tmp_path)
+    with tracekit.open(dataset) as trace:
+        expected = trace.breakdown()
+    for folder in (dataset / "analyses").iterdir():
+        if folder.name not in expected:
+            [file] = folder.iterdir()
+            file.write_bytes(b"")
+    with tracekit.open(dataset) as trace:
+        assert trace.breakdown() == expected
+        with pytest.raises(StoreError, match="what the manifest says"):
+            trace.query("split")
 
 
 @pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])

@@ -66,7 +66,7 @@ def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             choice = EngineChoice(name, worker_count=2)
             manifest = ingest_dataset([run], dataset, engine=choice)
             assert not manifest.missing
-            assert len(manifest.parts) > 1
+            assert len(manifest.pieces) > 1
     return found
 
 

@@ -111,7 +111,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
     assert manifest.analyses == expected.analyses
     assert manifest.tables.keys() == expected.tables.keys()
     for name, files in expected.tables.items():
-        if files[0].part is None:
+        if files[0].piece is None:
             assert manifest.tables[name] == files, name
         else:
             counts = [sum(f.row_count for f in m.tables[name]) for m in (manifest, expected)]

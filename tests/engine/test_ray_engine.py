@@ -152,7 +152,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
         assert made.analyses[name] == file, name
     assert set(made.tables) == set(expected.tables)
     for name, files in expected.tables.items():
-        if files[0].part is None:
+        if files[0].piece is None:
             assert made.tables[name] == files, name
         else:
             assert rows_of(tmp_path / "ray.tracekit", made, name) == rows_of(

@@ -73,6 +73,39 @@ def test_other_questions_have_the_events_read(run: Path, datasets: list[Manifest
         assert [bool(one.left_out) for one in datasets] == [True, False]
 
 
+RUN_QUESTIONS = ("rank_summary", "collective_skew", "waits", "step_spread", "idle_causes", "health")
+
+
+def test_what_is_asked_behind_a_breakdown_reads_no_rank_again(
+    run: Path, datasets: list[Manifest]
+) -> None:
+    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
+        expected = [trace.query(name) for name in RUN_QUESTIONS]
+        [kept] = trace.query("collective_skew", limit=1).rows
+    datasets.clear()
+    with tracekit.open(run, engine=SERIAL, only_breakdown=True) as trace:
+        assert trace.breakdown()
+    with tracekit.open(run, engine=SERIAL, accept_summary=True) as trace:
+        assert [trace.query(name) for name in RUN_QUESTIONS] == expected
+        assert trace.query("collective_skew", limit=1).rows == [kept]
+        assert len(datasets) == 1
+        assert len(trace.query("kernels", limit=1)) == 2
+    assert [bool(one.left_out) for one in datasets] == [True, False]
+    # From now on there is all of it.
+    with tracekit.open(run, engine=SERIAL, accept_summary=True) as trace:
+        assert len(trace.query("kernels", limit=1)) == 2
+        assert trace.store_path is not None
+    assert len(datasets) == 2
+
+
+def test_without_a_breakdown_before_a_question_keeps_all(
+    run: Path, datasets: list[Manifest]
+) -> None:
+    with tracekit.open(run, engine=SERIAL, accept_summary=True) as trace:
+        assert len(trace.query("rank_summary")) == 2
+    assert [one.left_out for one in datasets] == [[]]
+
+
 def test_what_is_whole_already_is_not_summed_up(run: Path, datasets: list[Manifest]) -> None:
     with tracekit.open(run, engine=SERIAL):
         pass

@@ -47,6 +47,12 @@ def new_clients() -> Iterator[None]:
 
 
 @pytest.fixture
+def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Return what has the file systems made anew, and puts back those that there were."""
+    return new_clients
+
+
+@pytest.fixture
 def bucket(s3_environment: S3Server, tmp_path: Path) -> Location:
     """Return a folder of a bucket that is this test's own."""
     return Location.of(f"s3://tracekit-tests/{tmp_path.name}")

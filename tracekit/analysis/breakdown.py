@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 BREAKDOWN = (
     "trace",
     "unrecorded",
@@ -62,3 +64,27 @@ TOTALS = {
     "serving_modules": "serving_module_totals",
 }
 """What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
+
+ASKED_OF_RANKS = ("collective_skew",)
+"""What is asked of several traces besides a breakdown, as often as not."""
+
+
+def reductions_kept(analyses: Collection[str], trace_count: int) -> list[str]:
+    """Return the analyses of scope ``run`` whose rows a dataset keeps, in an order to run them.
+
+    They are those of a breakdown, and what these reduce that is of scope ``run`` itself.
+
+    Args:
+        analyses: those of scope ``trace`` whose rows it keeps.
+        trace_count: how many traces it is of.
+    """
+    from tracekit.analysis.catalog import load_catalog
+
+    catalog = load_catalog()
+    names = [TOTALS[name] for name in analyses if name in TOTALS]
+    if trace_count > 1 and set(BREAKDOWN) <= set(analyses):
+        of_ranks = (*RANKS_BREAKDOWN, *ASKED_OF_RANKS)
+        reduced = [one.analysis for name in of_ranks for one in catalog.analysis(name).reduces]
+        names += [name for name in reduced if catalog.analysis(name).scope == "run"]
+        names += of_ranks
+    return sorted(dict.fromkeys(names), key=lambda name: bool(catalog.analysis(name).reduces))

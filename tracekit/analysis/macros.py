@@ -8,14 +8,18 @@ store of runs alone has none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.role_rules import ROLE_CALL, role_macro
+from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.spec import Spec
 from tracekit.database import execute
+from tracekit.database.engine import duckdb as engine
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,6 +49,9 @@ ONLY_IF = {
     "serving_step_work": "SELECT 1 FROM serving_step_ranges LIMIT 1",
 }
 """Tables whose statement is long to plan, and what must return a row for them to have one."""
+
+_KEPT = ("collective_matches",)
+"""Macros that take no argument, and whose rows most analyses of runs read: see `rows_kept`."""
 
 _CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
 _MADE = re.compile(rf"{_CREATE.pattern}\s+(?P<name>\w+)", re.MULTILINE)
@@ -111,7 +118,51 @@ def _files_by_macro() -> dict[str, str]:
 def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
     """Create macros on a connection, whose they are alone."""
     for macro in macros:
-        execute(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+        if macro.name in _KEPT and _are_kept(connection, macro.name):
+            connection.execute(
+                f"CREATE OR REPLACE TEMP MACRO {macro.name}() AS TABLE FROM {_rows(macro.name)}"
+            )
+        else:
+            execute(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+
+
+@contextmanager
+def rows_kept(connection: duckdb.DuckDBPyConnection, specs: Iterable[Spec]) -> Iterator[None]:
+    """Have what several analyses read made once, for all connections to the same store.
+
+    Which collectives belong together takes longer to find out than what is asked of them.
+
+    Args:
+        connection: one of those to the store.
+        specs: the analyses that will be run; nothing is made that only one of them reads.
+    """
+    needed = [{macro.name for macro in macros_of([spec])} for spec in specs]
+    macros = load_catalog().macros
+    names = [name for name in _KEPT if sum(name in some for some in needed) > 1]
+    try:
+        for name in names:
+            _provide(connection, [*macros_of([macros[name]]), macros[name]])
+            connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {DATABASE}")
+            statement = f"CREATE OR REPLACE TABLE {_rows(name)} AS FROM {name}()"
+            interruptible(connection, partial(connection.execute, statement))
+        yield
+    finally:
+        for name in names:
+            connection.execute(f"DROP TABLE IF EXISTS {_rows(name)}")
+            # Who asks for it on this connection later finds no table.
+            make_macros(connection, [macros[name]])
+
+
+def _are_kept(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    try:
+        connection.execute(f"FROM {_rows(name)} LIMIT 0")
+    except engine.CatalogException:
+        return False
+    return True
+
+
+def _rows(name: str) -> str:
+    return f"{DATABASE}.main.{name}_kept"
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:

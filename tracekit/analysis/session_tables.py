@@ -6,7 +6,7 @@ gives each its plain name. A connection on which nothing was laid has them empty
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,17 +65,38 @@ def _show(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
         connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE IF NOT EXISTS", 1))
 
 
-def without_ceilings(answers: Mapping[str, Result]) -> dict[str, Result]:
-    """Return the answers that hold whatever was measured on devices.
+class WithoutCeilings(Mapping[str, "Result"]):
+    """The answers that hold whatever was measured on devices; each is read when it is asked for.
 
     Args:
         answers: the rows of analyses, by name.
     """
-    from tracekit.analysis.catalog import load_catalog
 
-    analyses = load_catalog().analyses
-    return {
-        name: answers[name]
-        for name in answers
-        if name in analyses and DEVICE_CEILING not in analyses[name].requires
-    }
+    def __init__(self, answers: Mapping[str, Result]) -> None:
+        from tracekit.analysis.catalog import load_catalog
+
+        analyses = load_catalog().analyses
+        holding = {name for name, spec in analyses.items() if DEVICE_CEILING not in spec.requires}
+        self._answers = answers
+        self._names = [
+            name
+            for name in answers
+            if name in holding
+            and holding.issuperset(reduced.analysis for reduced in analyses[name].reduces)
+        ]
+
+    def __getitem__(self, name: str) -> Result:
+        """Return the rows of an analysis.
+
+        Raises:
+            KeyError: they are not known, or no longer hold.
+        """
+        if name not in self._names:
+            raise KeyError(name)
+        return self._answers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

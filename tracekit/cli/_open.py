@@ -34,6 +34,7 @@ def open_traces(
     unsafe: bool = False,
     expect_breakdown: bool = False,
     only_breakdown: bool = False,
+    accept_summary: bool = False,
     engine: EngineChoice | None = None,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
@@ -51,6 +52,7 @@ def open_traces(
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
         only_breakdown: and nothing else.
+        accept_summary: what a breakdown of many ranks kept will do, unless it lacks what is asked.
         engine: how the traces of many ranks are read.
     """
     import tracekit
@@ -68,6 +70,7 @@ def open_traces(
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,
             only_breakdown=only_breakdown,
+            accept_summary=accept_summary,
             engine=engine,
             ranks_progress=ranks_progress,
         )

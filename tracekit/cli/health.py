@@ -31,5 +31,7 @@ def command(
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
-    with open_traces(traces, no_cache=no_cache, rules=rules, engine=engine) as trace:
+    with open_traces(
+        traces, no_cache=no_cache, rules=rules, accept_summary=True, engine=engine
+    ) as trace:
         emit(trace.health(), format_name)

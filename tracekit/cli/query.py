@@ -269,6 +269,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             rules=rules,
             ceilings=ceilings,
             queries=(*before, *queries),
+            accept_summary=True,
             engine=engine,
         ) as trace:
             result = trace.query(spec.name, **given)

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
-from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
+from tracekit.dataset.layout import (
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    OLDEST_FORMAT_VERSION,
+)
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Location
@@ -42,23 +48,23 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a dataset: its name, what it must be, and which of the parts it is of.
+    """A file of a dataset: its name, what it must be, and which of the pieces it is of.
 
-    `part` is a place in the manifest's `parts`; None of a file that is about all traces.
+    `piece` is a place in the manifest's `pieces`; None of a file that is about all traces.
     """
 
     name: str
     size_bytes: int
     sha256: str
     row_count: int
-    part: int | None = None
+    piece: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What is in a dataset.
 
-    `parts` are the ids of the traces that were read together; `tables` and `analyses` the files by
+    `pieces` are the ids of the traces that were read together; `tables` and `analyses` the files by
     name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
     and has_benchmarks whether those hold any. `left_out` are tables that are not there, whatever
     they would hold: those of a summary, which answers a breakdown.
@@ -68,7 +74,7 @@ class Manifest:
     tracekit_version: str
     traces: list[TraceEntry]
     missing: list[Missing]
-    parts: list[list[int]]
+    pieces: list[list[int]]
     tables: dict[str, list[ListedFile]]
     analyses: dict[str, ListedFile]
     runs: list[str] = field(default_factory=list)
@@ -118,13 +124,17 @@ def read_manifest(dataset: Location) -> Manifest | None:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise StoreError(f"{place.shown}: not the manifest of a dataset", hint=hint)
         versions = head.get("format_version"), head.get("schema_version")
-        if versions != (FORMAT_VERSION, SCHEMA_VERSION):
+        formats = range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1)
+        if versions[0] not in formats or versions[1] != SCHEMA_VERSION:
             raise StoreError(
                 f"{dataset.shown}: the dataset has version {versions[0]} with schema "
                 f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
                 hint=hint,
             )
-        manifest = _decoder.decode(data)
+        if versions[0] == OLDEST_FORMAT_VERSION:
+            manifest = msgspec.convert(_as_now(head), Manifest)
+        else:
+            manifest = _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise StoreError(
             f"{place.shown}: not the manifest of a dataset: {error}", hint=hint
@@ -140,3 +150,22 @@ def read_manifest(dataset: Location) -> Manifest | None:
                 hint=hint,
             )
     return manifest
+
+
+def _as_now(head: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest of the oldest version with the names that its members have now."""
+    now = {"pieces" if name == "parts" else name: value for name, value in head.items()}
+    tables = now.get("tables")
+    if isinstance(tables, dict):
+        now["tables"] = {
+            name: [
+                {"piece" if key == "part" else key: value for key, value in file.items()}
+                if isinstance(file, dict)
+                else file
+                for file in files
+            ]
+            if isinstance(files, list)
+            else files
+            for name, files in tables.items()
+        }
+    return now

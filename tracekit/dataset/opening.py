@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
 from tracekit.dataset.files import File, is_there
+from tracekit.dataset.layout import OLDEST_FORMAT_VERSION
 from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
@@ -53,16 +54,37 @@ def open_dataset(
     Raises:
         StoreError: there is none, it is damaged, or of another version.
     """
-    import duckdb
-
-    from tracekit.database import explained, set_limits, temporary_folder
-
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
             f"{dataset.shown}: there is no dataset here: it has no manifest.json",
             hint="make one: tracekit ingest RANKS -o NAME.tracekit; one that broke off goes on",
         )
+    return open_listed(dataset, manifest, resources, unsafe=unsafe)
+
+
+def open_listed(
+    dataset: Location,
+    manifest: Manifest,
+    resources: contextlib.ExitStack,
+    *,
+    unsafe: bool = False,
+) -> OpenDataset:
+    """Open the files that a manifest lists, whether or not it is written yet.
+
+    Args:
+        dataset: the folder.
+        manifest: what is in it.
+        resources: closed behind the connection.
+        unsafe: let SQL reach files, the network and DuckDB's settings.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    import duckdb
+
+    from tracekit.database import explained, set_limits, temporary_folder
+
     with explained(Path(tempfile.gettempdir())):
         folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -154,7 +176,10 @@ def _lay_view(
     """Create a table as a view over its files."""
     source = files.sql(manifest.tables[name])
     if name == "surroundings":
-        source = _with_markers(source, files.sql(manifest.tables[MARKER_NUMBER]))
+        numbers = files.sql(manifest.tables[MARKER_NUMBER])
+        if manifest.format_version == OLDEST_FORMAT_VERSION:
+            numbers = f"(SELECT * RENAME (part_marker_id AS piece_marker_id) FROM {numbers})"
+        source = _with_markers(source, numbers)
     # An enumeration is text in a file, and a filter on it goes down to the file only as text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
@@ -171,9 +196,9 @@ def _with_markers(source: str, numbers: str) -> str:
         SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
         FROM {source} AS s
         LEFT JOIN {numbers} AS p
-            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.part_marker_id
+            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.piece_marker_id
         LEFT JOIN {numbers} AS r
-            ON s.trace_id = r.trace_id AND s.row_marker_id = r.part_marker_id)"""
+            ON s.trace_id = r.trace_id AND s.row_marker_id = r.piece_marker_id)"""
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:

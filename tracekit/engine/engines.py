@@ -26,7 +26,7 @@ class Engine(Protocol):
     def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
         """Do a unit for each batch; yield what each leaves, as soon as it is there, in any order.
 
-        Every trace of every batch comes back exactly once, in a part or as a failure: also where a
+        Every trace of every batch comes back exactly once, in a piece or as a failure: also where a
         worker died. Then its batch is done once more, each trace for itself, and what dies again is
         a failure. Only a few batches more than there are workers are under way at a time. Closing
         the generator (an error, Ctrl-C) ends all workers before it returns, and nothing

@@ -7,21 +7,23 @@ import errno
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import __version__
+from tracekit.analysis.breakdown import reductions_kept
 from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles
 from tracekit.dataset.files import put_file
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
-from tracekit.dataset.parts import FOLDER as PARTS
-from tracekit.dataset.parts import read_parts
+from tracekit.dataset.pieces import FOLDER as PIECES
+from tracekit.dataset.pieces import read_pieces
 from tracekit.dataset.run_tables import write_run_tables
 from tracekit.engine.batches import make_batches
-from tracekit.engine.unit import part_trace
+from tracekit.engine.run_rows import write_run_rows
+from tracekit.engine.unit import piece_trace
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
 
@@ -57,7 +59,7 @@ class RunProgress:
     def take(self, outcome: Outcome) -> None:
         """Take what a unit left."""
         self.failures += outcome.failures
-        self.done_count += sum(len(part.ranks) for part in outcome.parts)
+        self.done_count += sum(len(piece.ranks) for piece in outcome.pieces)
         self.done_bytes += outcome.batch.text_bytes
         self.read_bytes += outcome.batch.text_bytes
         if self.slowest is None or outcome.seconds > self.slowest.seconds:
@@ -69,14 +71,14 @@ def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[st
 
     Args:
         rules: a rules file of the user's.
-        analyses: those whose rows it holds.
+        analyses: those of scope ``trace`` whose rows it holds.
         left_out: large tables that it does not hold.
     """
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.recipe import queries_digest
 
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {queries_digest(rules)}".encode())
-    wanted = frozenset(analyses)
+    wanted = {*analyses, *reductions_kept(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
         if name in wanted:
             digest.update(f"{name}\0{text}\0".encode())
@@ -124,25 +126,26 @@ def make_dataset(
         small = SmallFiles(folder / "small", order.memory_bytes)
         state = RunProgress(len(ranks), sum(rank.text_bytes for rank in ranks))
         try:
-            parts = _taken_over(ranks, order, small)
-            done = {one for ids, _ in parts for one in ids}
+            pieces = _taken_over(ranks, order, small)
+            done = {one for ids, _ in pieces for one in ids}
             open_ranks = [rank for rank in ranks if rank.trace_id not in done]
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
             batches = make_batches(open_ranks, order.memory_bytes, worker_count)
             with contextlib.closing(engine.run(batches, order)) as outcomes:
                 for outcome in outcomes:
-                    for part in outcome.parts:
-                        ids = tuple(rank.trace_id for rank in part.ranks)
-                        small.add(ids, part.small)
-                        parts.append((ids, part.files))
+                    for piece in outcome.pieces:
+                        ids = tuple(rank.trace_id for rank in piece.ranks)
+                        small.add(ids, piece.small)
+                        pieces.append((ids, piece.files))
                     state.take(outcome)
                     if progress is not None:
                         progress(state)
-            if not parts:
+            if not pieces:
                 first = min(state.failures, key=lambda failure: failure.rank.trace_id)
                 raise TraceError(first.reason, hint=first.hint)
-            manifest = _manifest(ranks, order, sorted(parts), state.failures, small, folder)
+            manifest = _manifest(ranks, order, sorted(pieces), state.failures, small, folder)
+            manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _tidy(dataset, manifest)
@@ -161,26 +164,26 @@ def _is_continued(before: Manifest, ranks: Sequence[Rank], order: Order) -> bool
     return bool(before.missing) and before.recipe == order.recipe and of_before <= given
 
 
-_Part = tuple[tuple[int, ...], dict[str, "File"]]
-"""The ids of the traces of a part, and its files by table."""
+_Piece = tuple[tuple[int, ...], dict[str, "File"]]
+"""The ids of the traces of a piece, and its files by table."""
 
 
-def _taken_over(ranks: Sequence[Rank], order: Order, small: SmallFiles) -> list[_Part]:
-    """Return the parts that an earlier attempt left."""
+def _taken_over(ranks: Sequence[Rank], order: Order, small: SmallFiles) -> list[_Piece]:
+    """Return the pieces that an earlier attempt left."""
     assert order.dataset is not None
-    parts: list[_Part] = []
-    traces = {rank.trace_id: part_trace(rank) for rank in ranks}
-    for description, files in read_parts(order.dataset, order.recipe, traces):
+    pieces: list[_Piece] = []
+    traces = {rank.trace_id: piece_trace(rank) for rank in ranks}
+    for description, files in read_pieces(order.dataset, order.recipe, traces):
         ids = tuple(trace.trace_id for trace in description.traces)
         small.add(ids, files)
-        parts.append((ids, description.files))
-    return parts
+        pieces.append((ids, description.files))
+    return pieces
 
 
 def _manifest(
     ranks: Sequence[Rank],
     order: Order,
-    parts: Sequence[_Part],
+    pieces: Sequence[_Piece],
     failures: Sequence[Failure],
     small: SmallFiles,
     folder: Path,
@@ -190,7 +193,7 @@ def _manifest(
     assert dataset is not None
     tables: dict[str, list[ListedFile]] = {}
     analyses: dict[str, ListedFile] = {}
-    for number, (_, files) in enumerate(parts):
+    for number, (_, files) in enumerate(pieces):
         for table, file in sorted(files.items()):
             tables.setdefault(table, []).append(_listed(file, number))
     for name, path, row_count in small.consolidated():
@@ -207,7 +210,7 @@ def _manifest(
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
         tables.setdefault(table, []).append(_listed(file))
     numbers = small.ranks
-    read = {one for ids, _ in parts for one in ids}
+    read = {one for ids, _ in pieces for one in ids}
     return Manifest(
         recipe=order.recipe,
         tracekit_version=__version__,
@@ -225,7 +228,7 @@ def _manifest(
             ),
             key=lambda missing: missing.trace_id,
         ),
-        parts=[list(ids) for ids, _ in parts],
+        pieces=[list(ids) for ids, _ in pieces],
         tables=dict(sorted(tables.items())),
         analyses=dict(sorted(analyses.items())),
         runs=[str(run) for run in order.runs],
@@ -236,8 +239,16 @@ def _manifest(
     )
 
 
-def _listed(file: File, part: int | None = None) -> ListedFile:
-    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, part)
+def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
+    """Write what reduces the rows of all traces; return the manifest with it."""
+    analyses = dict(manifest.analyses)
+    for name, path, row_count in write_run_rows(dataset, manifest, folder):
+        analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
+    return replace(manifest, analyses=dict(sorted(analyses.items())))
+
+
+def _listed(file: File, piece: int | None = None) -> ListedFile:
+    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, piece)
 
 
 def _write_manifest(
@@ -255,14 +266,16 @@ def _write_manifest(
 
 
 def _tidy(dataset: Location, manifest: Manifest) -> None:
-    """Remove what a whole dataset does not name: parts, and what other attempts left."""
-    with contextlib.suppress(OSError):
-        dataset.join(PARTS).delete_tree()
+    """Remove what a whole dataset does not name: pieces, and what other attempts left."""
+    # Attempts of an earlier version called them parts.
+    for folder in (PIECES, "parts"):
+        with contextlib.suppress(OSError):
+            dataset.join(folder).delete_tree()
     named = {file.name for file in manifest.files}
     for kind in ("tables", "analyses"):
-        for folder in dataset.join(kind).entries():
-            for file in folder.entries():
-                if f"{kind}/{folder.name}/{file.name}" not in named:
+        for inside in dataset.join(kind).entries():
+            for file in inside.entries():
+                if f"{kind}/{inside.name}/{file.name}" not in named:
                     with contextlib.suppress(OSError):
                         file.delete()
 

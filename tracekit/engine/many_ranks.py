@@ -210,6 +210,17 @@ class ManyRanks:
                 ],
             )
 
+    def or_summary(self, ceilings: CeilingSources | None) -> ManyRanks:
+        """Return what a breakdown kept of these traces, if nothing but that is in the cache.
+
+        Args:
+            ceilings: as for :func:`not_for_breakdown`.
+        """
+        summary = replace(self, left_out=not_for_breakdown(self.contents, ceilings))
+        if self._is_whole(Location.of(self._cached())):
+            return self
+        return summary if self._is_whole(Location.of(summary._cached())) else self
+
     def _of_breakdown(self) -> list[str]:
         return [*BREAKDOWN, *(SERVED_BREAKDOWN if self.contents.has_requests else ())]
 

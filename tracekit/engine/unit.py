@@ -27,8 +27,8 @@ from tracekit.analysis.statement import with_values
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
-from tracekit.dataset.parts import Description, PartTrace, key_of, write_part
-from tracekit.engine.work import Batch, Failure, Order, Outcome, Part, Rank
+from tracekit.dataset.pieces import Description, PieceTrace, key_of, write_piece
+from tracekit.engine.work import Batch, Failure, Order, Outcome, Piece, Rank
 from tracekit.errors import TracekitError
 from tracekit.ingest.load import forget_trace, load_trace
 from tracekit.ingest.reading import Reading
@@ -88,35 +88,35 @@ class Worker:
         a defect of tracekit.
         """
         begin, cpu_begin = time.monotonic(), time.process_time()
-        parts, failures = self._do(batch)
+        pieces, failures = self._do(batch)
         return Outcome(
             batch,
-            tuple(parts),
+            tuple(pieces),
             tuple(failures),
             time.monotonic() - begin,
             time.process_time() - cpu_begin,
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
 
-    def _do(self, batch: Batch) -> tuple[list[Part], list[Failure]]:
+    def _do(self, batch: Batch) -> tuple[list[Piece], list[Failure]]:
         failures: list[Failure] = []
         later: Sequence[Rank] = ()
-        parts: list[Part] = []
+        pieces: list[Piece] = []
         try:
             with self._database() as connection:
                 loaded, later, failures = self._load(connection, batch.ranks)
                 if loaded:
-                    parts.append(self._finish(connection, loaded))
+                    pieces.append(self._finish(connection, loaded))
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
                 return [], [_failure(batch.ranks[0], error)]
             # One trace must not take the others with it, nor may all be too much at once.
-            failures, later, parts = [], batch.ranks, []
+            failures, later, pieces = [], batch.ranks, []
         for rank in later:
-            more_parts, more_failures = self._do(Batch(batch.number, (rank,)))
-            parts += more_parts
+            more_pieces, more_failures = self._do(Batch(batch.number, (rank,)))
+            pieces += more_pieces
             failures += more_failures
-        return parts, failures
+        return pieces, failures
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -165,7 +165,7 @@ class Worker:
                 loaded.append(rank)
         return loaded, later, failures
 
-    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Part:
+    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Piece:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
         derive(connection, also={THREAD: fill_threads}, room=_do_it)
@@ -181,8 +181,8 @@ class Worker:
             if name not in left_out
         }
         if dataset is None:
-            return Part(tuple(ranks), small)
-        traces = tuple(part_trace(rank) for rank in ranks)
+            return Piece(tuple(ranks), small)
+        traces = tuple(piece_trace(rank) for rank in ranks)
         key = key_of(self._order.recipe, traces)
         files: dict[str, File] = {}
         for name, count in counts.items():
@@ -191,8 +191,8 @@ class Worker:
                 folder = f"tables/{name}"
                 files[name] = put_file(dataset, folder, key, self._file, count)
         description = Description(self._order.recipe, traces, files)
-        write_part(dataset, key, description, small)
-        return Part(tuple(ranks), small, files)
+        write_piece(dataset, key, description, small)
+        return Piece(tuple(ranks), small, files)
 
     def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
         if not self._order.runs:
@@ -236,9 +236,9 @@ class Worker:
         return self._file.read_bytes()
 
 
-def part_trace(rank: Rank) -> PartTrace:
-    """Return a trace as a part names it."""
-    return PartTrace(rank.trace_id, rank.location.shown, rank.identity)
+def piece_trace(rank: Rank) -> PieceTrace:
+    """Return a trace as a piece names it."""
+    return PieceTrace(rank.trace_id, rank.location.shown, rank.identity)
 
 
 def _do_it(connection: object, text_bytes: int, step: object) -> None:

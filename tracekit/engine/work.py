@@ -57,7 +57,7 @@ class Order:
         analyses: names of analyses of scope ``trace`` whose rows with default parameters are
             wanted.
         dataset: the dataset that the large tables are written to; None to leave them out.
-        recipe: digest of what decides what is derived; parts of another recipe are not taken over.
+        recipe: digest of what decides what is derived; pieces of another recipe are not taken over.
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
         memory_bytes: what one unit may take, its process included, bytes.
@@ -74,7 +74,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Piece:
     """What became of some traces of a batch that were read: the result.
 
     Attributes:
@@ -104,11 +104,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one unit left; every trace of its batch is in a part or among the failures.
+    """What one unit left; every trace of its batch is in a piece or among the failures.
 
     Attributes:
         batch: what it was given.
-        parts: what was read: mostly one part.
+        pieces: what was read: mostly one piece.
         failures: what was not.
         seconds: how long it took.
         cpu_seconds: of all its threads.
@@ -116,7 +116,7 @@ class Outcome:
     """
 
     batch: Batch
-    parts: tuple[Part, ...]
+    pieces: tuple[Piece, ...]
     failures: tuple[Failure, ...]
     seconds: float = 0.0
     cpu_seconds: float = 0.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from typing import Any
 
 from tracekit.errors import UsageError
 from tracekit.storage.failures import as_os_error
-from tracekit.storage.url import Url
+from tracekit.storage.url import CREDENTIALS, Url
 
 _LOCK = threading.Lock()
 _MADE: dict[tuple[object, ...], Any] = {}
@@ -24,6 +25,10 @@ def filesystem(url: Url) -> Any:
         UsageError: the libraries are not installed.
         OSError: the file system cannot be made.
     """
+    if url.scheme in ("gs", "gcs"):
+        # What is being tried out asks two more things of each bucket, and complains on stderr where
+        # it may not; who has set it gets it.
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
         import fsspec
 
@@ -46,6 +51,10 @@ def filesystem(url: Url) -> Any:
             try:
                 # What others write must be seen; and fsspec keeps an instance for each thread.
                 made = kind(use_listings_cache=False, skip_instance_cache=True, **options)
+            except ValueError:
+                # So adlfs says it, and of a connection string that is none.
+                reason = f"no credentials that can be used: {CREDENTIALS[url.scheme]}"
+                raise PermissionError(errno.EACCES, reason, url.shown) from None
             except Exception as error:  # noqa: BLE001 (the libraries raise whatever they like)
                 raise as_os_error(error, url) from None
             if hasattr(made, "retries"):

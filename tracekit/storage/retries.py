@@ -36,7 +36,10 @@ def attempt(request: Callable[[], T], url: Url) -> T:
             return request()
         except TracekitError:
             raise
-        except Exception as error:  # noqa: BLE001 (the libraries raise whatever they like)
+        except Exception as error:
+            if isinstance(error, OSError) and error.filename == url.shown:
+                # It is in our words: what is asked could not be made.
+                raise
             if failed == TRIES or not passes(error):
                 # Without its cause, which may hold headers and signatures.
                 raise as_os_error(error, url) from None

@@ -1,0 +1,96 @@
+"""Servers that speak the protocols of Google's and Azure's storage, on the loopback interface.
+
+Both are looked for on PATH, and a test without one is skipped: ``fake-gcs-server`` (a program of
+its own, https://github.com/fsouza/fake-gcs-server) and ``azurite-blob`` (``npm install azurite``).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 20
+
+PROGRAMS = {"gs": "fake-gcs-server", "az": "azurite-blob"}
+"""The server of each kind of URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectServer:
+    """A server that runs.
+
+    `environment` is what a client needs to know, in the variables that it looks for; `secret` what
+    nobody else may see, None where the server lets everybody in.
+    """
+
+    environment: dict[str, str]
+    secret: str | None
+
+
+@contextlib.contextmanager
+def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
+    """Start the server of a kind of URL on a free port, with nothing in it; stop it at the end.
+
+    Raises:
+        RuntimeError: it did not come up.
+    """
+    program = shutil.which(PROGRAMS[scheme])
+    if program is None:
+        raise RuntimeError(f"the program {PROGRAMS[scheme]} is not installed")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    known: dict[str, str] = {}
+    if scheme == "gs":
+        command = [program, "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1"]
+        command += ["-port", str(port), "-public-host", f"127.0.0.1:{port}", "-external-url", url]
+        server = ObjectServer({"STORAGE_EMULATOR_HOST": url}, None)
+    else:
+        account, key = f"tk{secrets.token_hex(4)}", base64.b64encode(secrets.token_bytes(64))
+        command = [program, "--inMemoryPersistence", "--blobPort", str(port)]
+        command += ["--disableTelemetry", "--skipApiVersionCheck", "--silent"]
+        known["AZURITE_ACCOUNTS"] = f"{account}:{key.decode()}"
+        text = (
+            f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key.decode()};"
+            f"BlobEndpoint={url}/{account};"
+        )
+        server = ObjectServer({"AZURE_STORAGE_CONNECTION_STRING": text}, key.decode())
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **known},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        _wait_until_ready(process, port, folder / "output.txt")
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the server did not come up: {output.read_text('utf-8')[-2000:]}")
