@@ -4,8 +4,9 @@
 
 A program that `warm_client.py` asks for finds what a Python of its own would have made for it:
 arguments, environment, folder, open files, masks and dispositions of signals, `__main__`, a
-`sitecustomize` on its PYTHONPATH. It ends as Python ends: uncaught errors, `atexit`, threads, exit
-codes. Its stdout, the log, takes a line of the CPU seconds that each used.
+`sitecustomize` on its PYTHONPATH. It ends as Python ends: uncaught errors, threads, `atexit`, what
+`__main__` holds, exit codes; what was imported before the fork is left to the system, as to take
+that down would copy it first. Its stdout, the log, takes a line of the CPU seconds that each used.
 
 Where that `sitecustomize` is there to see torch being imported, torch is imported by the program as
 if for the first time: it leaves `sys.modules`, and comes back whole by a finder behind all others'.
@@ -31,6 +32,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,9 +227,6 @@ def _is_alive(pid: int) -> bool:
 
 def become(job: Job, executable: str, warm: Warm) -> int:
     """Run a program in this process, which was forked for it, and return its exit code."""
-    if "duckdb" in sys.modules:
-        # It complains of what is left at the end; this comes after all that programs add.
-        atexit.register(gc.unfreeze)
     os.setsid()
     _take_files(job.files)
     os.chdir(job.folder)
@@ -273,6 +272,23 @@ def become(job: Job, executable: str, warm: Warm) -> int:
             os.kill(os.getpid(), signal.SIGINT)
         code = 1
     return code
+
+
+def end(code: int) -> None:
+    """End this process as Python ends, but for the modules that were there before the fork."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        sys.__dict__.pop(name, None)
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            try:
+                stream.flush()
+            except OSError:
+                code = 120  # as Python's, where what it had written cannot be
+    os._exit(code)
 
 
 def _take_files(files: dict[int, int]) -> None:
@@ -345,4 +361,4 @@ if __name__ == "__main__":
     _warm = Warm()
     _job = serve(sys.argv[1], int(sys.argv[3]), sys.argv[4:], _warm)
     _executable = sys.argv[2]
-    sys.exit(become(_job, _executable, _warm))
+    end(become(_job, _executable, _warm))
