@@ -1,6 +1,6 @@
 """A Python that has imported what is slow to import, and forks for each program that it is given.
 
-    python warm_server.py SOCKET EXECUTABLE OWNER MODULE[:FUNCTION]…
+    python warm_server.py SOCKET OWNER MODULE[:FUNCTION]…
 
 A program that `warm_client.py` asks for finds what a Python of its own would have made for it:
 arguments, environment, folder, open files, masks and dispositions of signals, `__main__`, a
@@ -49,6 +49,7 @@ class Job:
     """What a client asks for; `files` are the descriptors here by their number there."""
 
     words: list[str]
+    executable: str
     environment: dict[str, str]
     folder: str
     mask: list[int]
@@ -76,6 +77,9 @@ class Warm:
             if name.partition(".")[0] == "torch":
                 new = {key: module for key, module in sys.modules.items() if key not in before}
                 self.groups.append({k: m for k, m in new.items() if k.split(".")[0] == "torch"})
+        # It has a plugin for pytest, which complains of asserts that it cannot rewrite any more.
+        if "anyio" in sys.modules:
+            sys.modules["anyio"].__doc__ = "PYTEST_DONT_REWRITE"
 
     def hide(self) -> None:
         """Let torch be imported anew by whoever asks for it, to see it happen."""
@@ -225,7 +229,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def become(job: Job, executable: str, warm: Warm) -> int:
+def become(job: Job, warm: Warm) -> int:
     """Run a program in this process, which was forked for it, and return its exit code."""
     os.setsid()
     _take_files(job.files)
@@ -241,7 +245,7 @@ def become(job: Job, executable: str, warm: Warm) -> int:
                 signal.signal(number, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, job.mask)
     os.getppid = lambda: job.parent  # whoever started it knows the client
-    sys.executable = executable
+    sys.executable = job.executable
     _open_streams()
     threads = int(job.environment.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     if "torch" in sys.modules and threads != 1:  # read when the library was loaded
@@ -359,6 +363,5 @@ def _run(words: list[str], main: types.ModuleType, warm: Warm) -> None:
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file
     _warm = Warm()
-    _job = serve(sys.argv[1], int(sys.argv[3]), sys.argv[4:], _warm)
-    _executable = sys.argv[2]
-    end(become(_job, _executable, _warm))
+    _job = serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:], _warm)
+    end(become(_job, _warm))
