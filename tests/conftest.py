@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +115,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return _FileOrGroup(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Any) -> None:
+    """Fork the workers of one process that has imported torch and more, which each would import."""
+    folder = config._tmp_path_factory.getbasetemp() / "shared"  # type: ignore[attr-defined]
+    folder.mkdir(exist_ok=True)
+    for spec in specs:
+        if spec.popen and not spec.python:
+            spec.python = shlex.quote(str(warm_python(folder, "worker")))
+
+
 @pytest.fixture(scope="session")
 def public_traces() -> Path:
     """Return the folder of public traces, or skip: they are too large for the repository."""
@@ -164,6 +176,23 @@ def opened(shared_folder: Path) -> Iterator[Callable[[Path], tracekit.Trace]]:
     yield open_once
     for trace in traces.values():
         trace.close()
+
+
+@pytest.fixture(scope="session")
+def keep_stores(opened: Callable[[Path], tracekit.Trace]) -> Callable[..., None]:
+    """Return a function that makes a cache one of somebody who has asked some traces before.
+
+    It takes the folder of the cache and the paths of the traces, and copies their stores there.
+    """
+
+    def keep(cache: Path, *paths: Path) -> None:
+        cache.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            store = opened(path).store_path
+            assert store is not None
+            shutil.copyfile(store, cache / store.name)
+
+    return keep
 
 
 @pytest.fixture(scope="session")

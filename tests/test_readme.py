@@ -11,12 +11,13 @@ import doctest
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from every_trace import SAMPLES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
@@ -36,9 +37,11 @@ WITH_PYCON = [page for page in PAGES if _PYCON.search((REPO / page).read_text("u
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the commands of all pages keep what they write: a sample is ingested once."""
-    return tmp_path_factory.mktemp("manual")
+def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
+    """Return where the commands of all pages keep what they write; samples are ingested already."""
+    folder = tmp_path_factory.mktemp("manual")
+    keep_stores(folder / "cache", *SAMPLES)
+    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)

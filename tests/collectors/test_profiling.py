@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +182,10 @@ for case, (name, limit_bytes) in enumerate(
 """
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(tmp_path: Path, python: Callable[[str], str]) -> None:
     # A limit on the size of files fails the same way as a full disk, and needs no privileges.
     result = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path)],
+        [python("eager"), "-c", FULL_DISK, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,

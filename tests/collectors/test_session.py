@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,9 +283,7 @@ os._exit(0)
 """
 
 
-def torchrun(
-    script: Path, *arguments: str, python: str = sys.executable
-) -> subprocess.CompletedProcess[str]:
+def torchrun(script: Path, *arguments: str, python: str) -> subprocess.CompletedProcess[str]:
     command = [python, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     return subprocess.run(
         [*command, "--master-port", "29531", str(script), *arguments],
@@ -297,12 +294,12 @@ def torchrun(
     )
 
 
-def test_ranks_write_one_folder(tmp_path: Path) -> None:
+def test_ranks_write_one_folder(tmp_path: Path, python: Callable[[str], str]) -> None:
     script = tmp_path / "train.py"
     script.write_text(RANKS)
     runs = tmp_path / "runs"
     runs.mkdir()
-    result = torchrun(script, str(runs / "run"))
+    result = torchrun(script, str(runs / "run"), python=python("eager"))
     assert result.returncode == 0, result.stderr
     assert [path.name for path in runs.iterdir()] == ["run"]
     run = manifest.read(runs / "run")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from every_trace import SAMPLES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
@@ -22,9 +24,11 @@ HINT = "run: make docs-update"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
     """Return where the stores of the samples are kept."""
-    return tmp_path_factory.mktemp("reference")
+    folder = tmp_path_factory.mktemp("reference")
+    keep_stores(folder / "cache", *SAMPLES)
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -105,15 +105,20 @@ def made_by(engine: engines.Engine, ranks: Sequence[Rank], folder: Path) -> Mani
 
 
 def workers_at_work() -> list[int]:
-    """Return the processes that do a task of Ray at this moment."""
+    """Return the processes that do a task of Ray for this one at this moment.
+
+    The folder of a session is named after the process that began it; others may run beside it.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             title = (folder / "cmdline").read_bytes()
+            if title.startswith(b"ray::do_batch"):
+                output = (folder / "fd" / "1").readlink()
+                if any(part.endswith(f"_{os.getpid()}") for part in output.parts):
+                    found.append(int(folder.name))
         except OSError:
             continue
-        if title.startswith(b"ray::do_batch"):
-            found.append(int(folder.name))
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
 import tracekit
@@ -275,15 +276,14 @@ def test_public_traces(
     assert found | figures == found
 
 
-def test_exposed_time_adds_up_to_the_timeline(public_traces: Path, opened: Opened) -> None:
-    for path in sorted(public_traces.rglob("*.json.gz")):
-        trace = opened(path)
-        exposed = {
-            row["device"]: row["exposed_comm_ns"] for row in trace.query("timeline").to_dicts()
-        }
-        comm = {row["device"]: row["comm_ns"] for row in trace.query("timeline").to_dicts()}
-        for row in trace.query("communication").to_dicts():
-            exposed[row["device"]] -= row["wall_ns"]
-            comm[row["device"]] -= row["comm_ns"]
-        assert not any(exposed.values()), path.name
-        assert not any(comm.values()), path.name
+@on_every_trace
+def test_exposed_time_adds_up_to_the_timeline(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    timeline = ask("timeline").to_dicts()
+    exposed = {(row["rank"], row["device"]): row["exposed_comm_ns"] for row in timeline}
+    comm = {(row["rank"], row["device"]): row["comm_ns"] for row in timeline}
+    for row in ask("communication").to_dicts():
+        exposed[row["rank"], row["device"]] -= row["wall_ns"]
+        comm[row["rank"], row["device"]] -= row["comm_ns"]
+    assert not any(exposed.values())
+    assert not any(comm.values())

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
 import tracekit
-
-Opened = Callable[[Path], tracekit.Trace]
 
 BF16 = "c10::BFloat16"
 A100 = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_000_000_000}]
@@ -178,13 +177,13 @@ def test_an_optimizer_has_operations_but_no_bytes(tiny_trace: Callable[..., Path
     assert row["reason"] == "its shapes and types do not tell its bytes"
 
 
-def test_all_compute_has_a_row(public_traces: Path, opened: Opened) -> None:
-    for path in sorted(public_traces.glob("*.json.gz")):
-        trace = opened(path)
-        (total,) = trace.sql(
-            "SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM device_events WHERE kind = 'compute'"
-        ).rows
-        assert sum(trace.query("compute_memory").column("kernel_ns")) == total[0], path.name
+@on_every_trace
+def test_all_compute_has_a_row(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    (total,) = ask.trace.sql(
+        "SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM device_events WHERE kind = 'compute'"
+    ).rows
+    assert sum(ask("compute_memory").column("kernel_ns")) == total[0]
 
 
 def step(number: int, start: float, end: float) -> Event:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from every_trace import Answered, on_every_trace
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -173,42 +175,40 @@ def test_the_screen_shows_causes_with_their_place(step: Path, cli: Callable[...,
     ] == ("host_bound")
 
 
-def _traces(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.json.gz")) + sorted((folder / "param_dlrm_8ranks").glob("*.gz"))
-
-
 STARTS_LATE = (
     *("hta_a100_cudagraph", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
     "tl_mi300_resnet_ddp_recompute",
 )
 
 
-def test_public_traces_add_up(public_traces: Path, opened: Opened) -> None:
-    for path in _traces(public_traces):
-        trace = opened(path)
-        idle_ns = {
-            (row["rank"], row["device"]): row["idle_ns"]
-            for row in trace.query("timeline").to_dicts()
-            if row["idle_ns"]
-        }
-        causes = trace.query("idle_causes").to_dicts()
-        gap_ns = sum(trace.query("idle_gaps", limit=0).column("idle_ns"))
-        sums: dict[tuple[int | None, str], int] = {}
-        for row in causes:
-            key = (row["rank"], row["device"])
-            sums[key] = sums.get(key, 0) + row["idle_ns"]
-        assert sums == idle_ns, path.name
-        assert gap_ns == sum(idle_ns.values()), path.name
-        unknown_ns = sum(row["idle_ns"] for row in causes if row["cause"] == "unknown")
-        # All of these have events of the CPU. In some, work starts late without a reason: health
-        # says so.
-        late = [
-            row["severity"]
-            for row in trace.health().to_dicts()
-            if row["metric"] == "unexplained_late_starts"
-        ]
-        assert unknown_ns <= 0.1 * gap_ns or late != ["ok"], path.name
-        assert ("warn" in late) == (path.name.split(".")[0] in STARTS_LATE), path.name
+@on_every_trace
+def test_traces_add_up(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    idle_ns = {
+        (row["rank"], row["device"]): row["idle_ns"]
+        for row in ask("timeline").to_dicts()
+        if row["idle_ns"]
+    }
+    causes = ask("idle_causes").to_dicts()
+    gaps = ask("idle_gaps", limit=0).to_dicts()
+    sums: Counter[tuple[int | None, str]] = Counter()
+    for row in causes:
+        sums[row["rank"], row["device"]] += row["idle_ns"]
+    assert sums == idle_ns
+    # All of these have events of the CPU. In some, work starts late without a reason: health says
+    # so.
+    late: dict[int | None, str] = {
+        row["rank"]: row["severity"]
+        for row in ask("health").to_dicts()
+        if row["metric"] == "unexplained_late_starts"
+    }
+    for rank, severity in late.items():
+        gap_ns = sum(row["idle_ns"] for row in gaps if row["rank"] == rank)
+        assert gap_ns == sum(ns for place, ns in idle_ns.items() if place[0] == rank)
+        unknown = [row for row in causes if (row["rank"], row["cause"]) == (rank, "unknown")]
+        assert sum(row["idle_ns"] for row in unknown) <= 0.1 * gap_ns or severity != "ok"
+    assert {row["rank"] for row in gaps} <= late.keys()
+    assert ("warn" in late.values()) == (path.name.split(".")[0] in STARTS_LATE)
 
 
 @pytest.mark.parametrize(

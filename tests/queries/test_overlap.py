@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from every_trace import Answered, on_every_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-
-Opened = Callable[[Path], tracekit.Trace]
 
 
 def kernel(name: str, start: float, end: float, stream: int) -> dict[str, Any]:
@@ -54,14 +53,15 @@ def test_compute_under_an_all_reduce_on_paper(tiny_trace: Callable[..., Path]) -
     ]
 
 
-def test_rows_add_up_to_the_time_in_communication(public_traces: Path, opened: Opened) -> None:
-    for path in sorted(public_traces.rglob("*.json.gz")):
-        trace = opened(path)
-        parts: Counter[str] = Counter()
-        for row in trace.query("overlap", limit=3).to_dicts():
-            parts[row["device"]] += row["overlap_ns"]
-        comm = {row["device"]: row["comm_ns"] for row in trace.query("timeline").to_dicts()}
-        assert {device: ns for device, ns in comm.items() if ns} == dict(parts), path.name
+@on_every_trace
+def test_rows_add_up_to_the_time_in_communication(answered: Answered, path: Path) -> None:
+    ask = answered(path)
+    parts: Counter[tuple[int | None, str]] = Counter()
+    for row in ask("overlap", limit=3).to_dicts():
+        parts[row["rank"], row["device"]] += row["overlap_ns"]
+    timeline = ask("timeline").to_dicts()
+    comm = {(row["rank"], row["device"]): row["comm_ns"] for row in timeline}
+    assert {place: ns for place, ns in comm.items() if ns} == dict(parts)
 
 
 def disjoint(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
 import tracekit
 
 Opened = Callable[[Path], tracekit.Trace]
 
-REPO = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-PATHS = [
-    *sorted((REPO / "sample_traces").rglob("*.json.gz")),
-    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
-    *sorted(FOLDER.rglob("*.json.gz")),
-]
 TRAINING = (
     *("cpu_llama_ckpt_module_ranges", "cpu_llama_lora", "cpu_llama_z3_rank0", "cpu_llama_z3_rank1"),
     *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "hta_mi250_toy_train"),
@@ -59,23 +52,23 @@ def test_busy_and_idle_time_on_paper(tiny_trace: Callable[..., Path]) -> None:
     assert [round(row["span_pct"], 4) for row in rows] == [15.3846, 53.8462, 30.7692]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
-def test_phases_and_modules_and_roles_add_up(opened: Opened, path: Path) -> None:
+@on_every_trace
+def test_phases_and_modules_and_roles_add_up(answered: Answered, path: Path) -> None:
     """Busy time is the same whichever way it is parted; with idle time it is the window."""
-    trace = opened(path)
-    window = {row["device"]: row for row in trace.query("timeline").to_dicts()}
+    ask = answered(path)
+    window = {(row["rank"], row["device"]): row for row in ask("timeline").to_dicts()}
     for name, column in (("modules", "self_wall_ns"), ("roles", "wall_ns"), ("phases", "wall_ns")):
-        sums: dict[str, int] = dict.fromkeys(window, 0)
-        for row in trace.query(name).to_dicts():
-            sums[row["device"]] += row[column]
-        assert sums == {device: row["busy_ns"] for device, row in window.items()}, name
-    idle: dict[str, int] = dict.fromkeys(window, 0)
-    for row in trace.query("phases").to_dicts():
-        idle[row["device"]] += row["idle_ns"]
-    assert idle == {device: row["idle_ns"] for device, row in window.items()}
+        sums = dict.fromkeys(window, 0)
+        for row in ask(name).to_dicts():
+            sums[row["rank"], row["device"]] += row[column]
+        assert sums == {place: row["busy_ns"] for place, row in window.items()}, name
+    idle = dict.fromkeys(window, 0)
+    for row in ask("phases").to_dicts():
+        idle[row["rank"], row["device"]] += row["idle_ns"]
+    assert idle == {place: row["idle_ns"] for place, row in window.items()}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name.split(".")[0])
+@on_every_trace
 def test_every_device_event_has_one_context(opened: Opened, path: Path) -> None:
     trace = opened(path)
     keys = "trace_id, event_id, piece"

@@ -23,8 +23,10 @@ REPO = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
 RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
 """Folders of ranks: one store each."""
+SAMPLES = sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json"))
+"""The bundled runs."""
 PATHS = [
-    *sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json")),
+    *SAMPLES,
     *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
     *sorted(FOLDER.glob("*.json.gz")),
     *RUNS,

@@ -26,12 +26,13 @@ _FORWARDED = {
 _LEAVING_S = 10.0
 
 
-def main(path: str, start: list[str], words: list[str]) -> None:
+def main(path: str, start: list[str], executable: str, words: list[str]) -> None:
     """Have a program run, and end as it ends.
 
     Args:
         path: the socket of the server.
         start: the command that starts the server, should there be none.
+        executable: the program's `sys.executable`.
         words: what follows `python` on a command line.
     """
     if "TRACEKIT_LAUNCHER_PID" in os.environ:
@@ -47,6 +48,7 @@ def main(path: str, start: list[str], words: list[str]) -> None:
     os.umask(umask)
     asked = {
         "words": words,
+        "executable": executable,
         "environment": dict(os.environ),
         "folder": os.getcwd(),
         "mask": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, ())],

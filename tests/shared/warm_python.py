@@ -1,8 +1,8 @@
 """Pythons that have imported what is slow to import: see `warm_server`.
 
-    python warm_python.py COMMAND KIND OWNER SOCKET
+    python warm_python.py LOG KIND OWNER SOCKET
 
-starts the server of a command, unless there is one.
+starts the server of a kind, unless there is one.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 # What a command of tracekit starts by itself are ranks.
 _STARTS = {"tracekit": "libraries"}
+# A Python for the workers of a session: most of what they import is there, and it tells of itself
+# as of any other, so that what tests start with it is cold.
+_WORKER = "worker"
+_SERVED_BY = {_WORKER: "libraries"}
 
 
 def warm_python(folder: Path, kind: str) -> Path:
@@ -61,7 +65,8 @@ def warm_python(folder: Path, kind: str) -> Path:
 
     Args:
         folder: one that all workers share.
-        kind: one of `KINDS`, whose modules are imported; what is not installed is left out.
+        kind: one of `KINDS`, whose modules are imported, or `worker`; what is not installed is left
+            out.
     """
     if not hasattr(os, "pidfd_open"):  # only Linux has it
         return Path(sys.executable)
@@ -70,20 +75,25 @@ def warm_python(folder: Path, kind: str) -> Path:
         if not command.exists():
             command.parent.mkdir(exist_ok=True)
             owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-            for one in KINDS:
-                _write(command.with_name(f"python-{one}"), one, owner)
+            # The name of a socket must be short.
+            sockets = {one: Path(f"/tmp/warm-{uuid.uuid4().hex[:12]}/socket") for one in KINDS}
+            for one in (*KINDS, *_SERVED_BY):
+                server = _SERVED_BY.get(one, one)
+                _write(command.with_name(f"python-{one}"), one, server, owner, sockets[server])
     return command
 
 
-def _write(command: Path, kind: str, owner: int) -> None:
-    # The name of a socket must be short.
-    socket = Path("/tmp") / f"warm-{uuid.uuid4().hex[:12]}" / "socket"
-    start = [sys.executable, __file__, str(command), kind, str(owner), str(socket)]
+def _write(command: Path, kind: str, server: str, owner: int, socket: Path) -> None:
+    log = command.with_name(f"python-{server}.log")
+    start = [sys.executable, __file__, str(log), server, str(owner), str(socket)]
+    executable = command.with_name(f"python-{_STARTS.get(kind, kind)}")
+    if kind == _WORKER:
+        executable = Path(sys.executable)
     _write_script(
         command,
         f"#!{sys.executable} -IS\n"
         f"import sys\nsys.path.insert(0, {str(_HERE)!r})\nimport warm_client\n"
-        f"warm_client.main({str(socket)!r}, {start!r}, sys.argv[1:])\n",
+        f"warm_client.main({str(socket)!r}, {start!r}, {str(executable)!r}, sys.argv[1:])\n",
     )
     if kind == "tracekit":
         installed = Path(sys.executable).with_name("tracekit")
@@ -97,9 +107,8 @@ def _write_script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
+def _start(log: Path, kind: str, owner: str, socket: Path) -> None:
     """Start a server, and wait until it listens."""
-    executable = command.with_name(f"python-{_STARTS.get(kind, kind)}")
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
         "OMP_NUM_THREADS": "1",
@@ -109,9 +118,8 @@ def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
         "HF_HUB_OFFLINE": "1",
         "KINETO_LOG_LEVEL": "6",
     }
-    words = [sys.executable, str(_HERE / "warm_server.py"), str(socket), str(executable), owner]
+    words = [sys.executable, str(_HERE / "warm_server.py"), str(socket), owner]
     socket.parent.mkdir(mode=0o700, exist_ok=True)
-    log = command.with_name(f"{command.name}.log")
     with log.open("wb") as output:
         subprocess.Popen(
             [*words, *KINDS[kind]],
@@ -129,7 +137,7 @@ def _start(command: Path, kind: str, owner: str, socket: Path) -> None:
 
 
 if __name__ == "__main__":
-    _command, _kind, _owner, _socket = sys.argv[1:]
-    with alone(Path(f"{_command}.lock")):
+    _log, _kind, _owner, _socket = sys.argv[1:]
+    with alone(Path(f"{_log}.lock")):
         if not Path(_socket).exists():
-            _start(Path(_command), _kind, _owner, Path(_socket))
+            _start(Path(_log), _kind, _owner, Path(_socket))

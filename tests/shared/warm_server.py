@@ -1,11 +1,12 @@
 """A Python that has imported what is slow to import, and forks for each program that it is given.
 
-    python warm_server.py SOCKET EXECUTABLE OWNER MODULE[:FUNCTION]…
+    python warm_server.py SOCKET OWNER MODULE[:FUNCTION]…
 
 A program that `warm_client.py` asks for finds what a Python of its own would have made for it:
 arguments, environment, folder, open files, masks and dispositions of signals, `__main__`, a
-`sitecustomize` on its PYTHONPATH. It ends as Python ends: uncaught errors, `atexit`, threads, exit
-codes. Its stdout, the log, takes a line of the CPU seconds that each used.
+`sitecustomize` on its PYTHONPATH. It ends as Python ends: uncaught errors, threads, `atexit`, what
+`__main__` holds, exit codes; what was imported before the fork is left to the system, as to take
+that down would copy it first. Its stdout, the log, takes a line of the CPU seconds that each used.
 
 Where that `sitecustomize` is there to see torch being imported, torch is imported by the program as
 if for the first time: it leaves `sys.modules`, and comes back whole by a finder behind all others'.
@@ -31,6 +32,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +49,7 @@ class Job:
     """What a client asks for; `files` are the descriptors here by their number there."""
 
     words: list[str]
+    executable: str
     environment: dict[str, str]
     folder: str
     mask: list[int]
@@ -74,6 +77,9 @@ class Warm:
             if name.partition(".")[0] == "torch":
                 new = {key: module for key, module in sys.modules.items() if key not in before}
                 self.groups.append({k: m for k, m in new.items() if k.split(".")[0] == "torch"})
+        # It has a plugin for pytest, which complains of asserts that it cannot rewrite any more.
+        if "anyio" in sys.modules:
+            sys.modules["anyio"].__doc__ = "PYTEST_DONT_REWRITE"
 
     def hide(self) -> None:
         """Let torch be imported anew by whoever asks for it, to see it happen."""
@@ -153,8 +159,10 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
                 for number in job.files.values():
                     os.close(number)
                 ended = os.pidfd_open(pid)
-                selector.register(ended, selectors.EVENT_READ, (pid, ended, client))
-                selector.register(client, selectors.EVENT_READ, (pid, ended, client))
+                # What a worker of the tests used is counted by itself.
+                is_told = job.executable != sys.executable
+                for file in (ended, client):
+                    selector.register(file, selectors.EVENT_READ, (pid, ended, client, is_told))
                 client.sendall(HEADER.pack(pid))
             else:
                 _attend(selector, key)
@@ -166,7 +174,7 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
 
 def _attend(selector: selectors.DefaultSelector, key: selectors.SelectorKey) -> None:
     """Hand a signal on to a program, or its end to the one that asked for it."""
-    pid, ended, client = key.data
+    pid, ended, client, is_told = key.data
     if key.fileobj is client:
         try:
             numbers = client.recv(16)
@@ -183,8 +191,9 @@ def _attend(selector: selectors.DefaultSelector, key: selectors.SelectorKey) -> 
                 os.kill(pid, signal.SIGKILL)
         return
     _, status, used = os.wait4(pid, 0)
-    sys.stdout.write(f"{used.ru_utime:.2f} user {used.ru_stime:.2f} system\n")
-    sys.stdout.flush()
+    if is_told:
+        sys.stdout.write(f"{used.ru_utime:.2f} user {used.ru_stime:.2f} system\n")
+        sys.stdout.flush()
     selector.unregister(ended)
     os.close(ended)
     with contextlib.suppress(KeyError, ValueError, OSError):
@@ -223,11 +232,8 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def become(job: Job, executable: str, warm: Warm) -> int:
+def become(job: Job, warm: Warm) -> int:
     """Run a program in this process, which was forked for it, and return its exit code."""
-    if "duckdb" in sys.modules:
-        # It complains of what is left at the end; this comes after all that programs add.
-        atexit.register(gc.unfreeze)
     os.setsid()
     _take_files(job.files)
     os.chdir(job.folder)
@@ -242,7 +248,7 @@ def become(job: Job, executable: str, warm: Warm) -> int:
                 signal.signal(number, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, job.mask)
     os.getppid = lambda: job.parent  # whoever started it knows the client
-    sys.executable = executable
+    sys.executable = job.executable
     _open_streams()
     threads = int(job.environment.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     if "torch" in sys.modules and threads != 1:  # read when the library was loaded
@@ -273,6 +279,23 @@ def become(job: Job, executable: str, warm: Warm) -> int:
             os.kill(os.getpid(), signal.SIGINT)
         code = 1
     return code
+
+
+def end(code: int) -> None:
+    """End this process as Python ends, but for the modules that were there before the fork."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        sys.__dict__.pop(name, None)
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            try:
+                stream.flush()
+            except OSError:
+                code = 120  # as Python's, where what it had written cannot be
+    os._exit(code)
 
 
 def _take_files(files: dict[int, int]) -> None:
@@ -343,6 +366,5 @@ def _run(words: list[str], main: types.ModuleType, warm: Warm) -> None:
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file
     _warm = Warm()
-    _job = serve(sys.argv[1], int(sys.argv[3]), sys.argv[4:], _warm)
-    _executable = sys.argv[2]
-    sys.exit(become(_job, _executable, _warm))
+    _job = serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:], _warm)
+    end(become(_job, _warm))

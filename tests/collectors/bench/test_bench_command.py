@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -105,17 +106,20 @@ def test_all_of_it_in_small(environment: dict[str, str], tmp_path: Path) -> None
         assert len(trace.query("bench_launches")) == 1
 
 
-def test_formats_exit_codes_and_names(environment: dict[str, str], tmp_path: Path) -> None:
+def test_formats_exit_codes_and_names(
+    environment: dict[str, str], tmp_path: Path, python: Callable[[str], str]
+) -> None:
     launches = ("launches", "--out", "run")
-    done = run(environment, tmp_path, *launches, "--format", "json")
+    run_warm = functools.partial(run, environment, tmp_path, python=python("eager"))
+    done = run_warm(*launches, "--format", "json")
     (row,) = json.loads(done.stdout)["bench_launches"]
     assert (row["op"], row["timer"]) == ("op_call", "wall_clock")
-    taken = run(environment, tmp_path, *launches)
+    taken = run_warm(*launches)
     assert (taken.returncode, taken.stdout) == (2, "")
     assert taken.stderr.startswith("error: run already holds a run\n")
-    wrong = run(environment, tmp_path, "gemm", "--sizes", "1KiB")
+    wrong = run_warm("gemm", "--sizes", "1KiB")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    none = run(environment, tmp_path, "gemm", "--ops", "mm", "--dtype", "tf32", "--sizes", "4x4x4")
+    none = run_warm("gemm", "--ops", "mm", "--dtype", "tf32", "--sizes", "4x4x4")
     assert none.returncode == 6
     assert "not one point could be measured: a CPU has no tf32" in none.stderr
     (left,) = (tmp_path / "runs").iterdir()
