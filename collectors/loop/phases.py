@@ -104,9 +104,9 @@ class LoopPhases:
         """Close it."""
         self.end("backward")
 
-    def before_optimizer_step(self, optimizer: Any) -> None:
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """Open the phase around the step of an optimizer."""
-        del optimizer
+        del optimizer, has_closure
         self.begin("optimizer")
 
     def after_optimizer_step(self, optimizer: Any) -> None:

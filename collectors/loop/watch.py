@@ -170,8 +170,14 @@ class LoopWatch:
         except Exception as error:  # noqa: BLE001
             self.broken(error)
 
-    def before_optimizer_step(self, optimizer: Any) -> None:
-        """Hear nothing: a step is over after it."""
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
+        """See that a step of the loop begins here, where the optimizer is to call the model."""
+        del optimizer
+        try:
+            if has_closure and self.finds_steps and self._steps.is_over:
+                self._observer.step_is_over(is_part=self._steps.begin())
+        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+            self.broken(error)
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Hear that an optimizer has taken a step."""
