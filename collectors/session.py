@@ -291,8 +291,9 @@ class Collection:
         if not self._is_open and self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
         recorder = self._recorder
-        if recorder is None or recorder.is_done:
+        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
+        self._watch.home.bind(recorder.thread_ended)
         self._watch.step_began()
         try:
             recorder.begin_step()
@@ -305,7 +306,7 @@ class Collection:
 
     def _end_step(self) -> None:
         recorder = self._recorder
-        if recorder is None or recorder.is_done:
+        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
         try:
             recorder.end_step()
@@ -336,13 +337,10 @@ class Collection:
         self._watch.stop()
         if recorder is None or folder is None:
             return
-        if not recorder.is_done:
-            recorder.close()
-            if error is not None:
-                recorder.report.note_error(error)
-            self._finish()
-        elif error is not None:
+        recorder.close()
+        if error is not None:
             recorder.report.note_error(error)
+        self._finish()
         if self._finisher is not None:
             self._finisher.join()
         if error is not None and self._run is not None and self._run.outcome == "ok":

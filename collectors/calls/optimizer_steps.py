@@ -25,8 +25,8 @@ from .beside_dynamo import has_compiled, is_compiled, set_eval_frame, unseen
 class Listener(Protocol):
     """Hears of each step of an optimizer."""
 
-    def before_optimizer_step(self, optimizer: Any) -> None:
-        """Hear that a step begins."""
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
+        """Hear that a step begins; with a closure it calls the model itself."""
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Hear that a step has ended."""
@@ -71,10 +71,11 @@ def forget_all() -> None:
 
 @unseen
 def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
-    del args, kwargs
     if torch.compiler.is_compiling():
         return
-    _tell("before_optimizer_step", optimizer)
+    # The first of these is the optimizer.
+    has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
+    _tell("before_optimizer_step", optimizer, has_closure=has_closure)
 
 
 @unseen
@@ -86,11 +87,11 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 @unseen
-def _tell(name: str, optimizer: Any) -> None:
+def _tell(name: str, optimizer: Any, **how: bool) -> None:
     prior = set_eval_frame(None)
     try:
         for listener in _listeners:
             with contextlib.suppress(Exception):  # the program must not fail for us
-                getattr(listener, name)(optimizer)
+                getattr(listener, name)(optimizer, **how)
     finally:
         set_eval_frame(prior)

@@ -21,6 +21,7 @@ from torch.optim.optimizer import Optimizer
 from ..calls import backward_calls, optimizer_steps
 from ..calls.beside_dynamo import set_eval_frame, unseen
 from ..ranges import Phase, Range, is_backward, phase
+from .home_thread import HomeThread
 
 
 class LoopPhases:
@@ -29,10 +30,14 @@ class LoopPhases:
     Args:
         model: the model that is trained; it may be an engine.
         optimizer: one that is no `torch.optim.Optimizer`, or None.
+        home: the thread of the loop; what happens on others has no phase.
     """
 
-    def __init__(self, model: nn.Module, optimizer: Any = None) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: Any = None, home: HomeThread | None = None
+    ) -> None:
         self._model = model
+        self._home = home or HomeThread()
         self._optimizer = optimizer
         self._open = _Open()
         self._undo: list[Callable[[], None]] = []
@@ -74,7 +79,7 @@ class LoopPhases:
     def begin(self, name: Phase) -> None:
         """Open a phase, unless it is open or nothing is attached."""
         # In backward it is a reentrant checkpoint's, inside of the phase.
-        if is_backward() or not self._undo:
+        if is_backward() or not self._undo or self._home.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
         self._open.counts[name] = depth + 1
@@ -85,7 +90,7 @@ class LoopPhases:
 
     def end(self, name: Phase) -> None:
         """Close a phase, if this is the end of what opened it."""
-        if is_backward():
+        if is_backward() or self._home.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0) - 1
         if depth >= 0:
@@ -104,9 +109,9 @@ class LoopPhases:
         """Close it."""
         self.end("backward")
 
-    def before_optimizer_step(self, optimizer: Any) -> None:
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """Open the phase around the step of an optimizer."""
-        del optimizer
+        del optimizer, has_closure
         self.begin("optimizer")
 
     def after_optimizer_step(self, optimizer: Any) -> None:
@@ -114,7 +119,7 @@ class LoopPhases:
         del optimizer
         self.end("optimizer")
         # Optimizers that step one after the other share what came before the first.
-        if self._pass_count:
+        if self._pass_count and (is_backward() or not self._home.is_elsewhere):
             self.accumulated.append(self._pass_count)
             self._pass_count = 0
 

@@ -104,8 +104,9 @@ class _Loop:
     def step_is_over(self, *, is_part: bool) -> None:
         """Go on to the next step."""
         recorder = self._recorder
-        if recorder is None:
+        if recorder is None or self._watch is None:
             return
+        self._watch.home.bind(self._thread_ended)
         recorder.end_step()
         if is_part:
             recorder.join_steps()
@@ -172,12 +173,14 @@ class _Loop:
             recorder.report.note_error(error)
         if not is_late:
             try:
-                if error is None and self._watch is not None and self._watch.has_stepped:
-                    recorder.end_step()
-                recorder.close()
+                recorder.close(is_over=error is None)
             except Exception as problem:  # noqa: BLE001 - the program must not fail for us
                 recorder.failed(problem)
         if not is_late or error is not None:
+            self._stop()
+
+    def _thread_ended(self) -> None:
+        if self._recorder is not None and self._recorder.thread_ended():
             self._stop()
 
     def _stop(self) -> None:

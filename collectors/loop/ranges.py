@@ -11,6 +11,7 @@ from ..calls.beside_dynamo import has_compiled
 from ..calls.module_paths import class_name, unwrapped
 from ..ranges import ModuleRanges, Phase, Range, step
 from ..ranges.attention_parts import AttentionRanges
+from .home_thread import HomeThread
 from .phases import LoopPhases
 
 
@@ -21,17 +22,23 @@ class LoopRanges:
         models: the models that the loop calls, the one that is trained first; its paths stand
             alone, those of the others begin with the name of their class.
         optimizer: one that is no `torch.optim.Optimizer`, or None.
+        home: the thread of the loop.
 
     `accumulated` holds how many backward passes came before each step of the optimizers.
     """
 
-    def __init__(self, models: Sequence[nn.Module], optimizer: Any = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        optimizer: Any = None,
+        home: HomeThread | None = None,
+    ) -> None:
         self._trees = [ModuleRanges(models[0])]
         self._names = {class_name(unwrapped(models[0]))}
         for model in models[1:]:
             self._add(model)
         self._parts: list[AttentionRanges] = []
-        self._phases = LoopPhases(models[0], optimizer)
+        self._phases = LoopPhases(models[0], optimizer, home)
         self._step: Range | None = None
         self.accumulated: list[int] = []
 

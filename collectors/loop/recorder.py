@@ -19,8 +19,6 @@ from typing import Any
 
 from torch import nn
 
-from tracekit.errors import TracekitError
-
 from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, keep_copy
@@ -29,7 +27,7 @@ from .description import describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .precision import autocast_type
 from .ranges import LoopRanges
-from .report import LoopReport, Window
+from .report import EVALUATION_NOTE, LoopReport, Window, sentence
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
@@ -71,7 +69,7 @@ class LoopRecorder:
         self._watch = watch
         self._publish = publish
         self._model = models[0]
-        self._ranges = LoopRanges(models, optimizer)
+        self._ranges = LoopRanges(models, optimizer, watch.home)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
         self._theirs.observer = self
@@ -220,19 +218,28 @@ class LoopRecorder:
 
     def failed(self, error: Exception) -> None:
         """Give up: the loop goes on without us."""
-        self.report.note(f"recording stopped in step {self.report.step_count}: {_sentence(error)}")
+        self.report.note(f"recording stopped in step {self.report.step_count}: {sentence(error)}")
         with contextlib.suppress(Exception):
             self.abandon()
         self.report.is_final = True
         if self.report.outcome == "ok" and self.report.trace is None:
             self.report.outcome = "failed"
-            self.report.reason = _sentence(error)
+            self.report.reason = sentence(error)
         self._publish()
 
-    def close(self) -> None:
-        """Take everything of ours away; write the trace if a profiled step is whole."""
+    def close(self, *, is_over: bool = False) -> None:
+        """Take everything of ours away; write the trace if a profiled step is whole.
+
+        `is_over` says that a step is over whose optimizers have stepped: nothing comes after it.
+        """
         if self.is_done:
             return
+        if self._watch.home.is_elsewhere:
+            self.report.note("the thread of the loop runs on, and was recorded up to here")
+            self.leave(is_ended=True)
+            return
+        if is_over and self._watch.has_stepped:
+            self.end_step()
         self._ranges.close_step()
         try:
             if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
@@ -244,6 +251,14 @@ class LoopRecorder:
         finally:
             self.abandon()
 
+    def thread_ended(self) -> bool:
+        """Keep what there is, as the thread of the loop ends; true unless another may go on."""
+        if self.is_done or not (self._ranges.is_attached or self._traces.is_open):
+            return False
+        self.report.note("the thread of the loop ended; other threads are not recorded")
+        self.close(is_over=self._watch.finds_steps)
+        return True
+
     def abandon(self) -> None:
         """Take everything of ours away and keep nothing; does nothing the second time."""
         if self.is_done:
@@ -252,7 +267,7 @@ class LoopRecorder:
         self._ranges.close_step()
         self._times.end_evaluation()
         if self._times.had_evaluation:
-            self._note_evaluation()
+            self.report.note(EVALUATION_NOTE)
         self._traces.abandon()
         self._theirs.detach()
         self._detach()
@@ -262,10 +277,10 @@ class LoopRecorder:
                 "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
             )
 
-    def leave(self) -> None:
-        """Do nothing from now on, in the child of a fork: profiler and ranges are the parent's."""
+    def leave(self, *, is_ended: bool = False) -> None:
+        """Do nothing from now on: all is the parent's of a fork, or a thread's that runs on."""
         self.is_done = True
-        self._traces.leave()
+        self._traces.leave(is_ended=is_ended)
         self._theirs.detach()
         self._ranges.leave()
 
@@ -306,12 +321,6 @@ class LoopRecorder:
     def _detach(self) -> None:
         self._watch.wants_inner = False
         self._ranges.detach()
-
-    def _note_evaluation(self) -> None:
-        self.report.note(
-            "calls of the model without gradients or in evaluation mode between steps count as "
-            "evaluation, and are in no step's time"
-        )
 
     def _begin_measured(self) -> None:
         self._times.tokens.begin()
@@ -388,9 +397,3 @@ class LoopRecorder:
             self._publish()
         else:
             self.abandon()
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, TracekitError):
-        return error.message
-    return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit import manifest
+from tracekit.errors import TracekitError
 from tracekit.redaction import mask_text
 from tracekit.units import format_duration
 
@@ -25,6 +26,11 @@ from . import rank_choice
 from .plan import LoopPlan
 
 _SUFFIX = ".report.json"
+
+EVALUATION_NOTE = (
+    "calls of the model without gradients or in evaluation mode between steps count as "
+    "evaluation, and are in no step's time"
+)
 
 
 @dataclass(slots=True)
@@ -128,6 +134,13 @@ class LoopReport:
         # The loop's own profiler may have written its trace at any time.
         self.is_recorded = self.is_recorded or self.trace is not None
         self.is_final = True
+
+
+def sentence(error: Exception) -> str:
+    """Return in a line what went wrong."""
+    if isinstance(error, TracekitError):
+        return error.message
+    return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]
 
 
 def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from ..process.distributed import Place
 from ..profiler.profile import Profile
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
+
+_left: list[Profile] = []
+"""Profiles that are another's: one that is thrown away while it runs ends the process."""
 
 
 class LoopTraces:
@@ -92,9 +96,19 @@ class LoopTraces:
         if profile is not None:
             profile.abandon()
 
-    def leave(self) -> None:
-        """Forget the profile, in the child of a fork: it is the parent's."""
-        self._profile = None
+    def leave(self, *, is_ended: bool) -> None:
+        """Forget the profile: it is the parent's of a fork, or another thread's.
+
+        Where the program has ended it is stopped, as well as another thread can: torch ends the
+        process (SIGSEGV) where a thread ends whose profile runs, and where another asks for the
+        trace.
+        """
+        profile, self._profile = self._profile, None
+        if profile is not None:
+            _left.append(profile)
+            if is_ended:
+                with contextlib.suppress(Exception):
+                    profile.abandon()
 
     def _metadata(self) -> dict[str, Any]:
         """Return what makes a trace tell by itself what it is."""

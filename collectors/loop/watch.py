@@ -25,6 +25,7 @@ from ..calls import (
 )
 from ..calls.beside_dynamo import has_compiled
 from ..ranges import is_backward
+from .home_thread import HomeThread
 from .step_finder import StepFinder
 
 CallKind = Literal["training", "evaluation", "other"]
@@ -73,6 +74,7 @@ class LoopWatch:
     def __init__(self, observer: Observer, *, finds_steps: bool = True) -> None:
         self._observer = observer
         self.finds_steps = finds_steps
+        self.home = HomeThread()
         self._steps = StepFinder()
         self._thread = _Thread()
         # The roots that are trained, and whether they are in training mode for that.
@@ -126,6 +128,8 @@ class LoopWatch:
             if self.wants_inner:
                 self._observer.inner_begins()
             return None
+        if self.home.is_elsewhere:
+            return None
         kind = self._kind(module)
         if kind == "training":
             self._look_for_compiled_step(module)
@@ -148,7 +152,7 @@ class LoopWatch:
 
     def before_backward(self, tensors: Any) -> None:
         """Where nothing else of a step is seen, see it by what a backward pass leads to."""
-        if self._has_seen_optimizer or self.trained or not has_compiled():
+        if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
             return
         try:
             if self._leaf is None:
@@ -170,11 +174,21 @@ class LoopWatch:
         except Exception as error:  # noqa: BLE001
             self.broken(error)
 
-    def before_optimizer_step(self, optimizer: Any) -> None:
-        """Hear nothing: a step is over after it."""
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
+        """See that a step of the loop begins here, where the optimizer is to call the model."""
+        del optimizer
+        if self._is_other_loop:
+            return
+        try:
+            if has_closure and self.finds_steps and self._steps.is_over:
+                self._observer.step_is_over(is_part=self._steps.begin())
+        except Exception as error:  # noqa: BLE001 - the program must not fail for us
+            self.broken(error)
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Hear that an optimizer has taken a step."""
+        if self._is_other_loop:
+            return
         self._has_seen_optimizer = True
         try:
             self._steps.optimizer_stepped(id(optimizer))
@@ -182,6 +196,11 @@ class LoopWatch:
             self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
             self.broken(error)
+
+    @property
+    def _is_other_loop(self) -> bool:
+        # Autograd has threads of its own, on which hooks may step an optimizer.
+        return self.home.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
         """See the step of a compiled optimizer, which calls no hook, by what it has changed."""

@@ -55,15 +55,35 @@ ROUNDING_NS = 1000
 _CHUNK_ROWS = 20_000
 
 # Bits of the last column of a fetched row; the rest of it is the marker's number, 0 for a launch.
-_HAS_SEQUENCE, _IS_WANTED, _IS_NODE = 1, 2, 4
-_BITS = 3
+_HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
+_BITS = 4
 
 # Bits of how something runs: again, for the backward pass; inside of an op with a sequence number,
-# which is recorded where grad mode is on: so in forward, outside of autograd's nodes.
-_AGAIN, _IN_GRAD_MODE = 1, 2
+# which is recorded where grad mode is on: so in forward, outside of autograd's nodes; inside of the
+# step of an optimizer that runs a backward pass itself: it was given a closure, as by Lightning.
+_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP = 1, 2, 4
 
 _SPANS = f"""
-WITH span AS (
+WITH node AS (
+    SELECT e.trace_id, e.pid, e.ts_ns
+    FROM event AS e
+    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    WHERE m.means = 'node' OR e.forward_thread > 0
+),
+
+closure_step AS (
+    SELECT o.event_id
+    FROM (
+        SELECT e.event_id, e.trace_id, e.pid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
+        FROM event AS e
+        INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+        WHERE m.phase = 'optimizer'
+    ) AS o
+    ASOF JOIN node AS n ON o.trace_id = n.trace_id AND o.pid = n.pid AND o.ts_ns <= n.ts_ns
+    WHERE n.ts_ns < o.end_ns
+),
+
+span AS (
     SELECT
         e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns,
         CASE WHEN is_python_call(e.category) THEN 0 WHEN is_annotation(e.category) THEN 1 ELSE 2 END
@@ -76,7 +96,12 @@ WITH span AS (
                 WHEN is_op(e.category) OR m.row_name = '(communication)' THEN {_IS_WANTED}
                 ELSE 0
             END
-            + CASE WHEN e.forward_thread > 0 THEN {_IS_NODE} ELSE 0 END AS marker
+            + CASE WHEN e.forward_thread > 0 THEN {_IS_NODE} ELSE 0 END
+            + CASE
+                WHEN m.phase = 'optimizer' AND e.event_id IN (SELECT event_id FROM closure_step)
+                    THEN {_HOLDS_BACKWARD}
+                ELSE 0
+            END AS marker
     FROM event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     UNION ALL
@@ -198,6 +223,9 @@ class _Walk:
                 _, module, node, how, told, row, span, hook, part = context
                 if bits & _HAS_SEQUENCE:
                     how |= _IN_GRAD_MODE
+                    # An optimizer computes without gradients; what its closure does is forward.
+                    if _is_in_closure(how, told):
+                        told = row = 0
                     # Grad mode is off in backward: only recomputation has numbers there.
                     # What hooks do when a gradient is there, with grad mode on, is none of it.
                     if node is not None and row <= 0:
@@ -237,8 +265,10 @@ def _inside(
             module = span = hook = part = None
         if is_outermost or bits & _HAS_SEQUENCE:
             node = event_id
-            row = row if tells(told, "optimizer") else 0
-        if not tells(told, "recompute") and not tells(told, "optimizer"):
+            row = row if tells(told, "optimizer") and not how & _IN_CLOSURE_STEP else 0
+        if not tells(told, "recompute") and (
+            not tells(told, "optimizer") or how & _IN_CLOSURE_STEP
+        ):
             told = BY_NODE
         if marker.row > 0:
             row, module = marker.row, None
@@ -254,7 +284,7 @@ def _inside(
                 is_inside_node=module is None and node is not None,
             )
             row = 0
-            told = marker.told or told
+            told = marker.told or (0 if _is_in_closure(how, told) else told)
     elif kind == FRAME:
         told = marker.told or told
         if marker.layer == "begin":
@@ -279,6 +309,8 @@ def _inside(
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE
+        if bits & _HOLDS_BACKWARD and node is None:
+            how |= _IN_CLOSURE_STEP
         if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
             told = marker.told
         if marker.row > 0:
@@ -286,6 +318,11 @@ def _inside(
         elif marker.row < 0 and not row:
             row = marker.row
     return (op, module, node, how, told, row, span, hook, part)
+
+
+def _is_in_closure(how: int, told: int) -> bool:
+    """Return whether an optimizer's step that runs a backward pass is what told the phase."""
+    return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
 def _load(connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path) -> None:

@@ -179,6 +179,14 @@ def test_evaluation_is_a_phase_of_its_own(loops: Any) -> None:
     assert inside == 3
 
 
+def test_a_step_begins_with_the_optimizer_that_calls_the_model(loops: Any, needs: Any) -> None:
+    """Lightning gives each optimizer a closure, which holds forward and backward."""
+    needs("lightning")
+    events = loops.both("lightning_trainer", "validation").wrapped.run.events()
+    for inner in ("forward", "backward"):
+        assert _inside(events, "tk/phase/optimizer", f"tk/phase/{inner}") == 2
+
+
 def test_surroundings_of_the_program(loops: Any) -> None:
     both = loops.both("surroundings", "one", "two words", stdin="a line\n", python="cold")
     assert both.bare.exit_code == both.wrapped.exit_code == 0, both.wrapped.stderr

@@ -1,0 +1,119 @@
+"""The step of an optimizer that was given a closure holds forward and backward work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traces_by_hand import Event, span
+
+import tracekit
+
+NODE = "autograd::engine::evaluate_function: MmBackward0"
+STEP = "Optimizer.step#AdamW.step"
+
+
+def on_cpu(*extra: Event) -> list[Event]:
+    """Two closures called by one step, as by L-BFGS; every op computes for its whole length."""
+    return [
+        span("user_annotation", STEP, 0, 100),
+        *extra,
+        span("cpu_op", "aten::addmm", 10, 20, **{"Sequence number": 1}),
+        span("cpu_op", "aten::mean", 20, 25, **{"Sequence number": 2}),
+        span("user_annotation", "Optimizer.zero_grad#AdamW.zero_grad", 25, 30),
+        span("cpu_op", "aten::zero_", 26, 28),
+        span("cpu_op", NODE, 30, 50, **{"Sequence number": 1, "Fwd thread id": 0}),
+        span("cpu_op", "MmBackward0", 30, 50, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("cpu_op", "aten::mm", 31, 49),
+        span("cpu_op", "aten::add_", 60, 65),
+        span("cpu_op", "aten::addmm", 70, 80, **{"Sequence number": 3}),
+        span("cpu_op", "MmBackward0", 80, 85, **{"Sequence number": 3, "Fwd thread id": 1}),
+        span("cpu_op", "aten::mm", 81, 84),
+        span("cpu_op", "aten::addcdiv_", 90, 99),
+    ]
+
+
+def wall_ns(path: Path) -> dict[str, int]:
+    with tracekit.open(path, cache=False) as trace:
+        return {row["phase"]: row["wall_ns"] for row in trace.query("phases").to_dicts()}
+
+
+def launched(start: float, correlation: int, tid: int = 1) -> list[Event]:
+    """A launch, and a kernel of 10 µs."""
+    at = 1000 + 20 * correlation
+    return [
+        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, tid, correlation=correlation),
+        span("kernel", f"k{correlation}", at, at + 10, 7, correlation=correlation, device=0)
+        | {"pid": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        (),
+        (span("python_function", "nn.Module: Net_0", 9, 20),),
+        (span("user_annotation", "tk/phase/optimizer", 1, 99),),
+    ],
+    ids=["ops", "modules", "our own range"],
+)
+def test_what_a_closure_does_is_not_the_optimizers(
+    tiny_trace: Callable[..., Path], extra: tuple[Event, ...]
+) -> None:
+    found = wall_ns(tiny_trace(on_cpu(*extra)))
+    assert found == {"forward": 25_000, "backward": 21_000, "optimizer": 16_000}
+
+
+def test_the_rows_of_modules_follow(tiny_trace: Callable[..., Path]) -> None:
+    path = tiny_trace(on_cpu(span("python_function", "nn.Module: Net_0", 9, 20)))
+    rows: dict[str, int] = {}
+    with tracekit.open(path, cache=False) as trace:
+        for row in trace.query("modules").to_dicts():
+            rows[row["module_path"]] = rows.get(row["module_path"], 0) + row["self_wall_ns"]
+    assert rows == {
+        "Net_0": 10_000 + 18_000,
+        "(loss)": 5_000 + 10_000 + 3_000,
+        "(zero_grad)": 2_000,
+        "(optimizer)": 5_000 + 9_000,
+    }
+
+
+def test_a_backward_pass_on_another_thread(tiny_trace: Callable[..., Path]) -> None:
+    """With an accelerator, autograd has threads of its own."""
+    events = [
+        span("user_annotation", STEP, 0, 100),
+        span("cpu_op", "aten::addmm", 10, 20, **{"Sequence number": 1}),
+        *launched(12, 1),
+        span("cpu_op", NODE, 30, 50, 2, **{"Sequence number": 1, "Fwd thread id": 1}),
+        *launched(40, 2, tid=2),
+        *launched(90, 3),
+    ]
+    assert wall_ns(tiny_trace(events)) == {
+        "forward": 10_000,
+        "backward": 10_000,
+        "optimizer": 10_000,
+    }
+
+
+def test_an_optimizer_that_computes_with_gradients_on(tiny_trace: Callable[..., Path]) -> None:
+    """Some foreign ones do; without a backward pass inside, all of it is the optimizer's."""
+    events = [
+        span("cpu_op", "aten::addmm", 0, 10, **{"Sequence number": 1}),
+        span("cpu_op", "MmBackward0", 20, 30, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("user_annotation", STEP, 40, 60),
+        span("cpu_op", "aten::add_", 41, 51, **{"Sequence number": 2}),
+    ]
+    assert wall_ns(tiny_trace(events))["optimizer"] == 10_000
+
+
+def test_an_optimizer_inside_of_a_node(tiny_trace: Callable[..., Path]) -> None:
+    """A hook that steps as soon as a gradient is there."""
+    events = [
+        span("cpu_op", "aten::addmm", 0, 10, **{"Sequence number": 1}),
+        span("cpu_op", "MmBackward0", 20, 60, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("user_annotation", STEP, 30, 50),
+        span("cpu_op", "aten::add_", 31, 41),
+    ]
+    found = wall_ns(tiny_trace(events))
+    assert found["optimizer"] == 10_000
