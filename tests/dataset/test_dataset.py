@@ -14,25 +14,17 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
+from made_datasets import SERIAL, make
 from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
-from tracekit.analysis.query_errors import store_error
 from tracekit.engine import making
 from tracekit.engine.ingesting import ingest_dataset
-from tracekit.engine.many_ranks import EngineChoice
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation
 
-SERIAL = EngineChoice("serial", worker_count=3)
-
 HOSTILE = "it's [a] *dataset*? of\n„ranks“"
-
-
-def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
-    ingest_dataset([folder / "run"], folder / name, engine=SERIAL, **options)
-    return folder / name
 
 
 def test_plain_duckdb_and_polars_read_it(tmp_path: Path) -> None:
@@ -220,91 +212,6 @@ def test_sql_reaches_the_files_of_the_dataset_alone(tmp_path: Path) -> None:
     assert sorted(dataset.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "other"}, "not the manifest of a dataset"),
-        ({"schema_version": 1}, "with schema 1, this tracekit reads"),
-        ({"format_version": 3}, "has version 3 with schema"),
-        ({"format_version": 1, "tables": {"trace": [3]}}, "not the manifest of a dataset"),
-        ({"format_version": 1, "tables": 3}, "not the manifest of a dataset"),
-        ({"format_version": "1"}, "has version 1 with schema"),
-        ({"tables": {"trace": 3}}, "not the manifest of a dataset"),
-        ("../../etc/x.parquet", "no name of a file in one"),
-        ("tables/device/x.parquet", "no name of a file in one"),
-        ("tables/trace/x*.parquet", "no name of a file in one"),
-    ],
-)
-def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -> None:
-    dataset = tmp_path / "run.tracekit"
-    dataset.mkdir()
-    file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
-    said: dict[str, Any] = {
-        "format": "tracekit dataset",
-        "format_version": 2,
-        "schema_version": tracekit.schema.SCHEMA_VERSION,
-        "recipe": "r",
-        "tracekit_version": "0",
-        "traces": [],
-        "missing": [],
-        "pieces": [],
-        "tables": {},
-        "analyses": {},
-    }
-    said |= change if isinstance(change, dict) else {"tables": {"trace": [file | {"name": change}]}}
-    (dataset / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
-    with pytest.raises(StoreError, match=message):
-        tracekit.open(dataset)
-
-
-def test_the_version_before_is_read(tmp_path: Path) -> None:
-    """Then pieces were called parts, also in a column of a file."""
-    write_ranks(tmp_path / "run")
-    dataset = make(tmp_path)
-    question = "FROM surroundings ORDER BY ALL"
-    with tracekit.open(dataset) as trace:
-        expected = (trace.sql(question), trace.breakdown())
-    assert expected[0].rows
-    place = dataset / "manifest.json"
-    said = json.loads(place.read_text(encoding="utf-8"))
-    said |= {"format_version": 1, "parts": said.pop("pieces")}
-    for files in said["tables"].values():
-        for file in files:
-            file["part"] = file.pop("piece")
-    [numbers] = said["tables"]["marker_number"]
-    with duckdb.connect() as own:
-        before = own.read_parquet(str(dataset / numbers["name"]))
-        renamed = before.project("* RENAME (piece_marker_id AS part_marker_id)")
-        renamed.write_parquet(str(tmp_path / "new"))
-    (tmp_path / "new").replace(dataset / numbers["name"])
-    place.write_text(json.dumps(said), encoding="utf-8")
-    with tracekit.open(dataset) as trace:
-        assert (trace.sql(question), trace.breakdown()) == expected
-
-
-def test_a_damaged_file_is_said(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run", 1)
-    dataset = make(tmp_path)
-    [file] = dataset.glob("analyses/timeline/*.parquet")
-    file.write_bytes(file.read_bytes()[:-30])
-    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
-        trace.query("timeline")
-
-
-def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
-    tmp_path: Path,
-) -> None:
-    write_ranks(tmp_path / "run", 1)
-    dataset = make(tmp_path)
-    [file] = dataset.glob("analyses/timeline/*.parquet")
-    with duckdb.connect() as own:
-        changed = own.read_parquet(str(file)).project("* REPLACE (compute_ns + 1 AS compute_ns)")
-        changed.write_parquet(str(tmp_path / "new"))
-    file.write_bytes((tmp_path / "new").read_bytes())
-    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="what the manifest says"):
-        trace.query("timeline")
-
-
 def test_a_breakdown_of_what_is_finished_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,35 +246,6 @@ def test_a_breakdown_reads_no_analysis_that_it_does_not_show(tmp_path: Path) -> 
         assert trace.breakdown() == expected
         with pytest.raises(StoreError, match="what the manifest says"):
             trace.query("split")
-
-
-@pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])
-def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, place: range) -> None:
-    """Pages are looked at when a question needs them, long after a dataset was opened."""
-    file = tmp_path / "table.parquet"
-    with duckdb.connect() as own:
-        rows = own.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
-        rows.write_parquet(str(file), compression="zstd")
-    damaged = bytearray(file.read_bytes())
-    for at in place:
-        damaged[at] ^= 0xFF
-    file.write_bytes(damaged)
-    with duckdb.connect() as own, pytest.raises(duckdb.Error) as raised:
-        own.sql(f"SELECT sum(length(a)) FROM '{file}'").fetchall()
-    assert "damaged" in str(store_error("gemms", raised.value))
-
-
-def test_a_cached_dataset_that_is_damaged_is_made_again(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run", 2)
-    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
-        place = trace.store_path
-        expected = trace.breakdown()
-    assert place is not None
-    [file] = place.glob("analyses/modules/*.parquet")
-    file.write_bytes(b"")
-    with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
-        assert trace.breakdown() == expected
-    assert file.stat().st_size > 0
 
 
 def test_the_cache_lists_and_clears_datasets(tmp_path: Path, cli: Callable[..., Any]) -> None:
