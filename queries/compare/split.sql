@@ -47,9 +47,19 @@ step_end AS (
     GROUP BY trace_id, device
 ),
 
--- Steps, with what is before the first and behind the last: every moment of a device is in one.
+-- Steps, with what is before the first, behind the last and between two: every moment of a device is in one.
 stretch AS MATERIALIZED (
     SELECT * FROM step_span
+    UNION ALL
+    SELECT
+        b.trace_id,
+        b.device,
+        NULL AS step,
+        b.end_ns AS start_ns,
+        lead(b.start_ns) OVER later AS end_ns
+    FROM step_span AS b
+    WINDOW later AS (PARTITION BY b.trace_id, b.device ORDER BY b.start_ns)
+    QUALIFY b.end_ns < lead(b.start_ns) OVER later
     UNION ALL
     SELECT
         w.trace_id,

@@ -1,6 +1,7 @@
 -- How long did each step take on each device?
 -- From its first device event to that of the next step: the host may run ahead of the device, so the range of a step
--- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range.
+-- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range. Where the
+-- program evaluates the model between two steps, the first of them ends where the device begins with that.
 --
 -- Kind:     view
 -- Requires: attributed_events, step_ranges, interval_neighbours
@@ -30,6 +31,25 @@ on_cpu AS (
         max(end_ns) - min(ts_ns) AS dur_ns
     FROM step_ranges
     GROUP BY trace_id, step
+),
+
+evaluation AS (
+    SELECT
+        trace_id,
+        device,
+        ts_ns
+    FROM attributed_events
+    WHERE step IS NULL AND phase = 'evaluation'
+),
+
+followed AS (
+    SELECT
+        w.*,
+        next_start_ns((w.trace_id, w.device), w.start_ns, w.step) AS next_ns,
+        e.ts_ns AS evaluation_ns
+    FROM work AS w
+    ASOF LEFT JOIN evaluation AS e
+        ON w.trace_id = e.trace_id AND w.device = e.device AND w.end_ns <= e.ts_ns
 )
 
 SELECT
@@ -37,9 +57,10 @@ SELECT
     work.device,
     work.step,
     work.start_ns,
-    coalesce(
-        next_start_ns((work.trace_id, work.device), work.start_ns, work.step) - work.start_ns,
-        greatest(work.end_ns - work.start_ns, on_cpu.dur_ns)
+    if(
+        work.next_ns IS NULL,
+        greatest(work.end_ns - work.start_ns, on_cpu.dur_ns),
+        least(work.next_ns, work.evaluation_ns) - work.start_ns
     ) AS span_ns
-FROM work
+FROM followed AS work
 LEFT JOIN on_cpu ON work.trace_id = on_cpu.trace_id AND work.step = on_cpu.step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,3 +57,30 @@ def test_steps_of_2021_are_ops(opened: Opened, public_traces: Path) -> None:
 
 def test_a_trace_without_steps_has_no_rows(tiny_trace: Callable[..., Path]) -> None:
     assert len(tracekit.open(tiny_trace(work(10, 20, 30, 1)), cache=False).query("steps")) == 0
+
+
+def test_evaluation_between_steps_is_in_the_time_of_none(tiny_trace: Callable[..., Path]) -> None:
+    events = [
+        span("user_annotation", "tk/step/0", 0, 20),
+        *work(1, 5, 25, 1),
+        span("user_annotation", "tk/phase/evaluation", 21, 60),
+        *work(30, 40, 55, 2),
+        *work(56, 57, 70, 3),
+        span("user_annotation", "tk/step/1", 80, 120),
+        *work(90, 100, 110, 4),
+        # What else lies between two steps is in the time of the one before.
+        *work(125, 130, 140, 5),
+        span("user_annotation", "tk/step/2", 150, 170),
+        *work(155, 160, 165, 6),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        rows = trace.query("steps").to_dicts()
+        split = trace.query("split").to_dicts()
+    spans = {row["step"]: row["span_ns"] for row in rows}
+    assert spans == {0: (40 - 5) * 1000, 1: (160 - 100) * 1000, 2: 20_000, None: None}
+    by_step: Counter[int | None] = Counter()
+    for row in split:
+        by_step[row["step"]] += row["wall_ns"]
+    assert by_step == {0: 35_000, 1: 60_000, 2: 20_000, None: (100 - 40) * 1000}
+    evaluation = [row for row in split if row["phase"] == "evaluation" and row["name"]]
+    assert {(row["step"], row["wall_ns"]) for row in evaluation} == {(None, 28_000)}
