@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import patient_hypothesis
 import pytest
 from alone import alone
 from cost_of_files import CostOfFiles
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
+    patient_hypothesis.load()
     config.pluginmanager.register(CostOfFiles(config.getoption("files_shown")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

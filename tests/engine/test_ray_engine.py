@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -207,3 +208,51 @@ def test_without_the_extra_one_sentence_says_how_to_get_it(
         engines.make_engine("ray", 2)
     assert caught.value.message == "Ray is not installed"
     assert caught.value.hint == "install it with: pip install 'tracekit[ray]'"
+
+
+class Starting:
+    """What stands for Ray where it fails to start some times."""
+
+    def __init__(self, *failures: str) -> None:
+        self.failures = list(failures)
+        self.start_count = 0
+
+    def init(self, **_: object) -> None:
+        self.start_count += 1
+        if self.failures:
+            raise Exception(self.failures.pop(0))  # As Ray does.
+
+    def shutdown(self) -> None:
+        pass
+
+
+LATE = "The current node timed out during startup. This could happen because\nof something."
+
+
+def test_a_start_that_takes_too_long_is_tried_again() -> None:
+    with contextlib.ExitStack() as resources:
+        ray = Starting(LATE, LATE)
+        ray_engine._start(cast("Any", ray), 1, resources)
+        assert ray.start_count == 3
+
+
+@pytest.mark.parametrize(
+    ("failures", "start_count", "reason"),
+    [
+        ([LATE] * 3, 3, "The current node timed out during startup. This could happen because"),
+        (["no room"], 1, "no room"),
+    ],
+)
+def test_where_ray_does_not_start_one_sentence_says_so(
+    failures: list[str], start_count: int, reason: str
+) -> None:
+    with contextlib.ExitStack() as resources:
+        ray = Starting(*failures)
+        with pytest.raises(UsageError) as caught:
+            ray_engine._start(cast("Any", ray), 1, resources)
+    assert caught.value.message == f"Ray could not be started on this machine: {reason}"
+    assert (
+        caught.value.hint
+        == "--engine processes needs no Ray; --ray-address names a cluster that runs"
+    )
+    assert ray.start_count == start_count

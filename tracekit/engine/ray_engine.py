@@ -37,6 +37,12 @@ _OBJECT_STORE_BYTES = 128 << 20
 _ANSWER_S = 20.0
 """How long the head of a cluster may take to let somebody connect."""
 
+_MOST_DEATHS = 3
+"""How often a task may die: a node that left may get a second one before Ray knows of it."""
+
+_MOST_STARTS = 3
+"""How often a start here is tried: Ray gives each 30 s, which a busy machine exceeds."""
+
 _MOST_NAME = 40
 """Ray puts sockets into its folder, and their names may be no longer than about a hundred."""
 
@@ -57,10 +63,10 @@ class DiedError(Exception):
 
 @dataclass(slots=True)
 class _Task:
-    """A batch, and whether it is done for the second time, because its worker died."""
+    """A batch, and how often the worker that did it died."""
 
     batch: Batch
-    is_retry: bool = False
+    death_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ class _Tasks:
         # One waits for each node that gets free: no round trip lies between two batches.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # Tasks that die are done anew by us: in smaller pieces, and only once.
+        # Tasks that die are done anew by us: in smaller pieces, and not for ever.
         self._remote = ray.remote(
             num_cpus=1,
             memory=order.memory_bytes,
@@ -152,10 +158,11 @@ class _Tasks:
                 answer = self._answer(reference)
                 if isinstance(answer, Outcome):
                     yield answer
-                elif not task.is_retry:
+                elif task.death_count + 1 < _MOST_DEATHS:
                     # Each for itself: one of them may be too much, and takes no other with it.
                     again = task.batch.split()[::-1]
-                    waiting.extendleft(_Task(batch, is_retry=True) for batch in again)
+                    death_count = task.death_count + 1
+                    waiting.extendleft(_Task(batch, death_count) for batch in again)
                 else:
                     yield _given_up(task.batch, answer)
 
@@ -203,7 +210,7 @@ def _given_up(batch: Batch, reason: str) -> Outcome:
     failures = tuple(
         Failure(
             rank,
-            f"{rank.location.shown}: the task that read it ended twice ({reason})",
+            f"{rank.location.shown}: the task that read it ended {_MOST_DEATHS} times ({reason})",
             "--memory gives each more, --workers starts fewer",
             is_final=False,
         )
@@ -323,7 +330,11 @@ def _check_answers(address: str) -> None:
 
 
 def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) -> None:
-    """Start a cluster of this machine that lets nobody else in."""
+    """Start a cluster of this machine that lets nobody else in.
+
+    Raises:
+        UsageError: Ray does not start here.
+    """
     import logging
 
     folder = _short_folder()
@@ -334,17 +345,31 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
     if sys.platform == "linux":
         # Of this machine alone: nothing of it is announced to the network.
         options["_node_ip_address"] = "127.0.0.2"
-    ray.init(
-        address="local",
-        num_cpus=worker_count,
-        num_gpus=0,
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        _temp_dir=str(folder),
-        **options,
-    )
+    for start in range(1, _MOST_STARTS + 1):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=worker_count,
+                num_gpus=0,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(folder),
+                **options,
+            )
+        except Exception as error:
+            # Ray has no class of its own for this.
+            ray.shutdown()
+            if "timed out" in str(error) and start < _MOST_STARTS:
+                continue
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UsageError(
+                f"Ray could not be started on this machine: {reason}",
+                hint="--engine processes needs no Ray; --ray-address names a cluster that runs",
+            ) from error
+        else:
+            return
 
 
 def _short_folder() -> Path:

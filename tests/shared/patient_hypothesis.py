@@ -1,0 +1,13 @@
+"""Hypothesis without limits of time: no test may fail because the machine is busy."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+
+def load() -> None:
+    """Have every test that says nothing else run without them."""
+    settings.register_profile(
+        "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("patient")
