@@ -79,7 +79,7 @@ def named(run: str, paths: Sequence[str]) -> str:
     for path in paths:
         given = Path(path)
         if given.is_dir() and Path(run).is_relative_to(given.resolve()):
-            return str(given / Path(run).relative_to(given.resolve()))
+            return str(given.joinpath(Path(run).relative_to(given.resolve())))
     return run
 
 
@@ -89,16 +89,17 @@ def _decoder(decoder: Decoder, paths: Sequence[str]) -> ShownSection:
     shown = ShownSection(RunSection("decoder", title, (), ()), title)
     rows = cut(decoder.rows)
     chart = decoder_chart(rows.shown)
-    shown.lines += [
+    head = [
         '<section id="decoder" aria-labelledby="decoder-title">',
         f'<h2 id="decoder-title">{escape(title)}</h2>',
         f'<p class="definition">{escape(_DECODER)}</p>',
         *(f'<p class="note">{escape(printable(why))}</p>' for why in missing(decoder, chart)),
     ]
+    shown.lines.extend(head)
     if chart is not None:
         shown.charts[chart.name] = chart
         shown.data[chart.name] = rows
-        shown.lines += [figure(chart), f'<div class="table" data-rows="{chart.name}"></div>']
+        shown.lines.extend([figure(chart), f'<div class="table" data-rows="{chart.name}"></div>'])
     for folder in decoder.folders:
         run = shlex.quote(printable(named(folder, paths)))
         command = f"tracekit query roles {run} --format json"
@@ -138,7 +139,7 @@ def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> 
             title = f"{title} ({section.of_paper})"
         one = ShownSection(section, title)
         one.data |= {name: cuts[name] for name in section.tables if name in cuts}
-        one.lines += _section(one, paths)
+        one.lines.extend(_section(one, paths))
         found.append(one)
     return found
 
