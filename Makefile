@@ -77,7 +77,7 @@ imports: $(DEV)/.installed
 
 sql: $(DEV)/.installed
 	@echo "== sqlfluff"
-	@$(DEV)/bin/sqlfluff lint --processes 0 --disable-progress-bar --nocolor queries > $(DEV)/sql.log || \
+	@$(DEV)/bin/sqlfluff lint --processes 0 --disable-progress-bar --nocolor queries > $(DEV)/sql.log 2>&1 || \
 		{ cat $(DEV)/sql.log >&2; exit 1; }
 
 # Not with --quiet: it would hide the warnings from --strict, too.

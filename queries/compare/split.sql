@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common
+-- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common, interval_neighbours
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -56,10 +56,9 @@ stretch AS MATERIALIZED (
         b.device,
         NULL AS step,
         b.end_ns AS start_ns,
-        lead(b.start_ns) OVER later AS end_ns
+        next_start_ns((b.trace_id, b.device), b.start_ns, b.step) AS next_ns
     FROM step_span AS b
-    WINDOW later AS (PARTITION BY b.trace_id, b.device ORDER BY b.start_ns)
-    QUALIFY b.end_ns < lead(b.start_ns) OVER later
+    QUALIFY b.end_ns < next_ns
     UNION ALL
     SELECT
         w.trace_id,
