@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: stepped_devices
 -- Reduces:  steps, communication, memcpy_steps
 -- Columns:
 --   kind            VARCHAR  comm or memcpy
@@ -14,17 +15,12 @@
 -- Invariant: 0 <= step_kernel_ns AND 0 <= step_pct
 
 WITH counted AS (
-    SELECT DISTINCT
-        rank,
-        device
-    FROM steps_rows
-    WHERE step IS NOT NULL
+    FROM stepped_devices('steps_rows')
 ),
 
 devices AS (
-    SELECT count(*) AS device_count
+    SELECT DISTINCT device_count
     FROM counted
-    HAVING count(*) > 0
 ),
 
 done AS (

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: stepped_devices
 -- Reduces:  modules, steps
 -- Columns:
 --   phase         VARCHAR  as in phases
@@ -13,17 +14,7 @@
 --   device_count  BIGINT   devices that the mean is over
 -- Invariant: 0 <= step_wall_ns AND device_count <= layer_count
 
-WITH counted AS (
-    SELECT
-        rank,
-        device,
-        count(*) AS step_count
-    FROM steps_rows
-    WHERE step IS NOT NULL
-    GROUP BY rank, device
-),
-
-named AS (
+WITH named AS (
     SELECT
         rank,
         device,
@@ -48,7 +39,8 @@ timed AS (
         min(n.place) AS place,
         sum(n.total_wall_ns) / any_value(c.step_count) AS step_wall_ns
     FROM named AS n
-    INNER JOIN counted AS c ON n.rank IS NOT DISTINCT FROM c.rank AND n.device = c.device
+    INNER JOIN stepped_devices('steps_rows') AS c
+        ON n.rank IS NOT DISTINCT FROM c.rank AND n.device = c.device
     WHERE
         regexp_matches(n.own_name, '(?i)attn|attention')
         AND NOT regexp_matches(n.own_name, '(?i)norm|^ln_|_ln$')

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: icicle
 -- Reduces:  module_classes, modules, timeline
 -- Columns:
 --   class          VARCHAR  as in kernel_classes
@@ -72,8 +73,8 @@ counted AS (
 
 node AS (
     SELECT
-        class,
-        kind,
+        'classes' AS picture,
+        {class: class, kind: kind} AS tree,
         rollup_path AS module_path,
         coalesce(parent_path, '') AS parent_path,
         depth + 1 AS depth,
@@ -82,62 +83,28 @@ node AS (
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(wall_ns)::BIGINT AS total_wall_ns
     FROM counted
-    GROUP BY class, kind, rollup_path, parent_path, depth, position
+    GROUP BY tree, rollup_path, parent_path, depth, position
     UNION ALL
+    -- The widest class is the first.
     SELECT
-        class,
-        kind,
+        'classes' AS picture,
+        {class: class, kind: kind} AS tree,
         '' AS module_path,
         NULL AS parent_path,
         0 AS depth,
-        0 AS position,
+        row_number() OVER (ORDER BY sum(wall_ns) DESC, class, kind) AS position,
         0 AS kernel_count,
         0 AS self_wall_ns,
         sum(wall_ns)::BIGINT AS total_wall_ns
     FROM own
     GROUP BY class, kind
-),
-
-beside AS (
-    SELECT
-        *,
-        coalesce(sum(total_wall_ns) OVER (
-            PARTITION BY depth, parent_path, if(depth = 0, NULL, (class, kind))
-            ORDER BY if(depth = 0, -total_wall_ns, position), class, kind
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ), 0)::BIGINT AS before_ns
-    FROM node
-),
-
-laid AS (
-    SELECT
-        *,
-        before_ns AS from_ns
-    FROM beside
-    WHERE depth = 0
-    UNION ALL
-    SELECT
-        b.*,
-        l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
-    FROM laid AS l
-    INNER JOIN beside AS b
-        ON
-            l.module_path = b.parent_path
-            AND l.depth + 1 = b.depth
-            AND l.class = b.class
-            AND l.kind = b.kind
 )
 
 SELECT
-    class,
-    kind,
+    tree.class,
+    tree.kind,
     nullif(module_path, '') AS module_path,
-    CASE
-        WHEN module_path = '' THEN class
-        WHEN parent_path <> '' AND starts_with(module_path, parent_path)
-            THEN coalesce(nullif(ltrim(module_path[len(parent_path) + 1:], './'), ''), module_path)
-        ELSE module_path
-    END AS label,
+    if(module_path = '', tree.class, icicle_label(module_path, parent_path)) AS label,
     depth,
     from_ns,
     from_ns + total_wall_ns AS to_ns,
@@ -146,5 +113,5 @@ SELECT
     100.0 * total_wall_ns
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
     kernel_count
-FROM laid
+FROM icicle('node')
 ORDER BY from_ns, depth, position

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: icicle
 -- Reduces:  modules, timeline
 -- Columns:
 --   view           VARCHAR  modules, or phases: with the phases around the modules
@@ -20,10 +21,10 @@
 --   kernel_count   BIGINT   device events of its own
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 
-WITH RECURSIVE node AS (
+WITH node AS (
     SELECT
-        'modules' AS view,
-        NULL AS phase,
+        'modules' AS picture,
+        NULL AS tree,
         rollup_path AS module_path,
         parent_path,
         depth,
@@ -35,8 +36,8 @@ WITH RECURSIVE node AS (
     GROUP BY rollup_path, parent_path, depth
     UNION ALL
     SELECT
-        'phases' AS view,
-        phase,
+        'phases' AS picture,
+        phase AS tree,
         rollup_path AS module_path,
         coalesce(parent_path, '') AS parent_path,
         depth + 1 AS depth,
@@ -48,8 +49,8 @@ WITH RECURSIVE node AS (
     GROUP BY phase, rollup_path, parent_path, depth
     UNION ALL
     SELECT
-        'phases' AS view,
-        phase,
+        'phases' AS picture,
+        phase AS tree,
         '' AS module_path,
         NULL AS parent_path,
         0 AS depth,
@@ -59,48 +60,13 @@ WITH RECURSIVE node AS (
         min(rowid) AS position
     FROM modules_rows
     GROUP BY phase
-),
-
-beside AS (
-    SELECT
-        *,
-        coalesce(sum(total_wall_ns) OVER (
-            PARTITION BY view, depth, parent_path, if(depth = 0, NULL, phase)
-            ORDER BY position
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ), 0)::BIGINT AS before_ns
-    FROM node
-),
-
-laid AS (
-    SELECT
-        *,
-        before_ns AS from_ns
-    FROM beside
-    WHERE depth = 0
-    UNION ALL
-    SELECT
-        b.*,
-        l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
-    FROM laid AS l
-    INNER JOIN beside AS b
-        ON
-            l.view = b.view
-            AND l.module_path = b.parent_path
-            AND l.depth + 1 = b.depth
-            AND l.phase IS NOT DISTINCT FROM b.phase
 )
 
 SELECT
-    view,
-    phase,
+    picture AS view,
+    tree AS phase,
     nullif(module_path, '') AS module_path,
-    CASE
-        WHEN module_path = '' THEN phase
-        WHEN parent_path <> '' AND starts_with(module_path, parent_path)
-            THEN coalesce(nullif(ltrim(module_path[len(parent_path) + 1:], './'), ''), module_path)
-        ELSE module_path
-    END AS label,
+    if(module_path = '', tree, icicle_label(module_path, parent_path)) AS label,
     depth,
     from_ns,
     from_ns + total_wall_ns AS to_ns,
@@ -109,5 +75,5 @@ SELECT
     100.0 * total_wall_ns
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
     kernel_count
-FROM laid
-ORDER BY view, from_ns, depth, position
+FROM icicle('node')
+ORDER BY picture, from_ns, depth, position

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: stepped_devices
 -- Reduces:  roles, steps
 -- Columns:
 --   phase         VARCHAR  as in roles
@@ -12,29 +13,14 @@
 --   device_count  BIGINT   devices that the means are over
 -- Invariant: 0 <= step_wall_ns AND 0 <= phase_pct AND phase_pct <= 100.0000001
 
-WITH counted AS (
-    SELECT
-        rank,
-        device,
-        count(*) AS step_count
-    FROM steps_rows
-    WHERE step IS NOT NULL
-    GROUP BY rank, device
-),
-
-devices AS (
-    SELECT count(*) AS device_count
-    FROM counted
-)
-
 SELECT
     r.phase,
     r.role,
-    sum(r.wall_ns / c.step_count) / any_value(d.device_count) AS step_wall_ns,
-    coalesce(sum(r.phase_pct), 0) / any_value(d.device_count) AS phase_pct,
-    any_value(d.device_count) AS device_count
+    sum(r.wall_ns / c.step_count) / any_value(c.device_count) AS step_wall_ns,
+    coalesce(sum(r.phase_pct), 0) / any_value(c.device_count) AS phase_pct,
+    any_value(c.device_count) AS device_count
 FROM roles_rows AS r
-INNER JOIN counted AS c ON r.rank IS NOT DISTINCT FROM c.rank AND r.device = c.device
-CROSS JOIN devices AS d
+INNER JOIN stepped_devices('steps_rows') AS c
+    ON r.rank IS NOT DISTINCT FROM c.rank AND r.device = c.device
 GROUP BY r.phase, r.role
 ORDER BY min(r.rowid)

@@ -28,57 +28,25 @@
 
 WITH told AS (
     SELECT
+        *,
         1 AS place,
         rowid AS row_place,
         'layers' AS source,
-        rank,
-        device,
-        phase,
-        NULL AS work_group,
-        work,
-        layer_count,
-        step_ns,
-        whole_step_ns,
-        whole_max_step_ns,
-        whole_pct,
-        whole_max_pct,
-        reason
+        NULL AS work_group
     FROM layers_rows
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
+        * RENAME (role AS work),
         2 AS place,
         rowid AS row_place,
-        'role_layers' AS source,
-        rank,
-        device,
-        phase,
-        NULL AS work_group,
-        role AS work,
-        layer_count,
-        step_ns,
-        whole_step_ns,
-        whole_max_step_ns,
-        whole_pct,
-        whole_max_pct,
-        reason
+        'role_layers' AS source
     FROM role_layers_rows
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
+        * RENAME (task AS work, task_group AS work_group),
         3 AS place,
         rowid AS row_place,
-        'serving_layers' AS source,
-        rank,
-        device,
-        phase,
-        task_group AS work_group,
-        task AS work,
-        layer_count,
-        step_ns,
-        whole_step_ns,
-        whole_max_step_ns,
-        whole_pct,
-        whole_max_pct,
-        reason
+        'serving_layers' AS source
     FROM serving_layers_rows
 ),
 

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: serving_phase_devices
 -- Reduces:  serving_modules
 -- Columns:
 --   phase         VARCHAR  as in serving_modules
@@ -15,15 +16,8 @@
 --   device_count  BIGINT   devices that the means are over
 -- Invariant: (step_wall_ns IS NULL OR 0 <= step_wall_ns) AND (phase_pct IS NULL OR phase_pct <= 100.0000001)
 
-WITH devices AS (
-    SELECT
-        phase,
-        count(DISTINCT {rank: rank, device: device}) AS device_count,
-        count(DISTINCT {rank: rank, device: device}) FILTER (step_count IS NOT NULL)
-            AS stepped_count,
-        count(DISTINCT {rank: rank, device: device}) FILTER (phase_pct IS NOT NULL) AS timed_count
-    FROM serving_modules_rows
-    GROUP BY phase
+WITH shared AS (
+    SELECT * RENAME (phase_pct AS share_pct) FROM serving_modules_rows
 ),
 
 summed AS (
@@ -47,7 +41,7 @@ SELECT
     if(d.timed_count > 0, coalesce(s.phase_pct, 0) / d.timed_count, NULL) AS phase_pct,
     d.device_count
 FROM summed AS s
-INNER JOIN devices AS d ON s.phase = d.phase
+INNER JOIN serving_phase_devices('shared') AS d ON s.phase = d.phase
 ORDER BY
     min(s.place) OVER (PARTITION BY s.phase),
     min(s.place) OVER (PARTITION BY s.phase, s.task_group),

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: serving_phase_devices
 -- Reduces:  serving_timeline
 -- Columns:
 --   phase         VARCHAR  as in serving_timeline
@@ -13,15 +14,8 @@
 --   device_count  BIGINT   devices that the means are over
 -- Invariant: (step_span_ns IS NULL OR 0 <= step_span_ns) AND (span_pct IS NULL OR span_pct <= 100.0000001)
 
-WITH devices AS (
-    SELECT
-        phase,
-        count(DISTINCT {rank: rank, device: device}) AS device_count,
-        count(DISTINCT {rank: rank, device: device}) FILTER (step_count IS NOT NULL)
-            AS stepped_count,
-        count(DISTINCT {rank: rank, device: device}) FILTER (span_pct IS NOT NULL) AS timed_count
-    FROM serving_timeline_rows
-    GROUP BY phase
+WITH shared AS (
+    SELECT * RENAME (span_pct AS share_pct) FROM serving_timeline_rows
 ),
 
 named AS (
@@ -54,5 +48,5 @@ SELECT
     if(d.timed_count > 0, coalesce(s.span_pct, 0) / d.timed_count, NULL) AS span_pct,
     d.device_count
 FROM summed AS s
-INNER JOIN devices AS d ON s.phase = d.phase
+INNER JOIN serving_phase_devices('shared') AS d ON s.phase = d.phase
 ORDER BY min(s.place) OVER (PARTITION BY s.phase), s.place, s.section = 'transformer' DESC

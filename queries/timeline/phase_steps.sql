@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Requires: stepped_devices
 -- Reduces:  phases, steps
 -- Columns:
 --   phase                   VARCHAR  as in phases, but for recompute
@@ -13,29 +14,14 @@
 --   device_count            BIGINT   devices that the means are over
 -- Invariant: 0 <= step_span_ns AND 0 <= span_pct AND span_pct <= 100.0000001
 
-WITH counted AS (
-    SELECT
-        rank,
-        device,
-        count(*) AS step_count
-    FROM steps_rows
-    WHERE step IS NOT NULL
-    GROUP BY rank, device
-),
-
-devices AS (
-    SELECT count(*) AS device_count
-    FROM counted
-)
-
 SELECT
     if(p.phase = 'recompute', 'backward', p.phase) AS phase,
-    sum((p.wall_ns + p.idle_ns) / c.step_count) / any_value(d.device_count) AS step_span_ns,
-    coalesce(sum(p.span_pct), 0) / any_value(d.device_count) AS span_pct,
-    sum(p.compute_kernel_ns / c.step_count) / any_value(d.device_count) AS step_compute_kernel_ns,
-    any_value(d.device_count) AS device_count
+    sum((p.wall_ns + p.idle_ns) / c.step_count) / any_value(c.device_count) AS step_span_ns,
+    coalesce(sum(p.span_pct), 0) / any_value(c.device_count) AS span_pct,
+    sum(p.compute_kernel_ns / c.step_count) / any_value(c.device_count) AS step_compute_kernel_ns,
+    any_value(c.device_count) AS device_count
 FROM phases_rows AS p
-INNER JOIN counted AS c ON p.rank IS NOT DISTINCT FROM c.rank AND p.device = c.device
-CROSS JOIN devices AS d
+INNER JOIN stepped_devices('steps_rows') AS c
+    ON p.rank IS NOT DISTINCT FROM c.rank AND p.device = c.device
 GROUP BY if(p.phase = 'recompute', 'backward', p.phase)
 ORDER BY min(p.rowid)

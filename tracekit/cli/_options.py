@@ -23,6 +23,26 @@ wide_option = click.option(
     "--wide", is_flag=True, help="Show every column of a table, however wide the terminal is."
 )
 
+baselines_option = click.option(
+    "--baselines",
+    metavar="DIR",
+    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
+)
+
+per_option = click.option(
+    "--per",
+    type=click.Choice(["step", "window"]),
+    help="What times are divided by.  [default: step where several are marked, else window]",
+)
+
+skip_option = click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N steps of each run.",
+)
+
 no_cache_option = click.option(
     "--no-cache", is_flag=True, help="Read the trace again and keep nothing in the cache."
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tracekit.cli._options import format_option, no_cache_option
-
-_folder_option = click.option(
-    "--baselines",
-    metavar="DIR",
-    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
+from tracekit.cli._options import (
+    baselines_option,
+    format_option,
+    no_cache_option,
+    per_option,
+    skip_option,
 )
 
 
@@ -21,19 +21,9 @@ def command() -> None:
 @command.command()
 @click.argument("name")
 @click.argument("trace", metavar="TRACE")
-@_folder_option
-@click.option(
-    "--per",
-    type=click.Choice(["step", "window"]),
-    help="What times are divided by.  [default: step where several are marked, else window]",
-)
-@click.option(
-    "--skip",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N steps.",
-)
+@baselines_option
+@per_option
+@skip_option
 @click.option("--force", is_flag=True, help="Replace the baseline that has the name.")
 @no_cache_option
 def save(
@@ -72,7 +62,7 @@ def save(
 
 
 @command.command(name="list")
-@_folder_option
+@baselines_option
 @format_option
 def list_baselines(baselines: str | None, format_name: str) -> None:
     """List the baselines that are kept."""
@@ -86,7 +76,7 @@ def list_baselines(baselines: str | None, format_name: str) -> None:
 
 @command.command()
 @click.argument("name")
-@_folder_option
+@baselines_option
 @format_option
 def show(name: str, baselines: str | None, format_name: str) -> None:
     """Show what is kept of a run."""

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._options import format_option, no_cache_option
+from tracekit.cli._options import (
+    baselines_option,
+    format_option,
+    no_cache_option,
+    per_option,
+    skip_option,
+)
 
 _FAILED = 1
 _INCONCLUSIVE = 7
@@ -39,23 +45,9 @@ _INCONCLUSIVE = 7
     type=click.Choice(["report", "pass", "fail"]),
     help="What a rule that noise leaves open is.  [default: report, exit code 7]",
 )
-@click.option(
-    "--baselines",
-    metavar="DIR",
-    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
-)
-@click.option(
-    "--per",
-    type=click.Choice(["step", "window"]),
-    help="What times are divided by.  [default: step where several are marked, else window]",
-)
-@click.option(
-    "--skip",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N steps of each run.",
-)
+@baselines_option
+@per_option
+@skip_option
 @click.option(
     "--junit",
     type=click.Path(path_type=Path),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._options import format_option, no_cache_option, rules_option
+from tracekit.cli._options import format_option, no_cache_option, rules_option, skip_option
 
 
 @click.command(name="compare")
@@ -38,13 +38,7 @@ from tracekit.cli._options import format_option, no_cache_option, rules_option
     show_default=True,
     help="What compute is split by first.",
 )
-@click.option(
-    "--skip",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N steps of each run.",
-)
+@skip_option
 @click.option(
     "--within",
     "margin_pct",

@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from tracekit.render._text import printable, shorten
+from tracekit.render._curve_grid import LABELLED_ROWS, ROW_COUNT, grid_columns, grid_lines
 from tracekit.units import format_duration
 
-ROW_COUNT = 11
-"""Rows of a drawing: 0 %, 10 % and so on to 100 %."""
-
-_MAX_WIDTH = 100
-_MIN_WIDTH = 20
-_LABELLED = {0, 5, 10}
-_ONE = "•"
-_SEVERAL = "abcdefghijklmnopqrstuvwxyz"
-_STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
+_LABELS = {row: f"{row * 10} %" for row in LABELLED_ROWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +35,7 @@ def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
         curves: at most as many as there are letters, each with a point.
         width: the most cells that a line may take.
     """
-    label_width = len("100 % ┤")
-    columns = max(min(width - label_width - 1, _MAX_WIDTH), _MIN_WIDTH)
+    columns = grid_columns(_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
     # From zero, unless everything would stand at the right edge.
@@ -52,38 +43,13 @@ def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
     cells: dict[tuple[int, int], int] = {}
     for number, curve in enumerate(curves):
         _draw(cells, number, curve, start_ns, last_ns, columns)
-
-    out = []
-    for row in reversed(range(ROW_COUNT)):
-        label = f"{row * 10} %" if row in _LABELLED else ""
-        axis = "┤" if row in _LABELLED else "│"
-        line = Text(f"{label:>5} {axis}", style="dim")
-        for column in range(columns):
-            found = cells.get((row, column))
-            if found is None:
-                line.append(" ")
-            else:
-                glyph = _ONE if len(curves) == 1 else _SEVERAL[found]
-                line.append(glyph, style=f"not dim {_STYLES[found % len(_STYLES)]}")
-        line.rstrip()
-        out.append(line)
-    out.append(Text(" " * (label_width - 1) + "└" + "─" * columns, style="dim"))
-    ends = [format_duration(value) if value else "0" for value in (start_ns, last_ns)]
-    middle = format_duration(round((start_ns + last_ns) / 2))
-    gap = max(columns - len(ends[0]) - len(ends[1]), len(middle) + 2)
-    out.append(Text(" " * label_width + ends[0] + middle.center(gap) + ends[1], style="dim"))
-    if len(curves) > 1:
-        for number, curve in enumerate(curves):
-            line = Text(" " * label_width)
-            line.append(_SEVERAL[number], style=_STYLES[number % len(_STYLES)])
-            line.append(" " + shorten(printable(curve.name), width - label_width - 2))
-            out.append(line)
-    return out
-
-
-def most_curves() -> int:
-    """Return how many curves one drawing can hold."""
-    return len(_SEVERAL)
+    middle_ns = round((start_ns + last_ns) / 2)
+    ends = (
+        format_duration(start_ns) if start_ns else "0",
+        format_duration(middle_ns),
+        format_duration(last_ns) if last_ns else "0",
+    )
+    return grid_lines(cells, [curve.name for curve in curves], _LABELS, ends, width)
 
 
 def _draw(

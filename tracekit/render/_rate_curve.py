@@ -9,17 +9,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from tracekit.render._text import cell_width, printable, shorten
-
-ROW_COUNT = 11
-"""Rows of a drawing, from 0 to the largest rate."""
-
-_MAX_WIDTH = 100
-_MIN_WIDTH = 20
-_LABELLED = (0, 5, 10)
-_ONE = "•"
-_SEVERAL = "abcdefghijklmnopqrstuvwxyz"
-_STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
+from tracekit.render._curve_grid import LABELLED_ROWS, ROW_COUNT, grid_columns, grid_lines
 
 
 @dataclass(slots=True)
@@ -42,11 +32,6 @@ class RateCurve:
         return self.rates[place] * (1 - share) + self.rates[place + 1] * share
 
 
-def most_curves() -> int:
-    """Return how many curves one drawing can hold."""
-    return len(_SEVERAL)
-
-
 def rate_curve_lines(
     curves: Sequence[RateCurve],
     width: int,
@@ -64,9 +49,8 @@ def rate_curve_lines(
         rate_text: writes a rate.
     """
     top = max(max(curve.rates) for curve in curves)
-    labels = {row: rate_text(top * row / (ROW_COUNT - 1)) if row else "0" for row in _LABELLED}
-    label_width = max(map(cell_width, labels.values()))
-    columns = max(min(width - label_width - 3, _MAX_WIDTH), _MIN_WIDTH)
+    labels = {row: rate_text(top * row / (ROW_COUNT - 1)) if row else "0" for row in LABELLED_ROWS}
+    columns = grid_columns(labels, width)
     first = min(curve.sizes[0] for curve in curves)
     last = max(curve.sizes[-1] for curve in curves)
     cells: dict[tuple[int, int], int] = {}
@@ -82,30 +66,6 @@ def rate_curve_lines(
             share = math.log(curve.sizes[0] / first) / math.log(last / first) if last > first else 0
             row = round(curve.rates[0] / top * (ROW_COUNT - 1)) if top > 0 else 0
             cells[row, round(share * (columns - 1))] = number
-    out = []
-    for row in reversed(range(ROW_COUNT)):
-        label = labels.get(row, "")
-        axis = "┤" if row in _LABELLED else "│"
-        line = Text(f"{label:>{label_width}} {axis}", style="dim")
-        for column in range(columns):
-            found = cells.get((row, column))
-            if found is None:
-                line.append(" ")
-            else:
-                glyph = _ONE if len(curves) == 1 else _SEVERAL[found]
-                line.append(glyph, style=f"not dim {_STYLES[found % len(_STYLES)]}")
-        line.rstrip()
-        out.append(line)
-    margin = " " * (label_width + 1)
-    out.append(Text(margin + "└" + "─" * columns, style="dim"))
-    ends = [size_text(first), size_text(last)]
     middle = size_text(math.sqrt(first * last)) if last > first else ""
-    gap = max(columns - len(ends[0]) - len(ends[1]), len(middle) + 2)
-    out.append(Text(f"{margin} {ends[0]}{middle.center(gap)}{ends[1]}", style="dim"))
-    if len(curves) > 1:
-        for number, curve in enumerate(curves):
-            line = Text(margin + " ")
-            line.append(_SEVERAL[number], style=_STYLES[number % len(_STYLES)])
-            line.append(" " + shorten(printable(curve.name), width - label_width - 4))
-            out.append(line)
-    return out
+    ends = (size_text(first), middle, size_text(last))
+    return grid_lines(cells, [curve.name for curve in curves], labels, ends, width)

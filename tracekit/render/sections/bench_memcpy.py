@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tracekit.render._rate_curve import RateCurve, most_curves, rate_curve_lines
+from tracekit.render._curve_grid import most_curves
+from tracekit.render._rate_curve import RateCurve, rate_curve_lines
 from tracekit.render.sections._bench import NONE, interval_text, machine, point_lines, runs_of
 from tracekit.render.sections._heading import heading, more
 from tracekit.units import format_bytes, format_bytes_per_s, format_duration, format_pct

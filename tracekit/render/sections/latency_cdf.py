@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from tracekit.render._curve import Curve, curve_lines, most_curves
+from tracekit.render._curve import Curve, curve_lines
+from tracekit.render._curve_grid import most_curves
 from tracekit.render.sections._heading import heading, more
 
 if TYPE_CHECKING:

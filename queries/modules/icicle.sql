@@ -1,0 +1,54 @@
+-- Where in a picture does each node of a tree lie, when every one is as wide as its time and lies within the one around it?
+-- icicle('nodes') lays a forest side by side: a node reaches from from_ns to from_ns + total_wall_ns, and those inside of
+-- it lie in the same part one level deeper, behind the time that is its own. Pictures do not mix, nor do the trees of one.
+-- icicle_label says what the path of a node has beyond that of the node around it.
+--
+-- Kind:     macro
+-- Access:   private
+-- Params:
+--   nodes        VARCHAR  name of a relation with picture, tree, module_path ('' for the root of a tree), parent_path (NULL for what lies in nothing), depth, position, self_wall_ns, total_wall_ns
+--   module_path  VARCHAR  path of the node
+--   parent_path  VARCHAR  path of the node around it; '' for a root without a path
+-- Columns:
+--   from_ns  BIGINT  where it begins, ns from the left; behind the columns as given
+
+CREATE OR REPLACE MACRO icicle_label(module_path, parent_path) AS
+CASE
+    WHEN parent_path <> '' AND starts_with(module_path, parent_path)
+        THEN coalesce(nullif(ltrim(module_path[len(parent_path) + 1:], './'), ''), module_path)
+    ELSE module_path
+END;
+
+CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
+    WITH RECURSIVE beside AS (
+        SELECT
+            *,
+            coalesce(sum(total_wall_ns) OVER (
+                PARTITION BY picture, depth, parent_path, if(depth = 0, NULL, tree)
+                ORDER BY position
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), 0)::BIGINT AS before_ns
+        FROM query_table(nodes)
+    ),
+
+    laid AS (
+        SELECT
+            *,
+            before_ns AS from_ns
+        FROM beside
+        WHERE depth = 0
+        UNION ALL
+        SELECT
+            b.*,
+            l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
+        FROM laid AS l
+        INNER JOIN beside AS b
+            ON
+                l.picture = b.picture
+                AND l.module_path = b.parent_path
+                AND l.depth + 1 = b.depth
+                AND l.tree IS NOT DISTINCT FROM b.tree
+    )
+
+    SELECT * EXCLUDE (before_ns) FROM laid
+);
