@@ -5,6 +5,7 @@ a checkpoint; `go-on` instead of the code to count it and go on for five steps; 
 handler; `ignore`.
 """
 
+import os
 import signal
 import sys
 import time
@@ -19,15 +20,20 @@ end_at = None
 deadline = time.monotonic() + 60
 
 
+def tell(text):
+    # The signal may come in the middle of a print, which lets no other one in.
+    os.write(1, f"{text}\n".encode())
+
+
 def leave(*_):
     seen.append(name)
-    print(f"{name} number {len(seen)}", flush=True)
+    tell(f"{name} number {len(seen)}")
     if len(seen) == 1 and what != "go-on":
         until = time.monotonic() + 2
         while time.monotonic() < until:
             time.sleep(0.05)
         torch.save(model.state_dict(), "checkpoint.pt")
-        print(f"saved after {len(seen)} signals", flush=True)
+        tell(f"saved after {len(seen)} signals")
         sys.exit(int(what))
 
 
