@@ -2,7 +2,7 @@
 -- The rules of queries/rules/ranges.toml, applied once to every distinct name. Ops are here with and without a rule.
 --
 -- Kind:     table
--- Requires: event_category, device_mark
+-- Requires: event_category, ruled_range
 -- Columns:
 --   marker_id     INTEGER  number of the marker, from 1
 --   category      VARCHAR  category, as in the file
@@ -16,35 +16,6 @@
 --   label         VARCHAR  name of the module or part
 --   module_class  VARCHAR  its class
 
-WITH span_name AS (
-    SELECT DISTINCT
-        category,
-        name,
-        CASE
-            WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
-        END AS applies_to
-    FROM event
-    WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
-),
-
-ruled_name AS MATERIALIZED (
-    SELECT
-        category,
-        name,
-        -- This and the three calls below stand for a CASE of the rules in table range_rule.
-        range_rule_of(applies_to, name) AS rule_id
-    FROM span_name
-    WHERE applies_to <> 'call' OR is_marked_call(name)
-),
-
-labelled_name AS (
-    SELECT
-        *,
-        range_label_of(rule_id, name) AS label,
-        range_class_of(rule_id, name) AS module_class
-    FROM ruled_name
-)
-
 SELECT
     (row_number() OVER (ORDER BY d.category, d.name))::INTEGER AS marker_id,
     d.category,
@@ -57,7 +28,7 @@ SELECT
     r.layer,
     coalesce(d.label, r.label, d.name) AS label,
     nullif(coalesce(d.module_class, r.class), '') AS module_class
-FROM labelled_name AS d
+FROM scratch.ruled_range AS d
 LEFT JOIN range_rule AS r ON d.rule_id = r.rule_id
 WHERE
     is_op(d.category) AND r.means IS DISTINCT FROM 'step'

@@ -18,7 +18,7 @@ def ranks_of(*sizes_mb: int) -> list[Rank]:
     return [Rank(number, place, size * MB) for number, size in enumerate(sizes_mb)]
 
 
-def sizes(count: int, *sizes_mb: int, memory_mb: int = 464) -> list[int]:
+def sizes(count: int, *sizes_mb: int, memory_mb: int = 512) -> list[int]:
     batches = make_batches(ranks_of(*sizes_mb), memory_mb * MB, count)
     together = [rank.trace_id for batch in batches for rank in batch.ranks]
     assert together == list(range(len(sizes_mb)))
@@ -26,8 +26,8 @@ def sizes(count: int, *sizes_mb: int, memory_mb: int = 464) -> list[int]:
 
 
 def test_ranks_share_batches_as_their_bytes_allow() -> None:
-    assert sizes(2, *[17] * 64) == [8] * 8
-    assert sizes(2, *[17] * 256) == [8] * 32
+    assert sizes(2, *[17] * 64) == [*[11] * 5, 9]
+    assert sizes(2, *[17] * 256) == [*[11] * 23, 3]
     assert sizes(2, 1, 1, 1) == [3]
     assert sizes(2, 40, 40) == [1, 1]
     assert sizes(2, 900, 1, 1, 1) == [1, 3]
@@ -36,8 +36,8 @@ def test_ranks_share_batches_as_their_bytes_allow() -> None:
 @pytest.mark.parametrize(
     ("count", "total", "shares"),
     [
-        (None, None, (4, 464 * MB)),
-        (2, None, (2, 464 * MB)),
+        (None, None, (4, 512 * MB)),
+        (2, None, (2, 512 * MB)),
         (16, None, (16, 256 * MB)),
         (None, 600 * MB, (2, 300 * MB)),
         (3, 600 * MB, (3, 200 * MB)),

@@ -148,6 +148,8 @@ def derive(
         cursor.close()
     context_walk.drop_walk(connection)
     stretch_alignment.drop_alignment(connection)
+    kernel_rules.drop_names(connection)
+    range_rules.drop_names(connection)
     return results
 
 
@@ -167,24 +169,26 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        apply_rules = _WITH_RULES.get(spec.name)
-        sql = apply_rules(connection, spec.sql) if apply_rules else spec.sql
-        execute(connection, f"CREATE {what} {spec.name} AS\n{sql}")
+        execute(connection, f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
 _IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
     stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
+    kernel_rules.RULED_WORK: kernel_rules.rule_names,
+    range_rules.RULED_RANGE: range_rules.rule_names,
     DEVICE_PEAK: create_device_peaks,
     DEVICE_MARK: create_device_marks,
 }
 """The steps that are no SQL file."""
 
-_WITH_RULES = {
-    kernel_rules.APPLIED_IN: kernel_rules.with_rules,
-    range_rules.APPLIED_IN: range_rules.with_rules,
+_REQUIRED_IN_PYTHON = {
+    context_walk.WALK: context_walk.REQUIRES,
+    stretch_alignment.ALIGNMENT: stretch_alignment.REQUIRES,
+    kernel_rules.RULED_WORK: kernel_rules.REQUIRES,
+    range_rules.RULED_RANGE: range_rules.REQUIRES,
 }
-"""The tables whose statement holds rules when it runs."""
+"""What these require; the others require what was ingested."""
 
 
 def _steps(
@@ -197,7 +201,6 @@ def _steps(
         name: [other for other in spec.requires if other in steps] for name, spec in specs.items()
     }
     graph |= {name: [] for name in in_python}
-    for step in (context_walk, stretch_alignment):
-        name = context_walk.WALK if step is context_walk else stretch_alignment.ALIGNMENT
-        graph[name] = [other for other in step.REQUIRES if other in specs]
+    for name, required in _REQUIRED_IN_PYTHON.items():
+        graph[name] = [other for other in required if other in steps]
     return specs, graph

@@ -10,12 +10,14 @@ kind is compute unless its own ``[kinds]`` says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracekit.analysis.name_rules import NameRules
 from tracekit.analysis.rule_loader import RuleForm, builtin_content, load_rule_tables
 from tracekit.analysis.rules_file import read_rules_file
-from tracekit.database import execute
+from tracekit.database import SCRATCH, execute
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 
@@ -33,10 +35,18 @@ FORM = RuleForm(
     patterns=("pattern", "category"),
     filled=("class", "pattern"),
 )
-APPLIED_IN = "kernel_class"
-"""The table whose statement applies the rules."""
+RULED_WORK = "ruled_work"
+"""The table of what the rules say; what SQL files that read it write under ``Requires``."""
 
-_CALL = "kernel_rule_of(applies_to, category, name)"
+REQUIRES = ("device_work",)
+"""What must be in the store before it is filled."""
+
+_NAMES = """
+SELECT category, name, CASE WHEN bool_or(device <> 'cpu') THEN 'device' ELSE 'cpu' END AS applies_to
+FROM device_work
+GROUP BY category, name
+"""
+
 _COLUMNS = {
     "rule_id": "INTEGER",
     "class": "VARCHAR",
@@ -119,33 +129,44 @@ def create_rules(connection: duckdb.DuckDBPyConnection, rules: list[KernelRule])
     execute(connection, f"CREATE TABLE kernel_rule AS {select_rows(_COLUMNS, table)}")
 
 
-def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Put the rules in the place of ``kernel_rule_of(...)`` in the statement that applies them.
-
-    Only those that apply to work of the traces' accelerators, or to that of the CPU where there is
-    none. They become one CASE of constant patterns: DuckDB compiles each pattern once, where a join
-    of names and rules would compile it for every pair, and a macro once more when it is created.
+def rule_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill the table ``ruled_work`` of the database ``scratch``: names of work, and their rules.
 
     Args:
-        connection: a store with the tables ``kernel_rule`` and ``accelerator``.
-        sql: the statement; what it calls ``applies_to``, ``category`` and ``name`` is in scope.
-
-    Raises:
-        RuntimeError: the statement applies no rules, which is a bug in its file.
+        connection: a store with table ``kernel_rule`` and view ``device_work``.
     """
-    if _CALL not in sql:
-        raise RuntimeError(f"the statement does not call {_CALL}")
-    branches = dict[str, list[str]]()
-    for rule_id, applies_to, pattern, category in connection.execute(
-        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule WHERE applies_to IN "
-        "(SELECT CASE accelerator WHEN 'cpu' THEN 'cpu' ELSE 'device' END FROM accelerator) "
-        "ORDER BY rule_id"
-    ).fetchall():
+    rules = connection.execute(
+        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
+    ).fetchall()
+    _name_rules(tuple(rules)).apply(connection)
+
+
+def drop_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Drop that table."""
+    connection.execute(f"DROP TABLE {SCRATCH}.{RULED_WORK}")
+
+
+@lru_cache(maxsize=4)
+def _name_rules(rules: tuple[tuple[int, str, str, str | None], ...]) -> NameRules:
+    """Return the rules as one CASE of constant patterns for each kind of work.
+
+    DuckDB compiles each pattern of it once, where a join of names and rules would compile it for
+    every pair, and a macro once more when it is created.
+    """
+    branches: dict[str, list[str]] = {place: [] for place in APPLIES_TO}
+    for rule_id, applies_to, pattern, category in rules:
         condition = f"regexp_matches(name, {quote(pattern)})"
         if category is not None:
             condition = f"regexp_matches(category, {quote(category)}) AND {condition}"
-        branches.setdefault(applies_to, []).append(f"WHEN {condition} THEN {rule_id}")
-    by_place = " ".join(
-        f"WHEN {quote(place)} THEN CASE {' '.join(cases)} END" for place, cases in branches.items()
+        branches[applies_to].append(f"WHEN {condition} THEN {rule_id}")
+    return NameRules(
+        RULED_WORK,
+        _NAMES,
+        {"rule_id": "INTEGER"},
+        {
+            place: "SELECT category, name, "
+            + (f"CASE {' '.join(cases)} END" if cases else "NULL::INTEGER")
+            + " AS rule_id FROM given"
+            for place, cases in branches.items()
+        },
     )
-    return sql.replace(_CALL, f"CASE applies_to {by_place} END" if by_place else "NULL::INTEGER")

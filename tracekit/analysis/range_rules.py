@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.name_rules import NameRules
 from tracekit.analysis.rule_loader import RuleForm, load_rule_tables
-from tracekit.database import execute
+from tracekit.database import SCRATCH, execute
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -57,31 +59,26 @@ _PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _GROUP = re.compile(r"\\(\d)")
 
-APPLIED_IN = "range_marker"
-"""The table whose statement applies the rules."""
+RULED_RANGE = "ruled_range"
+"""The table of what the rules say; what SQL files that read it write under ``Requires``."""
 
-CALLS = (
-    "range_rule_of(applies_to, name)",
-    "is_marked_call(name)",
-    "range_label_of(rule_id, name)",
-    "range_class_of(rule_id, name)",
-)
-"""What stands in that statement for the first rule that matches a name, whether any rule for calls
-matches it, and what the groups of a rule's pattern say of the module's name and class."""
+REQUIRES = ("device_mark",)
+"""What must be in the store before it is filled."""
 
-_RULES = """
-SELECT rule_id, applies_to, pattern, label, class
-FROM range_rule
-WHERE applies_to IN (
-    SELECT
-        CASE
-            WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range'
-            WHEN is_python_call(category) THEN 'call'
-        END
-    FROM event_kind
-)
-ORDER BY rule_id
+_RULES = "SELECT rule_id, applies_to, pattern, label, class FROM range_rule ORDER BY rule_id"
+
+# Of Python calls there are very many, and a rule for few of them.
+_NAMES = """
+SELECT DISTINCT
+    category,
+    name,
+    CASE
+        WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
+    END AS applies_to
+FROM event
+WHERE is_op(category) OR is_annotation(category) OR (is_python_call(category) AND {is_marked_call})
 """
+"""The names that rules may be for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,45 +143,61 @@ def create_range_rules(connection: duckdb.DuckDBPyConnection, rules: list[RangeR
     execute(connection, f"CREATE TABLE range_rule AS {select_rows(_COLUMNS, table)}")
 
 
-def with_rules(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Put the rules in the place of the calls of :data:`CALLS` in the statement that applies them.
-
-    Each becomes a CASE of constant patterns, which DuckDB compiles once. Compiling them is most of
-    what a small trace has to do here: patterns for what is not in the traces are left out.
+def rule_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill the table ``ruled_range`` of the database ``scratch``: names of ranges, and their rules.
 
     Args:
-        connection: a store with the tables ``range_rule`` and ``event_kind``.
-        sql: the statement; the arguments of the calls are in scope.
-
-    Raises:
-        RuntimeError: the statement does not make these calls, which is a bug in its file.
+        connection: a store with the tables ``range_rule`` and ``event_kind``; its events are there.
     """
-    decide, labels, classes, calls = dict[str, list[str]](), [], [], []
-    for rule_id, applies_to, pattern, label, module_class in connection.execute(_RULES).fetchall():
-        decide.setdefault(applies_to, []).append(f"WHEN {condition(pattern)} THEN {rule_id}")
-        if _GROUP.search(label or ""):
-            labels.append(f"WHEN {rule_id} THEN {_filled(label, pattern)}")
-        if _GROUP.search(module_class or ""):
-            classes.append(f"WHEN {rule_id} THEN {_filled(module_class, pattern)}")
-        if applies_to == "call":
-            calls.append(f"(?:{pattern})")
-    by_kind = [
-        f"WHEN {quote(kind)} THEN CASE {' '.join(branches)} END"
-        for kind, branches in decide.items()
-    ]
-    put = (
-        f"CASE applies_to {' '.join(by_kind)} END" if by_kind else "NULL::INTEGER",
-        f"regexp_matches(name, {quote('|'.join(calls))})" if calls else "FALSE",
-        f"CASE rule_id {' '.join(labels)} END" if labels else "NULL::VARCHAR",
-        f"CASE rule_id {' '.join(classes)} END" if classes else "NULL::VARCHAR",
+    rules = connection.execute(_RULES).fetchall()
+    (has_calls,) = connection.execute(
+        "SELECT bool_or(is_python_call(category)) FROM event_kind"
+    ).fetchone() or (None,)
+    # Without calls, the patterns that choose among them need not be compiled.
+    _name_rules(tuple(rule for rule in rules if has_calls or rule[1] != "call")).apply(connection)
+
+
+def drop_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Drop that table."""
+    connection.execute(f"DROP TABLE {SCRATCH}.{RULED_RANGE}")
+
+
+@lru_cache(maxsize=4)
+def _name_rules(
+    rules: tuple[tuple[int, str, str, str | None, str | None], ...],
+) -> NameRules:
+    """Return the rules as CASEs of constant patterns, which DuckDB compiles once."""
+    selects = {}
+    calls = [pattern for _, applies_to, pattern, _, _ in rules if applies_to == "call"]
+    for place in APPLIES_TO:
+        decide, labels, classes = [], [], []
+        for rule_id, applies_to, pattern, label, module_class in rules:
+            if applies_to != place:
+                continue
+            decide.append(f"WHEN {condition(pattern)} THEN {rule_id}")
+            if _GROUP.search(label or ""):
+                labels.append(f"WHEN {rule_id} THEN {_filled(label or '', pattern)}")
+            if _GROUP.search(module_class or ""):
+                classes.append(f"WHEN {rule_id} THEN {_filled(module_class or '', pattern)}")
+        # Each name has its rule looked for once, whatever is asked of the rule.
+        selects[place] = (
+            "SELECT category, name, rule_id, "
+            + (f"CASE rule_id {' '.join(labels)} END" if labels else "NULL::VARCHAR")
+            + " AS label, "
+            + (f"CASE rule_id {' '.join(classes)} END" if classes else "NULL::VARCHAR")
+            + " AS module_class FROM (WITH ruled AS MATERIALIZED (SELECT category, name, "
+            + (f"CASE {' '.join(decide)} END" if decide else "NULL::INTEGER")
+            + " AS rule_id FROM given) FROM ruled)"
+        )
+    is_marked_call = "|".join(f"(?:{pattern})" for pattern in calls)
+    names = _NAMES.format(
+        is_marked_call=f"regexp_matches(name, {quote(is_marked_call)})" if calls else "FALSE"
     )
-    for call, text in zip(CALLS, put, strict=True):
-        if call not in sql:
-            raise RuntimeError(f"the statement does not call {call}")
-        sql = sql.replace(call, text)
-    return sql
+    answers = {"rule_id": "INTEGER", "label": "VARCHAR", "module_class": "VARCHAR"}
+    return NameRules(RULED_RANGE, names, answers, selects)
 
 
+@lru_cache(maxsize=1024)
 def condition(pattern: str) -> str:
     """Return the SQL for «the pattern matches name»; a plain text needs no regular expression."""
     plain = _PLAIN.fullmatch(pattern)

@@ -11,6 +11,7 @@ from tracekit.analysis.catalog import load_catalog
 _STEPS = (
     *("context_walk.py", "module_paths.py", "stretch_alignment.py"),
     *("walk_markers.py", "walked_modules.py"),
+    *("kernel_rules.py", "name_rules.py", "range_rules.py"),
 )
 """The files of the steps that are no SQL. They are read, not imported: a store that is there needs
 none of them."""

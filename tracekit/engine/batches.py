@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tracekit.engine.work import Batch, Rank
 from tracekit.units import MB
 
-_TEXT_SHARE = 0.3
+_TEXT_SHARE = 0.36
 """What JSON text a unit can take at once, of its memory."""
 
 LEAST_BATCH_BYTES = 48 * MB

@@ -12,7 +12,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 _SHARE = 0.5
 """Of the memory there is, what all workers together take at most if nothing else is said."""
 
-MOST_WORKER_BYTES = 464 * MB
+MOST_WORKER_BYTES = 512 * MB
 """What one worker takes if nothing else is said: with more it would be no faster."""
 
 LEAST_WORKER_BYTES = 256 * MB
