@@ -100,41 +100,45 @@ static bool add_arrows(Encoder *encoder, PyObject *arrows, PyObject *place, int6
     return !PyErr_Occurred();
 }
 
-static bool write_slice(Encoder *encoder, Track *track, PyObject *given, Py_ssize_t skip)
+static bool write_slice(Encoder *encoder, Track *track, const SliceRow *row)
 {
-    SliceRow row;
     size_t lane;
-    if (!slice_row_take(given, skip, &row))
-        return false;
     PyObject *place
-        = encoder_place(encoder, track, &row, &lane) ? Py_XNewRef(track_lane(track, lane)) : NULL;
-    int64_t at_ns = row.start_ns - encoder->origin_ns;
+        = encoder_place(encoder, track, row, &lane) ? Py_XNewRef(track_lane(track, lane)) : NULL;
+    int64_t at_ns = row->start_ns - encoder->origin_ns;
     encoder->scratch.size = 0;
     bool is_good = place != NULL && add_text(encoder, "{\"ph\": \"X\", ")
         && bytes_add_object(&encoder->scratch, place) && add_text(encoder, ", \"ts\": ")
         && add_us(encoder, at_ns) && add_text(encoder, ", \"dur\": ")
-        && add_us(encoder, row.dur_ns) && add_text(encoder, ", ") && add_about(encoder, &row)
+        && add_us(encoder, row->dur_ns) && add_text(encoder, ", ") && add_about(encoder, row)
         && add_text(encoder, "}") && add_event(encoder)
-        && (row.arrows == NULL || add_arrows(encoder, row.arrows, place, at_ns));
+        && (row->arrows == NULL || add_arrows(encoder, row->arrows, place, at_ns));
     Py_XDECREF(place);
-    slice_row_clear(&row);
     encoder->slice_count += is_good;
     return is_good;
 }
 
-static bool write_instant(Encoder *encoder, Track *track, PyObject *given, Py_ssize_t skip)
+static bool write_instant(Encoder *encoder, Track *track, const SliceRow *row)
 {
-    SliceRow row;
-    if (!slice_row_take(given, skip, &row))
-        return false;
     PyObject *place = Py_XNewRef(track_lane(track, 0));
     encoder->scratch.size = 0;
     bool is_good = place != NULL && add_text(encoder, "{\"ph\": \"i\", \"s\": \"t\", ")
         && bytes_add_object(&encoder->scratch, place) && add_text(encoder, ", \"ts\": ")
-        && add_us(encoder, row.start_ns - encoder->origin_ns) && add_text(encoder, ", ")
-        && add_about(encoder, &row) && add_text(encoder, "}") && add_event(encoder);
+        && add_us(encoder, row->start_ns - encoder->origin_ns) && add_text(encoder, ", ")
+        && add_about(encoder, row) && add_text(encoder, "}") && add_event(encoder);
     Py_XDECREF(place);
-    slice_row_clear(&row);
+    return is_good;
+}
+
+static bool write_value(Encoder *encoder, PyObject *counter, int64_t ts_ns, double value)
+{
+    char *number = PyOS_double_to_string(value, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
+    encoder->scratch.size = 0;
+    bool is_good = number != NULL && bytes_add_object(&encoder->scratch, counter)
+        && add_text(encoder, "\"ts\": ") && add_us(encoder, ts_ns - encoder->origin_ns)
+        && add_text(encoder, ", \"args\": {\"value\": ") && add_text(encoder, number)
+        && add_text(encoder, "}}") && add_event(encoder);
+    PyMem_Free(number);
     return is_good;
 }
 
@@ -148,40 +152,9 @@ static PyObject *chrome_instants(PyObject *self, PyObject *args)
     return encoder_rows((Encoder *)self, args, write_instant);
 }
 
-static bool add_value(Encoder *encoder, PyObject *counter, PyObject *row, Py_ssize_t skip)
-{
-    PyObject *at = PyTuple_GetItem(row, skip);
-    PyObject *number = at == NULL ? NULL : PyTuple_GetItem(row, skip + 1);
-    int64_t ts_ns = number == NULL ? 0 : PyLong_AsLongLong(at);
-    if (PyErr_Occurred())
-        return false;
-    PyObject *text = PyObject_Repr(number);
-    Py_ssize_t size;
-    const char *data = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
-    encoder->scratch.size = 0;
-    bool is_good = data != NULL && bytes_add_object(&encoder->scratch, counter)
-        && add_text(encoder, "\"ts\": ") && add_us(encoder, ts_ns - encoder->origin_ns)
-        && add_text(encoder, ", \"args\": {\"value\": ")
-        && bytes_add(&encoder->scratch, data, (size_t)size) && add_text(encoder, "}}")
-        && add_event(encoder);
-    Py_XDECREF(text);
-    return is_good;
-}
-
 static PyObject *chrome_values(PyObject *self, PyObject *args)
 {
-    PyObject *counter, *rows, *row;
-    Py_ssize_t skip;
-    if (!PyArg_ParseTuple(args, "SOn", &counter, &rows, &skip))
-        return NULL;
-    PyObject *iterator = PyObject_GetIter(rows);
-    bool is_good = iterator != NULL;
-    while (is_good && (row = PyIter_Next(iterator)) != NULL) {
-        is_good = add_value((Encoder *)self, counter, row, skip);
-        Py_DECREF(row);
-    }
-    Py_XDECREF(iterator);
-    return is_good && !PyErr_Occurred() ? Py_NewRef(Py_None) : NULL;
+    return encoder_values((Encoder *)self, args, write_value);
 }
 
 static PyObject *chrome_finish(PyObject *self, PyObject *track)

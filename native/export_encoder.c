@@ -1,5 +1,7 @@
 #include "export_encoder.h"
 
+#include "arrow_batches.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,38 +34,107 @@ bool encoder_place(Encoder *encoder, Track *track, const SliceRow *row, size_t *
     return false;
 }
 
+/* Whether rows can be written now, and are given as they have to be. */
+static bool may_write(const Encoder *encoder, Py_ssize_t skip)
+{
+    if (!encoder->is_busy && skip >= 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "rows cannot be written while others are");
+    return false;
+}
+
+/* Call `take` for each row, of a tuple or else of runs; return how many there were, or -1. */
+static long long for_each(Encoder *encoder, PyObject *rows, bool (*take)(void *, PyObject *, Runs *),
+                          void *to)
+{
+    Runs *runs = runs_of(rows);
+    PyObject *iterator = runs == NULL ? PyObject_GetIter(rows) : Py_NewRef(rows);
+    if (iterator == NULL)
+        return -1;
+    encoder->is_busy = true;
+    long long count = 0;
+    bool is_good = true;
+    PyObject *row;
+    if (runs != NULL) {
+        int status;
+        for (; is_good && (status = runs_step(runs)) != 0; count++)
+            is_good = status == 1 && take(to, NULL, runs);
+    } else {
+        for (; is_good && (row = PyIter_Next(iterator)) != NULL; count++) {
+            is_good = take(to, row, NULL);
+            Py_DECREF(row);
+        }
+    }
+    encoder->is_busy = false;
+    Py_DECREF(iterator);
+    return !is_good || PyErr_Occurred() ? -1 : count;
+}
+
+typedef struct {
+    Encoder *encoder;
+    Track *track;
+    PyObject *counter;
+    Py_ssize_t skip;
+    WriteRow write_row;
+    WriteValue write_value;
+} Writing;
+
+static bool take_row(void *given, PyObject *tuple, Runs *runs)
+{
+    Writing *writing = given;
+    SliceRow row;
+    if (!(runs == NULL ? slice_row_of_tuple(tuple, writing->skip, &row)
+                       : slice_row_of_runs(runs, writing->skip, &row)))
+        return false;
+    bool is_good = writing->write_row(writing->encoder, writing->track, &row);
+    slice_row_clear(&row);
+    return is_good;
+}
+
+static bool take_value(void *given, PyObject *tuple, Runs *runs)
+{
+    Writing *writing = given;
+    int64_t ts_ns;
+    double value;
+    return (runs == NULL ? value_of_tuple(tuple, writing->skip, &ts_ns, &value)
+                         : value_of_runs(runs, writing->skip, &ts_ns, &value))
+        && writing->write_value(writing->encoder, writing->counter, ts_ns, value);
+}
+
 PyObject *encoder_rows(Encoder *encoder, PyObject *args, WriteRow write_row)
 {
-    PyObject *given, *rows;
-    Py_ssize_t skip;
-    if (!PyArg_ParseTuple(args, "OOn", &given, &rows, &skip))
+    PyObject *track, *rows;
+    Writing writing = {.encoder = encoder, .write_row = write_row};
+    if (!PyArg_ParseTuple(args, "OOn", &track, &rows, &writing.skip))
         return NULL;
-    Track *track = (Track *)given;
-    if (encoder->track_type != NULL && write_row != NULL
-        && PyObject_IsInstance(given, encoder->track_type) != 1) {
+    writing.track = (Track *)track;
+    if (PyObject_IsInstance(track, encoder->track_type) != 1) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "this is no track of this encoder");
         return NULL;
     }
-    if (encoder->is_busy || skip < 0) {
-        PyErr_SetString(PyExc_ValueError, "rows cannot be written while others are");
+    long long count
+        = may_write(encoder, writing.skip) ? for_each(encoder, rows, take_row, &writing) : -1;
+    return count < 0 ? NULL : PyLong_FromLongLong(count);
+}
+
+PyObject *encoder_values(Encoder *encoder, PyObject *args, WriteValue write_value)
+{
+    PyObject *rows;
+    Writing writing = {.encoder = encoder, .write_value = write_value};
+    if (!PyArg_ParseTuple(args, "SOn", &writing.counter, &rows, &writing.skip)
+        || !may_write(encoder, writing.skip)
+        || for_each(encoder, rows, take_value, &writing) < 0)
         return NULL;
-    }
-    PyObject *iterator = PyObject_GetIter(rows);
-    if (iterator == NULL)
-        return NULL;
-    encoder->is_busy = true;
-    long long count = 0;
-    PyObject *row;
-    bool is_good = true;
-    while (is_good && (row = PyIter_Next(iterator)) != NULL) {
-        is_good = write_row(encoder, track, row, skip);
-        Py_DECREF(row);
-        count++;
-    }
-    encoder->is_busy = false;
-    Py_DECREF(iterator);
-    return !is_good || PyErr_Occurred() ? NULL : PyLong_FromLongLong(count);
+    return Py_NewRef(Py_None);
+}
+
+PyObject *known_or_asked(PyObject *known, PyObject *ask, PyObject *text)
+{
+    PyObject *found = PyDict_GetItemWithError(known, text);
+    if (found != NULL)
+        return Py_NewRef(found);
+    return PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(ask, text, NULL);
 }
 
 PyObject *encoder_track(PyObject *self, PyObject *args)
@@ -217,14 +288,19 @@ PyObject *encoder_type(const char *name, PyMethodDef *methods, newfunc make)
 
 static int add_types(PyObject *module)
 {
+    PyObject *batches = batches_type(), *runs = runs_type();
     PyObject *packets = encoder_type("tracekit.export._encoders.PacketEncoder", PACKET_METHODS,
                                      packet_encoder_new);
     PyObject *chrome = encoder_type("tracekit.export._encoders.ChromeEncoder", CHROME_METHODS,
                                     chrome_encoder_new);
     int status = -1;
-    if (packets != NULL && chrome != NULL
+    if (batches != NULL && runs != NULL && packets != NULL && chrome != NULL
+        && PyModule_AddObjectRef(module, "Batches", batches) == 0
+        && PyModule_AddObjectRef(module, "Runs", runs) == 0
         && PyModule_AddObjectRef(module, "PacketEncoder", packets) == 0)
         status = PyModule_AddObjectRef(module, "ChromeEncoder", chrome);
+    Py_XDECREF(batches);
+    Py_XDECREF(runs);
     Py_XDECREF(packets);
     Py_XDECREF(chrome);
     return status;

@@ -4,6 +4,7 @@
 
 #include "export_block.h"
 #include "export_lanes.h"
+#include "slice_row.h"
 
 /* A track: its lanes, and of each what the encoder needs of it. */
 typedef struct {
@@ -28,10 +29,19 @@ typedef struct {
 } Encoder;
 
 /* What an encoder does with each row. */
-typedef bool (*WriteRow)(Encoder *encoder, Track *track, PyObject *row, Py_ssize_t skip);
+typedef bool (*WriteRow)(Encoder *encoder, Track *track, const SliceRow *row);
 
 /* Call `write_row` for each row of the arguments (track, rows, skip); return how many they were. */
 PyObject *encoder_rows(Encoder *encoder, PyObject *args, WriteRow write_row);
+
+/* What an encoder does with each value of a counter. */
+typedef bool (*WriteValue)(Encoder *encoder, PyObject *counter, int64_t ts_ns, double value);
+
+/* Call `write_value` for each value of the arguments (counter, rows, skip). */
+PyObject *encoder_values(Encoder *encoder, PyObject *args, WriteValue write_value);
+
+/* Return what a dictionary holds of a text, else what `ask` returns of it: bytes, a new reference. */
+PyObject *known_or_asked(PyObject *known, PyObject *ask, PyObject *text);
 
 /* Return what is needed of a lane, borrowed; one that is new is asked for. */
 PyObject *track_lane(Track *track, size_t lane);

@@ -131,29 +131,31 @@ static bool add_about(Encoder *encoder, const SliceRow *row)
     return bytes_add(&encoder->scratch, field, size);
 }
 
-static bool write_slice(Encoder *encoder, Track *track, PyObject *given, Py_ssize_t skip)
+static bool write_slice(Encoder *encoder, Track *track, const SliceRow *row)
 {
-    SliceRow row;
     size_t lane;
-    if (!slice_row_take(given, skip, &row))
-        return false;
-    bool is_good = encoder_place(encoder, track, &row, &lane) && end_slices(encoder, track)
-        && begin_event(encoder, track, lane, ON_BEGIN) && add_about(encoder, &row)
-        && add_event(encoder, row.start_ns);
-    slice_row_clear(&row);
+    bool is_good = encoder_place(encoder, track, row, &lane) && end_slices(encoder, track)
+        && begin_event(encoder, track, lane, ON_BEGIN) && add_about(encoder, row)
+        && add_event(encoder, row->start_ns);
     encoder->slice_count += is_good;
     return is_good;
 }
 
-static bool write_instant(Encoder *encoder, Track *track, PyObject *given, Py_ssize_t skip)
+static bool write_instant(Encoder *encoder, Track *track, const SliceRow *row)
 {
-    SliceRow row;
-    if (!slice_row_take(given, skip, &row))
-        return false;
-    bool is_good = begin_event(encoder, track, 0, ON_INSTANT) && add_about(encoder, &row)
-        && add_event(encoder, row.start_ns);
-    slice_row_clear(&row);
-    return is_good;
+    return begin_event(encoder, track, 0, ON_INSTANT) && add_about(encoder, row)
+        && add_event(encoder, row->start_ns);
+}
+
+static bool write_value(Encoder *encoder, PyObject *counter, int64_t ts_ns, double value)
+{
+    char field[10] = {(char)0xE1, 0x02};
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_fixed64(field + 2, bits);
+    encoder->scratch.size = 0;
+    return bytes_add_object(&encoder->scratch, counter)
+        && bytes_add(&encoder->scratch, field, sizeof field) && add_event(encoder, ts_ns);
 }
 
 static PyObject *packet_slices(PyObject *self, PyObject *args)
@@ -168,33 +170,7 @@ static PyObject *packet_instants(PyObject *self, PyObject *args)
 
 static PyObject *packet_values(PyObject *self, PyObject *args)
 {
-    Encoder *encoder = (Encoder *)self;
-    PyObject *counter, *rows, *row;
-    Py_ssize_t skip;
-    if (!PyArg_ParseTuple(args, "SOn", &counter, &rows, &skip))
-        return NULL;
-    PyObject *iterator = PyObject_GetIter(rows);
-    bool is_good = iterator != NULL;
-    while (is_good && (row = PyIter_Next(iterator)) != NULL) {
-        PyObject *at = PyTuple_GetItem(row, skip);
-        PyObject *number = at == NULL ? NULL : PyTuple_GetItem(row, skip + 1);
-        int64_t ts_ns = number == NULL ? 0 : PyLong_AsLongLong(at);
-        double value = number == NULL ? 0 : PyFloat_AsDouble(number);
-        if (PyErr_Occurred()) {
-            is_good = false;
-        } else {
-            char field[10] = {(char)0xE1, 0x02};
-            uint64_t bits;
-            memcpy(&bits, &value, sizeof bits);
-            put_fixed64(field + 2, bits);
-            encoder->scratch.size = 0;
-            is_good = bytes_add_object(&encoder->scratch, counter)
-                && bytes_add(&encoder->scratch, field, sizeof field) && add_event(encoder, ts_ns);
-        }
-        Py_DECREF(row);
-    }
-    Py_XDECREF(iterator);
-    return is_good && !PyErr_Occurred() ? Py_NewRef(Py_None) : NULL;
+    return encoder_values((Encoder *)self, args, write_value);
 }
 
 static PyObject *packet_track(PyObject *self, PyObject *args)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN
+from tracekit.analysis.contents import Contents
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.filling import begin_reading, fill
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.run_folders import Sources, has_benchmarks, has_requests
 from tracekit.ingest.sources import find_sources, named_paths
 from tracekit.storage import Place, place_of
-from tracekit.trace import Contents, Trace
+from tracekit.trace import Trace
 
 if TYPE_CHECKING:
     import duckdb

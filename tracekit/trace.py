@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tracekit.analysis.breakdown import (
     BENCH_BREAKDOWN,
@@ -19,12 +19,14 @@ from tracekit.analysis.breakdown import (
     SERVING_BREAKDOWN,
     TOTALS,
 )
+from tracekit.analysis.contents import Contents
 from tracekit.errors import StoreError
 from tracekit.storage import place_of
 
 if TYPE_CHECKING:
     import duckdb
 
+    from tracekit.analysis.arrow_rows import ArrowRows
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.library import Library
     from tracekit.analysis.result import Result, RowStream
@@ -32,15 +34,6 @@ if TYPE_CHECKING:
     from tracekit.plot import Plots
 
 T = TypeVar("T")
-
-
-class Contents(NamedTuple):
-    """What a store holds, as far as that decides which questions it answers."""
-
-    has_traces: bool
-    runs: tuple[str, ...]
-    has_requests: bool
-    has_benchmarks: bool
 
 
 class Trace:
@@ -246,6 +239,12 @@ class Trace:
         from tracekit.analysis.run import stream_sql
 
         return self._ask(lambda: stream_sql(self._connection_for(text), text, timeout_s=timeout_s))
+
+    def stream_arrow(self, text: str) -> ArrowRows:
+        """Run one SQL statement; its rows come as an Arrow stream, to be read before all else."""
+        from tracekit.analysis.arrow_rows import stream_arrow
+
+        return self._ask(lambda: stream_arrow(self._connection_for(text), text))
 
     def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
         """Return the connection with what the statement names of the user's own SQL files."""

@@ -21,10 +21,11 @@ else:
     except ImportError:
         import duckdb
 
-__all__ = ["duckdb", "register_stream", "whole"]
+__all__ = ["arrow_stream", "duckdb", "register_stream", "whole"]
 
 _KNOWN_VERSIONS = frozenset({"2.0.0"})
-"""Versions of DuckDB whose compiled module is known to take what :class:`_Stream` gives."""
+"""Versions of DuckDB whose compiled module is known to take what :class:`_Stream` gives, and to
+give what :func:`arrow_stream` asks for."""
 
 
 def whole() -> None:
@@ -45,6 +46,23 @@ def register_stream(connection: duckdb.DuckDBPyConnection, name: str, stream: Ca
     else:
         duckdb._set_arrow_sources(_Sources)  # type: ignore[attr-defined]
     connection.register(name, stream)
+
+
+def arrow_stream(connection: duckdb.DuckDBPyConnection, text: str, row_count: int) -> CapsuleType:
+    """Return the rows of a statement as an Arrow stream, which holds the connection.
+
+    Args:
+        connection: the statement's.
+        text: a statement that returns rows.
+        row_count: so many rows at a time, where that can be told.
+    """
+    stream: CapsuleType
+    if duckdb.__version__ in _KNOWN_VERSIONS:
+        stream = connection._submit(text, None, "stream", row_count).arrow_capsule()
+    else:
+        whole()
+        stream = connection.sql(text).__arrow_c_stream__()
+    return stream
 
 
 class _Stream:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.contents import Contents
 from tracekit.engine.many_ranks import EngineChoice, ManyRanks
 from tracekit.errors import UsageError
 from tracekit.ingest.run_folders import has_benchmarks, has_requests
 from tracekit.ingest.sources import find_sources, named_paths
 from tracekit.storage import Location, Place
-from tracekit.trace import Contents
 
 if TYPE_CHECKING:
     from tracekit.dataset.manifest import Manifest

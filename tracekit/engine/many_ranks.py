@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
+from tracekit.analysis.contents import Contents
 from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
 from tracekit.errors import StoreError, TraceError
 from tracekit.ingest.reading import usual_text_bytes
 from tracekit.storage import Location, Place, place_of
-from tracekit.trace import Contents, Trace
+from tracekit.trace import Trace
 from tracekit.units import MB
 
 if TYPE_CHECKING:

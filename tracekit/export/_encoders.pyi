@@ -1,2 +1,16 @@
+from collections.abc import Callable, Iterable, Iterator
+
+from typing_extensions import CapsuleType
+
 from tracekit.export.chrome_encoder import ChromeEncoder as ChromeEncoder
 from tracekit.export.packet_encoder import PacketEncoder as PacketEncoder
+
+class Batch: ...
+
+class Batches(Iterator[Batch]):
+    def __init__(self, stream: CapsuleType, error: Callable[[str], Exception], /) -> None: ...
+    def __next__(self) -> Batch: ...
+
+class Runs:
+    def __init__(self, batches: Iterable[Batch], /) -> None: ...
+    def next(self, key_count: int, /) -> tuple[int | str | bool | None, ...] | None: ...

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tracekit.export.encoders import chrome_encoder
+from tracekit.export.encoders import chrome_encoder, compiled_encoders
 from tracekit.export.exporting import export
 from tracekit.export.packets import BLOCK_BYTES
 from tracekit.export.scene import Row
@@ -60,6 +60,7 @@ class ChromeWriter:
     def __init__(
         self, write: Callable[[bytes], object], origin_ns: int, *, is_compiled: bool = True
     ) -> None:
+        self.takes_columns = is_compiled and compiled_encoders() is not None
         self._number = 0
         self._groups: dict[int, str] = {}
         self._texts: dict[str, bytes] = {}

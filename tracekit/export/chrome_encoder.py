@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tracekit.export.lanes import Lanes
+from tracekit.export.long_numbers import quoted_if_long
 from tracekit.export.scene import Row, Slice
 
 NewLane = Callable[[int], bytes]
@@ -128,8 +129,8 @@ class ChromeEncoder:
             parts.append(b'"event_id": %d' % one.event_id)
         for key, text in (
             (b'"tracekit": ', one.facts),
-            (b'"args": ', one.args),
-            (b'"extra": ', one.extra),
+            (b'"args": ', quoted_if_long(one.args)),
+            (b'"extra": ', quoted_if_long(one.extra)),
         ):
             if text is not None:
                 parts.append(key + text.encode("utf-8", "replace"))

@@ -15,17 +15,18 @@ def packet_encoder(*args: Any, is_compiled: bool = True) -> PacketEncoder:
         *args: as PacketEncoder takes them.
         is_compiled: the compiled one, if it is there.
     """
-    compiled = _compiled() if is_compiled else None
+    compiled = compiled_encoders() if is_compiled else None
     return PacketEncoder(*args) if compiled is None else compiled.PacketEncoder(*args)
 
 
 def chrome_encoder(*args: Any, is_compiled: bool = True) -> ChromeEncoder:
     """Return an encoder of Chrome's JSON; the arguments are those of ChromeEncoder."""
-    compiled = _compiled() if is_compiled else None
+    compiled = compiled_encoders() if is_compiled else None
     return ChromeEncoder(*args) if compiled is None else compiled.ChromeEncoder(*args)
 
 
-def _compiled() -> Any:
+def compiled_encoders() -> Any:
+    """Return the module with the compiled encoders, None where it is not there."""
     try:
         import tracekit.export._encoders as _encoders
     except ImportError:

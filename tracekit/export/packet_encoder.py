@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tracekit.export.lanes import Lanes
+from tracekit.export.long_numbers import quoted_if_long
 from tracekit.export.scene import Row, Slice
 from tracekit.export.wire import LOW, TWO_MORE, double_field, key, number_field, varint
 
@@ -143,7 +144,8 @@ class PacketEncoder:
             parts.append(found or self._category_of(one.category))
         for number in one.arrows or ():
             parts.append(_FLOW + abs(number).to_bytes(8, "little"))
-        for name, text in ((FACTS, one.facts), (ARGS, one.args), (EXTRA, one.extra)):
+        args, extra = quoted_if_long(one.args), quoted_if_long(one.extra)
+        for name, text in ((FACTS, one.facts), (ARGS, args), (EXTRA, extra)):
             if text is not None:
                 data = text.encode("utf-8", "replace")
                 parts.append(_annotation(name, _JSON_VALUE + varint(len(data)) + data))

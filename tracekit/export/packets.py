@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracekit.export.encoders import packet_encoder
+from tracekit.export.encoders import compiled_encoders, packet_encoder
 from tracekit.export.packet_encoder import ARGS, EVENT_ID, EXTRA, FACTS, NEXT
 from tracekit.export.scene import Row
 from tracekit.export.wire import bytes_field, key, number_field, text_field, varint
@@ -54,6 +54,7 @@ class PacketWriter:
     """
 
     def __init__(self, write: Callable[[bytes], object], *, is_compiled: bool = True) -> None:
+        self.takes_columns = is_compiled and compiled_encoders() is not None
         self._uuid = 0
         self._names: dict[str, bytes] = {}
         self._categories: dict[str, bytes] = {}

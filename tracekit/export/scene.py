@@ -39,7 +39,13 @@ class Slice(NamedTuple):
 
 
 class Writer(Protocol):
-    """One format of output."""
+    """One format of output.
+
+    Attributes:
+        takes_columns: rows may come as the runs of columns that the compiled encoders read.
+    """
+
+    takes_columns: bool
 
     @property
     def slice_count(self) -> int:

@@ -285,8 +285,8 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
         "TRACE_IDS": scope.trace_ids,
         "FIRST_NS": f"({first_ns})",
         "LAST_NS": f"({last_ns})",
-        "ARGS": _json_column("e.args") if args else "NULL",
-        "EXTRA": _json_column("e.extra") if args else "NULL",
+        "ARGS": "e.args" if args else "NULL",
+        "EXTRA": "e.extra" if args else "NULL",
         "IS_WHOLE": str(is_whole).upper(),
     }
     return _PLACE.sub(lambda match: values[match[0]], template)
@@ -301,15 +301,7 @@ def events_statement(block: Block, *, args: bool = True) -> str:
         "FROM_NS": f"({block.from_ns})",
         "TO_NS": f"({block.to_ns})",
         "ENDS_FROM_NS": f"({part.from_ns})",
-        "ARGS": _json_column("e.args") if args else "NULL",
-        "EXTRA": _json_column("e.extra") if args else "NULL",
+        "ARGS": "e.args" if args else "NULL",
+        "EXTRA": "e.extra" if args else "NULL",
     }
     return _PLACE.sub(lambda match: values[match[0]], EVENTS)
-
-
-def _json_column(column: str) -> str:
-    """Return the SQL of a JSON column; one with numbers beyond 64 bits becomes a text.
-
-    Perfetto's engine would read another number.
-    """
-    return f"if(regexp_matches({column}, '[0-9]{{19}}'), to_json({column}::VARCHAR), {column})"

@@ -6,12 +6,12 @@ of the host. Requests of serving stand beside the ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
+import contextlib
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tracekit.export import scene_queries as queries
+from tracekit.export.runs import runs_of
 from tracekit.export.scene import Row, Writer
 from tracekit.export.staging import arrows_left_out, blocks_of, staged
 
@@ -31,6 +31,8 @@ _ATTRIBUTION = (
 _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
 
+_Runs = Generator[tuple[Row, Iterable[Row]]]
+
 
 class Tracks:
     """Writes the tracks of the chosen traces.
@@ -47,6 +49,8 @@ class Tracks:
         self._scope = scope
         self._writer = writer
         self._args = args
+        # Closes what was not read to its end: it would keep the store from being asked.
+        self._asked = contextlib.ExitStack()
         self._ranks: dict[int, int] = {}
         self._devices: dict[tuple[int, str], int] = {}
         self._threads: dict[tuple[int, int, int], _Thread] = {}
@@ -56,7 +60,7 @@ class Tracks:
 
     def write(self) -> None:
         """Write everything."""
-        with staged(self._trace, self._scope):
+        with staged(self._trace, self._scope), self._asked:
             self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()
 
@@ -68,7 +72,7 @@ class Tracks:
         self._write_of_ranks("serving steps", queries.SERVING_STEPS, 2)
         self._find_devices()
         for place, name, template in _ATTRIBUTION:
-            for (trace_id, device), rows in groupby(self._rows(template), itemgetter(0, 1)):
+            for (trace_id, device), rows in self._runs(template, 2):
                 self._write_track(name, self._device(trace_id, device), place, rows, 2)
         self._write_collectives()
         self._find_threads()
@@ -79,16 +83,25 @@ class Tracks:
             self._write_requests()
         writer.flush()
 
-    def _rows(self, template: str, *, is_whole: bool = True) -> Iterator[Row]:
-        text = queries.statement(template, self._scope, args=self._args, is_whole=is_whole)
+    def _rows(self, template: str) -> Iterator[Row]:
+        text = queries.statement(template, self._scope)
         return iter(self._trace.stream_sql(text).rows)
+
+    def _runs(self, template: str, key_count: int, *, is_whole: bool = True) -> _Runs:
+        text = queries.statement(template, self._scope, args=self._args, is_whole=is_whole)
+        return self._runs_of([text], key_count)
+
+    def _runs_of(self, statements: Iterable[str], key_count: int) -> _Runs:
+        is_columns = self._writer.takes_columns
+        runs = runs_of(self._trace, statements, key_count, is_columns=is_columns)
+        return self._asked.enter_context(contextlib.closing(runs))
 
     def _write_track(
         self,
         name: str,
         group: int,
         place: int,
-        rows: Iterator[Row],
+        rows: Iterable[Row],
         skip: int,
         *,
         is_flat: bool = False,
@@ -98,7 +111,7 @@ class Tracks:
         self._writer.finish(track)
 
     def _write_of_ranks(self, name: str, template: str, place: int) -> None:
-        for trace_id, rows in groupby(self._rows(template), itemgetter(0)):
+        for (trace_id,), rows in self._runs(template, 1):
             self._write_track(name, self._ranks[trace_id], place, rows, 1)
 
     # Devices
@@ -122,7 +135,7 @@ class Tracks:
         return group
 
     def _write_collectives(self) -> None:
-        for (trace_id, device), rows in groupby(self._rows(queries.COLLECTIVES), itemgetter(0, 1)):
+        for (trace_id, device), rows in self._runs(queries.COLLECTIVES, 2):
             group = self._device(trace_id, device)
             self._write_track("collectives", group, _COLLECTIVES_PLACE, rows, 3, is_flat=True)
 
@@ -158,36 +171,32 @@ class Tracks:
             )
 
     def _write_events(self) -> None:
-        write = self._writer.slices
-        for block in blocks_of(self._trace, self._scope):
-            text = queries.events_statement(block, args=self._args)
-            rows = self._trace.stream_sql(text).rows
-            for key, of_track in groupby(rows, itemgetter(0, 1, 2, 3)):
-                thread = self._threads[key[:3]]
-                track = thread.work() if key[3] and thread.is_stream else thread.spans()
-                self.event_count += write(track, of_track, 4)
+        # All blocks before the first: nothing else is asked while rows come.
+        blocks = [*blocks_of(self._trace, self._scope)]
+        statements = (queries.events_statement(block, args=self._args) for block in blocks)
+        for key, rows in self._runs_of(statements, 4):
+            thread = self._threads[key[:3]]
+            track = thread.work() if key[3] and thread.is_stream else thread.spans()
+            self.event_count += self._writer.slices(track, rows, 4)
         for thread in self._threads.values():
             thread.finish()
 
     def _write_instants(self) -> None:
-        for key, rows in groupby(self._rows(queries.INSTANTS), itemgetter(0, 1, 2)):
+        for key, rows in self._runs(queries.INSTANTS, 3):
             self.instant_count += self._writer.instants(self._threads[key].spans(), rows, 3)
 
     # Counters and requests
 
     def _write_counters(self) -> None:
         place = _COUNTERS_PLACE
-        for (trace_id, device, name, unit), rows in groupby(
-            self._rows(queries.COUNTERS), itemgetter(0, 1, 2, 3)
-        ):
+        for (trace_id, device, name, unit), rows in self._runs(queries.COUNTERS, 4):
             group = self._ranks[trace_id] if device is None else self._device(trace_id, device)
             place += 1
             self._writer.values(self._writer.counter(name, group, place, unit), rows, 4)
 
     def _write_requests(self) -> None:
         is_whole = all(part.from_ns < 0 for part in self._scope.parts)
-        rows = self._rows(queries.REQUESTS, is_whole=is_whole)
-        for run_id, of_run in groupby(rows, itemgetter(0)):
+        for (run_id,), of_run in self._runs(queries.REQUESTS, 1, is_whole=is_whole):
             group = self._writer.group(f"requests · {run_id}", 0, 1 + len(self._ranks))
             self._write_track("requests", group, 1, of_run, 2, is_flat=True)
 

@@ -1,0 +1,76 @@
+"""Rows of a statement as an Arrow stream: columns, without an object for each value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.interruptible import interruptible
+from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.query_errors import sql_error
+from tracekit.database.engine import arrow_stream, duckdb
+from tracekit.errors import QueryError, StoreError
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+_ROWS_AT_ONCE = 2_048
+
+_KINDS = {
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "IO Error": duckdb.IOException,
+    "FATAL Error": duckdb.FatalException,
+    "INTERNAL Error": duckdb.InternalException,
+}
+"""What DuckDB's messages begin with where they come without their exception."""
+
+
+class ArrowRows:
+    """Rows that are made while they are taken, for whatever reads Arrow streams.
+
+    Until the stream has been read or given up, nothing else may be asked.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, capsule: CapsuleType) -> None:
+        self._connection = connection
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        """Return the stream, as the Arrow PyCapsule interface has it; it can be read once."""
+        del requested_schema
+        return self._capsule
+
+    def interrupt(self) -> None:
+        """Stop making rows: the stream fails."""
+        self._connection.interrupt()
+
+    def error_of(self, message: str) -> QueryError | StoreError:
+        """Return the error to raise where the stream failed with a message of DuckDB."""
+        kind = _KINDS.get(message.partition(":")[0], duckdb.InvalidInputException)
+        return sql_error(self._connection, kind(message))
+
+
+def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
+    """Run one statement that returns rows.
+
+    Args:
+        connection: decides what the statement may do; used by nothing else until the end.
+        text: the SQL.
+
+    Raises:
+        QueryError: DuckDB refuses the statement.
+        StoreError: the store is damaged.
+    """
+
+    def ask() -> CapsuleType:
+        try:
+            provide_macros_in(connection, text)
+            return arrow_stream(connection, text, _ROWS_AT_ONCE)
+        except BaseException:
+            # An open result would block the connection.
+            connection.abort()
+            raise
+
+    try:
+        return ArrowRows(connection, interruptible(connection, ask))
+    except duckdb.Error as error:
+        raise sql_error(connection, error) from error
