@@ -25,6 +25,9 @@ VARIABLE = "TRACEKIT_WRAP"
 UNUSABLE = "unusable"
 """The file in which a Python without tracekit says so."""
 
+TORCH = "torch"
+"""The file that says that a Python which we can see has imported torch."""
+
 # Its own folder goes, then a sitecustomize that the machine has gets its turn.
 SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
 
@@ -104,6 +107,8 @@ class _TorchWatcher:
 
 def _watch(folder: str) -> None:
     try:
+        with open(os.path.join(folder, TORCH), "w", encoding="utf-8"):  # noqa: PTH118, PTH123
+            pass
         from .program_loop import watch
 
         watch(folder, unusable)

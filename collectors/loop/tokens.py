@@ -17,22 +17,29 @@ class TokenCounter:
         self.sequence_length: int | None = None
         self._in_step = 0
         self._is_counting = False
+        self._counted: int | None = None
 
     def begin(self) -> None:
         """Count from now on."""
         self.total = self._in_step = 0
         self._is_counting = True
+        self._counted = None
 
     def end(self) -> None:
         """Count no more."""
         self._is_counting = False
 
-    def count(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Count those of one call for training."""
+    def count(self, module: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Count those of one call for training.
+
+        Where a loop calls the parts of a model, the first that is given tokens counts them: others
+        are given the same again, or their positions.
+        """
         if not self._is_counting:
             return
         ids = next(_token_ids((kwargs, *args)), None)
-        if ids is not None:
+        if ids is not None and self._counted in (None, id(module)):
+            self._counted = id(module)
             self._in_step += ids.numel()
             self.batch_size, self.sequence_length = ids.shape
 

@@ -102,6 +102,9 @@ class LoopWatch:
         if self._leaf is not None:
             self._leaf = None
             compiled_calls.unlisten()
+        # The program may need the memory of a model that it is done with.
+        self.trained.clear()
+        self._versions.clear()
         self._kin.clear()
 
     def find_no_steps(self) -> None:

@@ -35,7 +35,8 @@ from ..run.ended import Ended
 from ..run.folder import check_replaceable, default_target
 from ..run.leftovers import host_mark
 from . import rank_choice
-from .bootstrap import SITE, UNUSABLE, VARIABLE
+from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
+from .claims import UNRECORDED
 from .folder import LoopFolder
 from .plan import LoopPlan
 from .report import LoopReport, first_failure, read_reports, summary
@@ -237,6 +238,14 @@ class _Wrapped:
             return (
                 f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
                 "no run folder was written; install tracekit where the program runs"
+            )
+        unrecorded = self._folder.work / UNRECORDED
+        if unrecorded.is_file():
+            return f"{shown}: {unrecorded.read_text('utf-8')}; this has left no run folder"
+        if not (self._folder.work / TORCH).is_file():
+            return (
+                f"{shown}: no Python of it was seen to import torch, so no run folder was written; "
+                "python -I, -E and -S and other machines and containers hide what they run"
             )
         return (
             f"{shown}: no training step was seen, so no run folder was written: no optimizer of "

@@ -68,6 +68,7 @@ LOOPS = {
         accumulation=2,
     ),
     "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM"),
+    "agent": Loop("agent", tokens=None, model="Agent", accumulation=2),
     "lightning": Loop(
         "lightning_trainer",
         ("validation",),
@@ -157,6 +158,19 @@ def test_steps_and_phases(case: Loop, both: Any) -> None:
         assert phases - {"data", "evaluation"} == case.phases - {"evaluation"}
         assert names["tk/phase/optimizer"] == 2 * (2 if case.script == "gan" else 1)
         assert names["tk/phase/backward"] == 2 * (2 if case.script == "gan" else case.accumulation)
+
+
+def test_a_model_whose_parts_are_called_is_counted_as_a_whole(loops: Any) -> None:
+    both = loops.both("agent")
+    made = both.wrapped.run.manifest
+    assert made["model"]["parameter_count"] == 8 * 4 + 4 + 8 + 1
+    assert made["engine"] == "torch", "methods named backward and step make no engine"
+    names = both.wrapped.run.names()
+    assert {name for name in names if "module/forward" in name} == {
+        "tk/module/forward/actor#Linear",
+        "tk/module/forward/critic#Linear",
+    }
+    assert "gone [True, True]" in both.bare.stdout, "as the program is compared with itself"
 
 
 def test_a_teacher_has_its_own_tree(loops: Any) -> None:
