@@ -72,6 +72,7 @@ class _Loop:
         self._lone_step_count = 0
         self._is_by_optimizer = False
         self._pid = os.getpid()
+        self._error_before: BaseException | None = None
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
@@ -122,9 +123,12 @@ class _Loop:
         if recorder is None or self._watch is None:
             return
         self._watch.home.bind(self._thread_ended)
+        self._error_before = _last_error()
         recorder.end_step()
         if is_part:
             recorder.join_steps()
+        if self._watch.take_change():
+            recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
             self._stop()
@@ -160,7 +164,7 @@ class _Loop:
         self._watch.step_began()
         self._begin([model], self._lone_step_count)
         if self._recorder is not None:
-            how = "inside of a compiled function" if has_compiled() else "by its forward alone"
+            how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
             self._recorder.report.notes.append(
                 f"the model is called {how}: steps are those of the optimizer, and neither phases "
                 "nor tokens are seen"
@@ -203,8 +207,10 @@ class _Loop:
         if recorder is None or os.getpid() != self._pid:
             return
         is_late = recorder.is_done
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if isinstance(error, BaseException):
+        error = _last_error()
+        if error is self._error_before:  # somebody dealt with it, and trained on
+            error = None
+        if error is not None:
             recorder.report.note_error(error)
         if not is_late:
             try:
@@ -261,3 +267,9 @@ def at_exit(function: Any) -> None:
 
     # A child of multiprocessing ends without atexit.
     multiprocessing.util.Finalize(None, function, exitpriority=0)
+
+
+def _last_error() -> BaseException | None:
+    """Return the exception that ended the program, or that an interactive part of it showed."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None

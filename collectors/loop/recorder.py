@@ -12,7 +12,6 @@ the trace that the loop writes takes the place of ours.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from .description import describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .precision import autocast_type
 from .ranges import LoopRanges
-from .report import EVALUATION_NOTE, OWN_PROFILER_NOTE, LoopReport, Window, sentence
+from .report import EVALUATION_NOTE, OWN_PROFILER_NOTE, LoopReport, sentence
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
@@ -130,6 +129,20 @@ class LoopRecorder:
         if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
             self.report.step_count -= 1
             self._planned -= 1
+
+    def restart(self) -> None:
+        """Begin the plan anew: what was taken for steps so far were parts of steps."""
+        is_early = self._planned <= self.plan.warmup_count
+        if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
+            return
+        count = self.report.step_count
+        self.report.note(f"nothing before step {count} counts: fewer optimizers stepped then")
+        self._ranges.close_step()
+        self._traces.abandon()
+        self._detach()
+        self._ranges.accumulated.clear()
+        self._times.restart()
+        self._planned = 0
 
     def cancel_step(self) -> None:
         """Take back that a step was begun: the loop is over."""
@@ -366,16 +379,7 @@ class LoopRecorder:
 
     def _write_first(self) -> None:
         kept = self._traces.kept_count
-        step_ns = mean_ns(self._times.end()) if kept else None
-        path = self._traces.end()
-        if path is None:
-            return
-        self.report.profiled_step_ns = step_ns
-        self.report.profiled_count = kept
-        self.report.trace = path.name
-        self.report.is_recorded = True
-        if kept < self.plan.profiled_count:
-            self.report.note(f"{kept} of {self.plan.profiled_count} steps were profiled")
+        self._traces.end_first(mean_ns(self._times.end()) if kept else None)
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)
@@ -387,12 +391,7 @@ class LoopRecorder:
         self._traces.begin(count, folder)
 
     def _end_window(self) -> None:
-        kept = self._traces.kept_count
-        path = self._traces.end()
-        if path is not None:
-            name = f"{path.parent.name}/{path.name}"
-            window = Window(self._traces.first_step, kept, name)
-            self.report.windows.append(dataclasses.asdict(window))
+        self._traces.end_window()
         self._detach()
         if self._windows.wait(self.report.step_count):
             self._publish()

@@ -116,6 +116,10 @@ class LoopWatch:
         """Whether the optimizers have stepped since the step began."""
         return self._steps.is_over
 
+    def take_change(self) -> bool:
+        """Return whether what was taken for steps were parts of such as begin now; once."""
+        return self._steps.take_change()
+
     def step_began(self) -> None:
         """Take the step for a new one: the program has said so."""
         self._steps.begin()
