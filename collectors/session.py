@@ -40,6 +40,7 @@ from .calls.module_paths import class_name, unwrapped
 from .loop import rank_choice
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan
+from .loop.program_loop import leave_to_program
 from .loop.recorder import LoopRecorder
 from .loop.report import LoopReport, first_failure, read_reports, summary
 from .loop.watch import CallKind, LoopWatch
@@ -186,6 +187,7 @@ class Collection:
         if not IS_POSSIBLE:
             self._say("this torch cannot be watched beside torch.compile; the loop is not recorded")
             return self
+        leave_to_program()
         profilers = LoopProfilers()
         profilers.attach()
         self._recorder = LoopRecorder(

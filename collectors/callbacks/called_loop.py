@@ -19,7 +19,8 @@ from torch import nn
 from tracekit.errors import TracekitError
 
 from ..calls.beside_dynamo import IS_POSSIBLE
-from ..loop.program_loop import at_exit, outermost
+from ..loop.program_loop import at_exit
+from ..loop.trained_models import outermost
 from ..loop.watch import LoopWatch
 from ..session import Collection, collect
 

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 VARIABLE = "TRACEKIT_WRAP"
 """Names the folder in which this file finds the plan and leaves the report."""
 
 UNUSABLE = "unusable"
 """The file in which a Python without tracekit says so."""
+
+TORCH = "torch"
+"""The file that says that a Python which we can see has imported torch."""
 
 # Its own folder goes, then a sitecustomize that the machine has gets its turn.
 SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
@@ -54,12 +58,19 @@ if folder and os.path.isdir(folder):
 
 
 def install(folder: str) -> None:
-    """Record what this process trains, should it import torch."""
-    sys.meta_path.insert(0, _TorchWatcher(folder))
+    """Record what this process trains, should it import torch, or have done so already."""
+    if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
+        _watch(folder)
+    else:
+        sys.meta_path.insert(0, _TorchWatcher(folder))
 
 
 class _TorchWatcher:
-    """Sees torch being imported, and lets it be imported as it would have been."""
+    """Sees torch being imported, and lets it be imported as it would have been.
+
+    Many a program asks first whether there is a torch (`importlib.util.find_spec`, as transformers
+    does), or tries twice. So this looks on until torch is there.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -67,27 +78,37 @@ class _TorchWatcher:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find nothing but torch, once, as whoever comes next finds it."""
-        del path, target
-        if name != "torch":
+        """Find nothing but torch, as those find it that come next."""
+        if name != "torch" or self not in sys.meta_path:
             return None
-        sys.meta_path.remove(self)
-        import importlib.util
+        # Those before this one have been asked, or are asking.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
+            if spec is not None:
+                self._watch_loader(spec.loader)
+                return spec
+        return None
 
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+    def _watch_loader(self, loader: Any) -> None:
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
 
-            def execute_and_watch(module: ModuleType) -> None:
-                execute(module)
+        def execute_and_watch(module: ModuleType) -> None:
+            loader.exec_module = execute
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
                 _watch(self._folder)
 
-            spec.loader.exec_module = execute_and_watch  # type: ignore[method-assign]
-        return spec
+        loader.exec_module = execute_and_watch
 
 
 def _watch(folder: str) -> None:
     try:
+        with open(os.path.join(folder, TORCH), "w", encoding="utf-8"):  # noqa: PTH118, PTH123
+            pass
         from .program_loop import watch
 
         watch(folder, unusable)

@@ -45,9 +45,10 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
 
 def _engine_of(model: nn.Module) -> str:
     """Return what the model is wrapped in, by the name of its class's package or its own."""
-    kind = type(model)
-    if hasattr(model, "backward") and hasattr(model, "step"):
-        return kind.__module__.partition(".")[0]
+    children = dict(model.named_children())
+    # Beside DeepSpeed's engine, many a model of reinforcement learning has methods of these names.
+    if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
+        return type(model).__module__.partition(".")[0]
     wrapped = getattr(model, "_orig_mod", model)  # of torch.compile
     if isinstance(wrapped, nn.parallel.DistributedDataParallel):
         return "ddp"

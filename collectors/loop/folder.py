@@ -19,6 +19,7 @@ from ..run.folder import LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
 from ..run.leftovers import WORK, made_beside, own, sweep, working_folder
 from ..run.trace_file import compress
+from .claims import rejected_count
 from .plan import LoopPlan
 from .report import LoopReport, make_manifest
 
@@ -81,7 +82,7 @@ class LoopFolder:
         Raises:
             TracekitError: it cannot be written.
         """
-        reports = [self._packed(report) for report in reports]
+        reports = [self._noted(self._packed(report)) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
@@ -165,6 +166,15 @@ class LoopFolder:
                 commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
+
+    def _noted(self, report: LoopReport) -> LoopReport:
+        """Return a report that says which processes trained beside its own."""
+        count = rejected_count(self.work, report.rank)
+        if not count:
+            return report
+        other = "another process" if count == 1 else f"{count} other processes"
+        note = f"{other} trained beside this one, in no figure: each says that it is rank"
+        return dataclasses.replace(report, notes=[*report.notes, f"{note} {report.rank}"])
 
     def _packed(self, report: LoopReport) -> LoopReport:
         """Return a report with its trace compressed, or as it is where that fails."""

@@ -10,6 +10,7 @@ has phases around those, so that its communication is inside.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,7 @@ class LoopPhases:
     def __init__(
         self, model: nn.Module, optimizer: Any = None, home: HomeThread | None = None
     ) -> None:
-        self._model = model
+        self._model: nn.Module | None = model
         self._home = home or HomeThread()
         self._optimizer = optimizer
         self._open = _Open()
@@ -68,6 +69,11 @@ class LoopPhases:
         """Take everything away again."""
         while self._undo:
             self._undo.pop()()
+
+    def forget(self) -> None:
+        """Let go of the model and its optimizer; nothing is attached after it."""
+        self.detach()
+        self._model = self._optimizer = None
 
     def reset(self) -> None:
         """Forget what an exception left open; the range of the step closed it."""
@@ -124,30 +130,38 @@ class LoopPhases:
             self._pass_count = 0
 
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
-        """Put a phase around a function of a module or a method of an object."""
-        original = getattr(owner, name)
-        is_own = name in vars(owner)
+        """Put a phase around a method of an object, in its class.
 
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                return original(*args, **kwargs)
+        Were it put into the object, copies of it and files would hold what is ours, and a copy
+        would call the method of the object that it was copied from.
+        """
+        kind = type(owner)
+        original = inspect.getattr_static(kind, name, None)
+        if name in getattr(owner, "__dict__", ()) or not inspect.isfunction(original):
+            return
+        is_own = name in vars(kind)
+        function: Callable[..., Any] = original
+
+        @functools.wraps(function)
+        def wrapper(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or self_ is not owner:
+                return function(self_, *args, **kwargs)
             _unseen_call(self.begin, phase_name)
             try:
-                return original(*args, **kwargs)
+                return function(self_, *args, **kwargs)
             finally:
                 _unseen_call(self.end, phase_name)
 
         unseen(wrapper)
-        functools.update_wrapper(wrapper, original)
 
         def undo() -> None:
-            if vars(owner).get(name) is wrapper:
+            if vars(kind).get(name) is wrapper:
                 if is_own:
-                    setattr(owner, name, original)
+                    setattr(kind, name, function)
                 else:
-                    delattr(owner, name)
+                    delattr(kind, name)
 
-        setattr(owner, name, wrapper)
+        setattr(kind, name, wrapper)
         self._undo.append(undo)
 
 

@@ -18,15 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from tracekit.errors import WorkloadError
+
 from ..calls import (
     backward_calls,
     module_calls,
     optimizer_steps,
 )
-from ..calls.beside_dynamo import IS_POSSIBLE
+from ..calls.beside_dynamo import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
+from .claims import UNRECORDED, claim
 from .plan import LoopPlan
+from .trained_models import outermost, owner_of, owner_of_parts
 from .watch import CallKind, LoopWatch
 
 if TYPE_CHECKING:
@@ -40,7 +44,18 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
         folder: holds the plan, and takes the report.
         unusable: says in the folder why this process is not recorded.
     """
-    _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable).watch()
+    global _loop
+    _loop = _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable)
+    _loop.watch()
+
+
+def leave_to_program() -> None:
+    """Record nothing more here: the program does so itself, and two profilers end in a crash."""
+    if _loop is not None:
+        _loop.leave_to_program()
+
+
+_loop: _Loop | None = None
 
 
 class _Loop:
@@ -57,6 +72,7 @@ class _Loop:
         self._lone_step_count = 0
         self._is_by_optimizer = False
         self._pid = os.getpid()
+        self._error_before: BaseException | None = None
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
@@ -107,12 +123,25 @@ class _Loop:
         if recorder is None or self._watch is None:
             return
         self._watch.home.bind(self._thread_ended)
+        self._error_before = _last_error()
         recorder.end_step()
         if is_part:
             recorder.join_steps()
+        if self._watch.take_change():
+            recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
             self._stop()
+
+    def leave_to_program(self) -> None:
+        """Leave the program alone from now on, as it records its loop itself."""
+        reason = "the program records its loop itself, by tracekit.collect"
+        if self._recorder is None:
+            with contextlib.suppress(OSError):
+                (self._folder / UNRECORDED).write_text(reason, "utf-8")
+        elif not self._recorder.is_done:
+            self._recorder.failed(WorkloadError(reason))
+        self._stop()
 
     def failed(self, error: Exception) -> None:
         """Leave the program alone from now on."""
@@ -123,11 +152,11 @@ class _Loop:
         self._stop()
 
     def _count_lone_step(self, parameter: Any) -> None:
-        """See a loop whose model is called inside of a compiled function, and nowhere else."""
+        """See a loop whose model is called where nothing sees it, as in a compiled function."""
         self._lone_step_count += 1
         if self._lone_step_count < 2 or parameter is None:
             return
-        model = _owner_of(parameter)
+        model = owner_of(parameter)
         if model is None or self._watch is None:
             return
         self._is_by_optimizer = True
@@ -135,26 +164,36 @@ class _Loop:
         self._watch.step_began()
         self._begin([model], self._lone_step_count)
         if self._recorder is not None:
+            how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
             self._recorder.report.notes.append(
-                "the model is called inside of a compiled function: steps are those of the "
-                "optimizer, and neither phases nor tokens are seen"
+                f"the model is called {how}: steps are those of the optimizer, and neither phases "
+                "nor tokens are seen"
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
         """Take the step that has just been seen for the first; `step_number` are over."""
+        if not trained or self._watch is None or self._profilers is None:
+            return
+        place = current_place()
+        if not claim(self._folder, place.rank):
+            self._stop()
+            return
         # Not before there is something to record: it imports much.
         from .recorder import LoopRecorder
 
-        if not trained or self._watch is None or self._profilers is None:
-            return
+        owner, parts = owner_of_parts(trained)
+        if owner is not None:
+            inside = set(owner.modules())
+            trained = [owner, *(module for module in trained if module not in inside)]
         self._recorder = LoopRecorder(
             self._plan,
-            current_place(),
+            place,
             self._folder.parent,
             trained,
             self._watch,
             self._profilers,
             self._publish,
+            parts=parts,
         )
         self._recorder.report.step_count = step_number
         self._recorder.begin_step()
@@ -168,8 +207,10 @@ class _Loop:
         if recorder is None or os.getpid() != self._pid:
             return
         is_late = recorder.is_done
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if isinstance(error, BaseException):
+        error = _last_error()
+        if error is self._error_before:  # somebody dealt with it, and trained on
+            error = None
+        if error is not None:
             recorder.report.note_error(error)
         if not is_late:
             try:
@@ -228,33 +269,7 @@ def at_exit(function: Any) -> None:
     multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 
-def outermost(called: list[nn.Module]) -> list[nn.Module]:
-    """Return the modules that lie in no other one, those with most to train first.
-
-    A loss function has nothing to train and yet ranges of its own; without a module that is
-    trained there are none.
-    """
-    inside = {inner for module in called for inner in module.modules() if inner is not module}
-    sizes = {
-        module: sum(p.numel() for p in module.parameters() if p.requires_grad)
-        for module in called
-        if module not in inside
-    }
-    found = sorted(sizes, key=lambda module: -sizes[module])
-    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a model that is trained.
-    is_trained = bool(found) and any(p.requires_grad for p in found[0].parameters())
-    return found if is_trained else []
-
-
-def _owner_of(parameter: Any) -> nn.Module | None:
-    """Return the outermost module that holds a parameter, looking at every object."""
-    import gc
-
-    best, best_count = None, 0
-    for found in gc.get_objects():
-        # Not isinstance: some objects answer it by doing something.
-        if issubclass(type(found), nn.Module) and hasattr(found, "_parameters"):
-            count = sum(1 for _ in found.modules())
-            if count > best_count and any(p is parameter for p in found.parameters()):
-                best, best_count = found, count
-    return best
+def _last_error() -> BaseException | None:
+    """Return the exception that ended the program, or that an interactive part of it showed."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None

@@ -71,6 +71,12 @@ class LoopRanges:
         self._step = None
         self._phases.detach()
 
+    def forget(self) -> None:
+        """Let go of the models; no range comes after it."""
+        self._trees.clear()
+        self._parts.clear()
+        self._phases.forget()
+
     def begin_step(self, number: int) -> None:
         """Open the range of a step, if ranges are attached."""
         if self.is_attached:

@@ -12,7 +12,6 @@ the trace that the loop writes takes the place of ours.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from .description import describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .precision import autocast_type
 from .ranges import LoopRanges
-from .report import EVALUATION_NOTE, LoopReport, Window, sentence
+from .report import EVALUATION_NOTE, OWN_PROFILER_NOTE, LoopReport, sentence
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
@@ -46,6 +45,7 @@ class LoopRecorder:
         profilers: sees the loop's own profilers; it is attached, and detached by this at the end.
         publish: called when `report` has changed.
         optimizer: one that is no `torch.optim.Optimizer`, or None.
+        parts: what the loop calls of the first model, where that is not called as a whole.
 
     `report` is filled in as figures become known.
     """
@@ -60,15 +60,15 @@ class LoopRecorder:
         profilers: LoopProfilers,
         publish: Callable[[], None],
         optimizer: Any = None,
+        parts: Sequence[nn.Module] = (),
     ) -> None:
         self.plan = plan
         self.report = LoopReport.of(place, plan)
         self.is_done = False
-        self._place = place
-        self._folder = folder
+        self._place, self._folder = place, folder
         self._watch = watch
         self._publish = publish
-        self._model = models[0]
+        self._trained: tuple[nn.Module, ...] = (models[0], *parts)
         self._ranges = LoopRanges(models, optimizer, watch.home)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
@@ -130,6 +130,20 @@ class LoopRecorder:
             self.report.step_count -= 1
             self._planned -= 1
 
+    def restart(self) -> None:
+        """Begin the plan anew: what was taken for steps so far were parts of steps."""
+        is_early = self._planned <= self.plan.warmup_count
+        if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
+            return
+        count = self.report.step_count
+        self.report.note(f"nothing before step {count} counts: fewer optimizers stepped then")
+        self._ranges.close_step()
+        self._traces.abandon()
+        self._detach()
+        self._ranges.accumulated.clear()
+        self._times.restart()
+        self._planned = 0
+
     def cancel_step(self) -> None:
         """Take back that a step was begun: the loop is over."""
         self._ranges.close_step()
@@ -151,8 +165,7 @@ class LoopRecorder:
         elif kind == "training":
             self._times.end_evaluation()
             self._times.resume()
-            if module is self._model:
-                self._note_training(args, kwargs)
+            self._note_training(module, args, kwargs)
         self._ranges.root_begins(module, self._phase_of(kind))
 
     def root_ended(self, kind: CallKind) -> None:
@@ -163,8 +176,7 @@ class LoopRecorder:
         """Look once at what a module computes in, below the calls that set it up."""
         kind = autocast_type(self._times.device)
         if kind is not None:
-            self.report.precision = kind
-            self._watch.wants_inner = False
+            self.report.precision, self._watch.wants_inner = kind, False
 
     def their_profiler_starts(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
@@ -271,11 +283,12 @@ class LoopRecorder:
         self._traces.abandon()
         self._theirs.detach()
         self._detach()
+        # The program may need the memory of a model that it is done with.
+        self._ranges.forget()
+        self._trained = ()
         self._times.keep_theirs()
         if self._theirs.was_seen and self._lacks_trace():
-            self.report.note(
-                "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
-            )
+            self.report.note(OWN_PROFILER_NOTE)
 
     def leave(self, *, is_ended: bool = False) -> None:
         """Do nothing from now on: all is the parent's of a fork, or a thread's that runs on."""
@@ -286,7 +299,8 @@ class LoopRecorder:
 
     def describe(self) -> None:
         """Note what runs here, as far as it is known before the first step is over."""
-        describe(self._model, self.plan.name, self.report)
+        if self._trained:
+            describe(self._trained[0], self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
         """Begin what this step is the first of, if anything; tell whether there is more to do."""
@@ -298,14 +312,14 @@ class LoopRecorder:
                 begin()
         return not self.is_done
 
-    def _note_training(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._times.tokens.count(args, kwargs)
+    def _note_training(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not any(module is one for one in self._trained):
+            return
+        self._times.tokens.count(module, args, kwargs)
         if self._is_first_call:
             self._is_first_call = False
-            self._times.device = accelerator.device_of(self._model, (*args, *kwargs.values()))
-            found = autocast_type(self._times.device)
-            if found is not None:
-                self.report.precision = found
+            self._times.device = accelerator.device_of(module, (*args, *kwargs.values()))
+            self.report.precision = autocast_type(self._times.device) or self.report.precision
 
     def _lacks_trace(self) -> bool:
         return self.report.is_traced and self.report.trace is None
@@ -365,16 +379,7 @@ class LoopRecorder:
 
     def _write_first(self) -> None:
         kept = self._traces.kept_count
-        step_ns = mean_ns(self._times.end()) if kept else None
-        path = self._traces.end()
-        if path is None:
-            return
-        self.report.profiled_step_ns = step_ns
-        self.report.profiled_count = kept
-        self.report.trace = path.name
-        self.report.is_recorded = True
-        if kept < self.plan.profiled_count:
-            self.report.note(f"{kept} of {self.plan.profiled_count} steps were profiled")
+        self._traces.end_first(mean_ns(self._times.end()) if kept else None)
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)
@@ -386,12 +391,7 @@ class LoopRecorder:
         self._traces.begin(count, folder)
 
     def _end_window(self) -> None:
-        kept = self._traces.kept_count
-        path = self._traces.end()
-        if path is not None:
-            name = f"{path.parent.name}/{path.name}"
-            window = Window(self._traces.first_step, kept, name)
-            self.report.windows.append(dataclasses.asdict(window))
+        self._traces.end_window()
         self._detach()
         if self._windows.wait(self.report.step_count):
             self._publish()

@@ -32,6 +32,10 @@ EVALUATION_NOTE = (
     "evaluation, and are in no step's time"
 )
 
+OWN_PROFILER_NOTE = (
+    "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
+)
+
 
 @dataclass(slots=True)
 class Window:
@@ -128,9 +132,11 @@ class LoopReport:
     def settle(self, plan: LoopPlan) -> None:
         """Say that nothing more comes; a loop that was too short has failed to be recorded."""
         is_missing = self.trace is None and self.is_traced
-        if is_missing and self.outcome == "ok" and self.step_count < plan.step_count:
-            self.outcome, self.reason = "failed", plan.too_few(self.step_count)
-            self.failed_unix_ns = time.time_ns()
+        is_short = self.step_count < plan.step_count
+        if is_missing and self.outcome == "ok" and (is_short or OWN_PROFILER_NOTE in self.notes):
+            self.reason = plan.too_few(self.step_count) if is_short else OWN_PROFILER_NOTE
+            self.notes = [note for note in self.notes if note != self.reason]
+            self.outcome, self.failed_unix_ns = "failed", time.time_ns()
         # The loop's own profiler may have written its trace at any time.
         self.is_recorded = self.is_recorded or self.trace is not None
         self.is_final = True

@@ -15,10 +15,17 @@ class StepFinder:
     model is called for training. So accumulated gradients, optimizers that step one after the
     other, and the halves of a GAN's iteration make one step. Which optimizers take part is learned:
     one that steps for the first time ends its step, and one that does not step for long is out.
+    Should it come back, it is waited for longer: the critic of a GAN may step ten times as often as
+    the generator.
     """
 
     def __init__(self) -> None:
         self._taking_part: set[Hashable] = set()
+        # After how many steps of all optimizers each stepped last.
+        self._seen_at: dict[Hashable, int] = {}
+        self._step_count = 0
+        self._patience = _PATIENCE
+        self._has_changed = False
         self._counts: dict[Hashable, int] = {}
         self._has_new = False
         self._last: frozenset[Hashable] = frozenset()
@@ -26,16 +33,26 @@ class StepFinder:
     def optimizer_stepped(self, key: Hashable) -> None:
         """Note that an optimizer has taken a step."""
         self._counts[key] = self._counts.get(key, 0) + 1
+        self._step_count += 1
         if key not in self._taking_part:
+            missed = self._step_count - self._seen_at.get(key, self._step_count)
+            self._patience = max(self._patience, 2 * missed)
+            self._has_changed |= bool(self._last)
             self._taking_part.add(key)
             self._has_new = True
-        elif self._counts[key] >= _PATIENCE:
+        elif self._counts[key] >= self._patience:
             self._taking_part &= self._counts.keys()
+        self._seen_at[key] = self._step_count
 
     @property
     def is_over(self) -> bool:
         """Whether the step is over: the next call for training begins another."""
         return bool(self._counts) and (self._has_new or self._taking_part <= self._counts.keys())
+
+    def take_change(self) -> bool:
+        """Return whether more optimizers take part than did in steps before; says so once."""
+        found, self._has_changed = self._has_changed, False
+        return found
 
     def begin(self) -> bool:
         """Begin a step; return whether that which is over belongs to the one before it.

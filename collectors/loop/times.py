@@ -48,6 +48,14 @@ class LoopTimes:
         """Time no more, without waiting for the device to tell what was timed."""
         self._clock = None
 
+    def restart(self) -> None:
+        """Forget what was timed so far; the parts of the plan begin anew."""
+        self._clock = None
+        self.tokens.end()
+        report = self._report
+        report.step_ns, report.token_count, report.ranges_step_ns = [], 0, None
+        report.gradient_accumulation = None
+
     def begin_step(self, *, is_under_theirs: bool) -> None:
         """Begin a step, under the loop's own profiler or not."""
         self.resume()

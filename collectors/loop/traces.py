@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tracekit import __version__
 from ..process.distributed import Place
 from ..profiler.profile import Profile
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
-from .report import LoopReport
+from .report import LoopReport, Window
 
 _left: list[Profile] = []
 """Profiles that are another's: one that is thrown away while it runs ends the process."""
@@ -89,6 +90,30 @@ class LoopTraces:
         stall_ns = time.perf_counter_ns() - begin_ns
         self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
         return path
+
+    def end_first(self, step_ns: int | None) -> None:
+        """End the profile of the first window, and report its trace if there is one.
+
+        Args:
+            step_ns: what its steps took, in the mean.
+        """
+        kept = self.kept_count
+        path = self.end()
+        if path is None:
+            return
+        report = self._report
+        report.profiled_step_ns, report.profiled_count = step_ns, kept
+        report.trace, report.is_recorded = path.name, True
+        if kept < self._plan.profiled_count:
+            report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
+
+    def end_window(self) -> None:
+        """End the profile of a later window, and report its trace if there is one."""
+        kept = self.kept_count
+        path = self.end()
+        if path is not None:
+            window = Window(self.first_step, kept, f"{path.parent.name}/{path.name}")
+            self._report.windows.append(dataclasses.asdict(window))
 
     def abandon(self) -> None:
         """End the profile without a trace, if there is one."""

@@ -102,6 +102,9 @@ class LoopWatch:
         if self._leaf is not None:
             self._leaf = None
             compiled_calls.unlisten()
+        # The program may need the memory of a model that it is done with.
+        self.trained.clear()
+        self._versions.clear()
         self._kin.clear()
 
     def find_no_steps(self) -> None:
@@ -112,6 +115,10 @@ class LoopWatch:
     def has_stepped(self) -> bool:
         """Whether the optimizers have stepped since the step began."""
         return self._steps.is_over
+
+    def take_change(self) -> bool:
+        """Return whether what was taken for steps were parts of such as begin now; once."""
+        return self._steps.take_change()
 
     def step_began(self) -> None:
         """Take the step for a new one: the program has said so."""

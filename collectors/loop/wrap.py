@@ -35,7 +35,8 @@ from ..run.ended import Ended
 from ..run.folder import check_replaceable, default_target
 from ..run.leftovers import host_mark
 from . import rank_choice
-from .bootstrap import SITE, UNUSABLE, VARIABLE
+from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
+from .claims import UNRECORDED
 from .folder import LoopFolder
 from .plan import LoopPlan
 from .report import LoopReport, first_failure, read_reports, summary
@@ -211,7 +212,7 @@ class _Wrapped:
         if not reports and not code:
             self._echo(self._nothing_seen())
             return
-        outcome, reason = _judged(reports, code, kill_count)
+        outcome, reason = _judged(reports, self._plan, code, kill_count)
         if reason is not None:
             self._echo(reason)
         run = self._commit(reports, outcome, reason, code)
@@ -222,26 +223,40 @@ class _Wrapped:
         """Note how a program ended that had been recorded before."""
         reason = None
         failed = first_failure(reports)
+        unfinished = _unfinished(reports, self._plan, code) if failed is None else None
         if code:
-            reason = f"the program ended with {how_of_shell(code)} after it was recorded"
+            ending = f"the program ended with {how_of_shell(code)}"
+            reason = f"{ending} after it was recorded"
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
-            self._echo(f"{reason}; {self._folder.made} is whole")
+            elif unfinished is not None:
+                reason = f"{ending} {unfinished}"
+            self._echo(reason if unfinished else f"{reason}; {self._folder.made} is whole")
         outcome = "failed" if failed is None else failed.outcome
         self._folder.end(run, code, outcome, reason)
 
     def _nothing_seen(self) -> str:
         shown = shlex.join(mask_words(self._program))
+        if not self._folder.work.is_dir():
+            return f"{shown}: it has removed {self._folder.path}, so nothing is recorded"
         unusable = self._folder.work / UNUSABLE
         if unusable.is_file():
             return (
                 f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
                 "no run folder was written; install tracekit where the program runs"
             )
+        unrecorded = self._folder.work / UNRECORDED
+        if unrecorded.is_file():
+            return f"{shown}: {unrecorded.read_text('utf-8')}; this has left no run folder"
+        if not (self._folder.work / TORCH).is_file():
+            return (
+                f"{shown}: no Python of it was seen to import torch, so no run folder was written; "
+                "python -I, -E and -S and other machines and containers hide what they run"
+            )
         return (
             f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
-            "torch took a step after a module was called; in a loop of another kind, use "
-            "`with tracekit.collect(model=…) as step:`"
+            "torch took a step on what a module holds that was called; in a loop of another kind, "
+            "use `with tracekit.collect(model=…) as step:`"
         )
 
 
@@ -252,7 +267,7 @@ def _is_recorded(report: LoopReport) -> bool:
 
 
 def _judged(
-    reports: Sequence[LoopReport], code: int, kill_count: int
+    reports: Sequence[LoopReport], plan: LoopPlan, code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
     ending = f"the program ended with {how_of_shell(code)}"
@@ -264,11 +279,20 @@ def _judged(
         return "oom", f"{ending}: the kernel ended it because memory ran out"
     if not reports:
         return "failed", f"{ending} before a training step was seen"
-    unfinished = [report for report in reports if not report.is_recorded]
-    if unfinished:
-        step = min(report.step_count for report in unfinished)
-        return "failed", f"{ending} in step {step}, before it was recorded to the end"
+    unfinished = _unfinished(reports, plan, code)
+    if unfinished is not None:
+        return "failed", f"{ending} {unfinished}"
     return "ok", None
+
+
+def _unfinished(reports: Sequence[LoopReport], plan: LoopPlan, code: int) -> str | None:
+    """Return where a program ended whose loop had not been recorded to the end; None if it had."""
+    steps = [
+        report.step_count
+        for report in reports
+        if not report.is_recorded or (code and 0 < report.profiled_count < plan.profiled_count)
+    ]
+    return f"in step {min(steps)}, before it was recorded to the end" if steps else None
 
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:

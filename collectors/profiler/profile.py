@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import torch
 from torch import profiler
+from torch.torch_version import TorchVersion
 
 from tracekit.errors import WorkloadError
 
@@ -23,6 +24,7 @@ from ..process.gloo_threads import let_rest
 from ..run.trace_file import pack, whole_file
 from .loop_profilers import ours
 
+_SILENT_SINCE = TorchVersion("2.13")
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
@@ -108,9 +110,12 @@ class Profile:
 
     def begin(self) -> None:
         """Begin the schedule, as the block does."""
-        with warnings.catch_warnings():
+        with (
+            _unwarned("Profiler won't be using warmup")
+            if not self._warmup
+            else contextlib.nullcontext()
+        ):
             # Whoever asks for no warm-up knows.
-            warnings.filterwarnings("ignore", "Profiler won't be using warmup", UserWarning)
             schedule = profiler.schedule(
                 wait=self._skip, warmup=self._warmup, active=self._active, repeat=1
             )
@@ -246,8 +251,20 @@ def starting() -> Iterator[None]:
     Torch up to 2.12 warns at the first start in a process that events of earlier cycles are gone,
     also where there is one cycle.
     """
+    is_warning = torch.__version__ < _SILENT_SINCE
+    with _unwarned("Warning: Profiler clears events") if is_warning else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def _unwarned(message: str) -> Iterator[None]:
+    """Ignore a warning of torch's in here.
+
+    Only where there is one: it lets Python forget which warnings it has shown, so that those of the
+    program come again.
+    """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+        warnings.filterwarnings("ignore", message, UserWarning)
         yield
 
 

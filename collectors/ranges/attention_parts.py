@@ -34,6 +34,7 @@ EAGER = "tracekit_eager"
 
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "__matmul__", "einsum"})
 _MARK = "_is_tracekit_part"
+_OWN = "eager_attention_forward"
 _ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
 
 
@@ -95,8 +96,9 @@ class RopeRanges:
 class AttentionRanges:
     """Ranges for the parts of attention of a whole model, while they are attached.
 
-    RoPE as by `RopeRanges`; and a transformers model that computes eager attention computes it
-    with `eager_parts()` meanwhile. Other models and other attention are left as they are.
+    RoPE as by `RopeRanges`; and the eager attention of a transformers model is wrapped in its file
+    in the same way. Other models and other attention are left as they are, and so is the model's
+    configuration: a copy or a checkpoint that is made meanwhile holds nothing of ours.
 
     Args:
         model: the model; it may be wrapped.
@@ -105,7 +107,7 @@ class AttentionRanges:
     def __init__(self, model: nn.Module) -> None:
         self._rope = RopeRanges(model)
         self._model = model
-        self._switched: list[Any] = []
+        self._originals: list[tuple[ModuleType, Callable[..., Any]]] = []
 
     def __enter__(self) -> Self:
         self.attach()
@@ -122,27 +124,19 @@ class AttentionRanges:
     def attach(self) -> None:
         """Open the ranges from now on."""
         self._rope.attach()
-        for module in self._model.modules():
-            config = getattr(module, "config", None)
-            if (
-                hasattr(type(module), "set_attn_implementation")
-                and getattr(config, "_attn_implementation", None) == "eager"
-                and _has_own_eager(module)
-            ):
-                module.set_attn_implementation(eager_parts())
-                self._switched.append(module)
+        kinds = {base for module in self._model.modules() for base in type(module).__mro__}
+        for file in filter(None, map(sys.modules.get, sorted({kind.__module__ for kind in kinds}))):
+            function = vars(file).get(_OWN)
+            if callable(function) and not _is_wrapped(function):
+                self._originals.append((file, function))
+                setattr(file, _OWN, _in_parts(function))
 
     def detach(self) -> None:
         """Put everything back."""
         self._rope.detach()
-        for module in self._switched:
-            module.set_attn_implementation("eager")
-        self._switched.clear()
-
-
-def _has_own_eager(model: nn.Module) -> bool:
-    """Tell whether the file of a model has the eager attention that its modules use."""
-    return hasattr(sys.modules.get(type(model).__module__), "eager_attention_forward")
+        for file, function in self._originals:
+            setattr(file, _OWN, function)
+        self._originals.clear()
 
 
 def _is_wrapped(value: object) -> bool:
@@ -195,17 +189,28 @@ class _Parts(TorchFunctionMode):
             self._softmax = None
 
 
+def _in_parts(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        parts = _Parts()
+        try:
+            with parts:
+                return function(*args, **kwargs)
+        finally:
+            parts.end()
+
+    setattr(wrapper, _MARK, True)
+    return wrapper
+
+
 def _eager_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """Run the eager attention of a module's own model file, with ranges for its parts."""
     function = _own_eager(type(module))
-    if torch.compiler.is_compiling():
-        return function(module, *args, **kwargs)
-    parts = _Parts()
-    try:
-        with parts:
-            return function(module, *args, **kwargs)
-    finally:
-        parts.end()
+    if not _is_wrapped(function):
+        function = _in_parts(function)
+    return function(module, *args, **kwargs)
 
 
 def _own_eager(kind: type[nn.Module]) -> Callable[..., Any]:
@@ -216,7 +221,7 @@ def _own_eager(kind: type[nn.Module]) -> Callable[..., Any]:
     """
     for base in kind.__mro__:
         file = sys.modules.get(base.__module__)
-        function = getattr(file, "eager_attention_forward", None)
+        function = getattr(file, _OWN, None)
         if callable(function):
             return function
     raise WorkloadError(

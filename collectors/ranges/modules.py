@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -222,6 +223,14 @@ class _Checkpoint:
                 close_down_to(depth)
 
         return self.function(ranged, *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
+        """Leave a copy of the model with a copy of the function alone."""
+        return copy.deepcopy(self.function, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave a file of the model with the function alone; a partial of a partial is that."""
+        return functools.partial, (self.function,)
 
     def _named(self, run: Callable[..., Any]) -> _Named | None:
         """Return the layer whose work this is; None where it is called, which is seen."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 from collections import Counter
 from pathlib import Path
@@ -106,6 +108,19 @@ def test_rope_functions_are_put_back() -> None:
         with attention_parts.RopeRanges(model):
             assert file.apply_rotary_pos_emb is wrapped, "wrapped twice"
     assert file.apply_rotary_pos_emb is before
+
+
+def test_copies_of_a_model_hold_nothing_of_ours(tmp_path: Path) -> None:
+    model = build("llama", "eager")
+    before = pickle.dumps(model)
+    file = sys.modules[type(model).__module__]
+    function = file.eager_attention_forward
+    with attention_parts.AttentionRanges(model):
+        assert parts_of(model, tmp_path)["bmm0"] == 2
+        assert pickle.dumps(model) == before
+        assert copy.deepcopy(model).config._attn_implementation == "eager"
+        assert file.eager_attention_forward is not function
+    assert file.eager_attention_forward is function
 
 
 def test_a_model_without_eager_attention_is_refused() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
+import pickle
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -159,6 +161,22 @@ def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
         spans = recorded(tmp_path, lambda: train_step(model))
     assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
     assert not [name for name in names(spans) if name.startswith("tk/module/backward/")]
+
+
+def test_copies_of_a_checkpointing_model_hold_nothing_of_ours() -> None:
+    model = tiny_llama()
+    enable_checkpointing(model, is_reentrant=False)
+    layer = model.model.layers[0]
+    function = layer._gradient_checkpointing_func
+    with ranges.ModuleRanges(model):
+        train_step(model)
+        assert layer._gradient_checkpointing_func is not function
+        copied = copy.deepcopy(model).model.layers[0]._gradient_checkpointing_func
+        filed = pickle.dumps(layer._gradient_checkpointing_func)
+    assert type(copied) is type(function)
+    assert b"tracekit" not in filed
+    read = pickle.loads(filed)
+    assert (read.func, read.args, read.keywords) == (function.func, (), function.keywords)
 
 
 class Block(nn.Module):

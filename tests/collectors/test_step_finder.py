@@ -44,3 +44,36 @@ def test_an_optimizer_that_is_used_no_more_is_forgotten() -> None:
     assert steps[0] == "Fab"
     assert steps[-1] == "Fa"
     assert steps[1] == "Fa" * 8, "it was waited for eight times"
+
+
+def test_one_that_comes_back_late_is_waited_for() -> None:
+    iteration = "Fd" * 10 + "Fg"
+    steps = bounds(iteration * 6)
+    assert steps[-3:] == [iteration] * 3, steps
+
+
+def changes(events: str) -> list[int]:
+    """Return at which events it is told that more optimizers take part than before."""
+    finder = StepFinder()
+    found = []
+    for number, event in enumerate(events):
+        if event != "F":
+            finder.optimizer_stepped(event)
+        elif finder.is_over:
+            finder.begin()
+        if finder.take_change():
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ("FaFaFa", []),
+        ("FabFab", []),  # both step in the first step
+        ("FdFdFdFgFdFdFdFg", [7]),  # three steps were none, as the generator shows
+        ("Fa" * 9 + "FabFab", [20]),
+    ],
+)
+def test_what_was_taken_for_steps_were_parts(events: str, expected: list[int]) -> None:
+    assert changes(events) == expected

@@ -68,6 +68,7 @@ LOOPS = {
         accumulation=2,
     ),
     "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM"),
+    "agent": Loop("agent", tokens=None, model="Agent", accumulation=2),
     "lightning": Loop(
         "lightning_trainer",
         ("validation",),
@@ -157,6 +158,34 @@ def test_steps_and_phases(case: Loop, both: Any) -> None:
         assert phases - {"data", "evaluation"} == case.phases - {"evaluation"}
         assert names["tk/phase/optimizer"] == 2 * (2 if case.script == "gan" else 1)
         assert names["tk/phase/backward"] == 2 * (2 if case.script == "gan" else case.accumulation)
+
+
+def test_a_model_whose_parts_are_called_is_counted_as_a_whole(loops: Any) -> None:
+    both = loops.both("agent")
+    made = both.wrapped.run.manifest
+    assert made["model"]["parameter_count"] == 8 * 4 + 4 + 8 + 1
+    assert made["engine"] == "torch", "methods named backward and step make no engine"
+    names = both.wrapped.run.names()
+    assert {name for name in names if "module/forward" in name} == {
+        "tk/module/forward/actor#Linear",
+        "tk/module/forward/critic#Linear",
+    }
+    assert "gone [True, True]" in both.bare.stdout, "as the program is compared with itself"
+
+
+def test_steps_of_a_critic_before_the_first_of_the_generator_do_not_count(loops: Any) -> None:
+    both = loops.both("critics")
+    assert both.wrapped.stdout == both.bare.stdout
+    run = both.wrapped.run
+    made = run.manifest
+    assert "nothing before step 5 counts: fewer optimizers stepped then" in made["notes"]
+    assert made["steps"]["measured_count"] == len(made["extra"]["plain_step_ns"]) == 2
+    # Four steps of the critic, and one of the generator, which is the last of an iteration.
+    names = run.names()
+    assert names["tk/phase/optimizer"] == 2 * 5
+    iterations = sorted(number for found in run.steps().values() for number in found)
+    assert len(iterations) == 2, run.steps()
+    assert iterations[1] == iterations[0] + 1
 
 
 def test_a_teacher_has_its_own_tree(loops: Any) -> None:

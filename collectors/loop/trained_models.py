@@ -1,0 +1,64 @@
+"""Which models a loop trains, by what it calls and by what holds that."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+
+def outermost(called: list[nn.Module]) -> list[nn.Module]:
+    """Return the modules that lie in no other one, those with most to train first.
+
+    A loss function has nothing to train and yet ranges of its own; without a module that is
+    trained there are none.
+    """
+    inside = {inner for module in called for inner in module.modules() if inner is not module}
+    sizes = {
+        module: sum(p.numel() for p in module.parameters() if p.requires_grad)
+        for module in called
+        if module not in inside
+    }
+    found = sorted(sizes, key=lambda module: -sizes[module])
+    # ZeRO-3 leaves empty parameters behind, so the count may be 0 for a model that is trained.
+    is_trained = bool(found) and any(p.requires_grad for p in found[0].parameters())
+    return found if is_trained else []
+
+
+def owner_of(parameter: object) -> nn.Module | None:
+    """Return the outermost module that holds a parameter, looking at every object."""
+    best, best_count = None, 0
+    for found in _modules():
+        count = sum(1 for _ in found.modules())
+        if count > best_count and any(p is parameter for p in found.parameters()):
+            best, best_count = found, count
+    return best
+
+
+def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
+    """Return the model whose parts these are, if a loop calls those and not the model itself.
+
+    So it is with `model.forward(…)`, and with a model that holds an actor and a critic.
+
+    Args:
+        called: the outermost modules that are called.
+
+    Returns:
+        The smallest module that holds all of them that are trained, or None; and those.
+    """
+    parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
+    best, best_count = None, 0
+    for found in _modules() if len(parts) > 1 else ():
+        inside = set(found.modules())
+        if inside.issuperset(parts) and (best is None or len(inside) < best_count):
+            best, best_count = found, len(inside)
+    return best, parts if best is not None else []
+
+
+def _modules() -> Iterator[nn.Module]:
+    """Yield every module that there is, looking at every object."""
+    for found in gc.get_objects():
+        # Not isinstance: some objects answer it by doing something.
+        if issubclass(type(found), nn.Module) and "_modules" in found.__dict__:
+            yield found

@@ -1,0 +1,60 @@
+"""What a model is given counts as tokens where it is tokens, and its sizes where they are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tracekit.collectors.loop.tokens import TokenCounter  # noqa: E402
+
+IDS = torch.zeros((3, 5), dtype=torch.int64)
+PICTURES = torch.zeros((3, 2, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "expected"),
+    [
+        ((IDS,), {}, 15),
+        ((), {"input_ids": IDS, "labels": IDS}, 15),
+        (({"input_ids": IDS},), {}, 15),
+        ((PICTURES,), {"input_ids": IDS}, 15),
+        ((None, IDS), {}, 15),
+        ((PICTURES, IDS), {}, 0),  # labels
+        ((torch.zeros(3, 2), torch.zeros((2, 9), dtype=torch.int64)), {}, 0),  # edges of a graph
+        ((PICTURES,), {"labels": IDS}, 0),
+    ],
+)
+def test_what_counts_as_tokens(args: Any, kwargs: Any, expected: int) -> None:
+    assert counted(torch.nn.Linear(1, 1), (args, kwargs)).total == expected
+
+
+def test_the_batch_may_be_the_second_dimension() -> None:
+    plain = counted(torch.nn.Embedding(4, 2), ((IDS,), {}))
+    assert (plain.batch_size, plain.sequence_length) == (3, 5)
+    recurrent = counted(torch.nn.LSTM(2, 2), ((IDS,), {}))
+    assert (recurrent.total, recurrent.batch_size, recurrent.sequence_length) == (15, None, None)
+    told = counted(torch.nn.LSTM(2, 2, batch_first=True), ((IDS,), {}))
+    assert (told.batch_size, told.sequence_length) == (3, 5)
+
+
+def test_parts_of_a_model_are_given_the_same_tokens() -> None:
+    counter = TokenCounter()
+    counter.begin()
+    words, places = torch.nn.Embedding(4, 2), torch.nn.Embedding(4, 2)
+    for _ in range(2):
+        for part in (words, places):
+            counter.count(part, (IDS,), {})
+        counter.keep_step()
+    assert counter.total == 2 * 15
+
+
+def counted(module: Any, *calls: Any) -> TokenCounter:
+    counter = TokenCounter()
+    counter.begin()
+    for args, kwargs in calls:
+        counter.count(module, args, kwargs)
+    counter.keep_step()
+    return counter
