@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, kernel
 
 import tracekit
@@ -324,28 +325,30 @@ def test_own_ranges_are_trusted_more_than_module_calls(open_events: OpenEvents) 
     assert row == [("LlamaMLP", 0, "tk", 1, "model.layers.*.mlp")]
 
 
-@pytest.mark.parametrize(
-    ("name", "phase"),
-    [
-        ("execute_context_2(512)_generation_0(0)", "prefill"),
-        ("execute_context_0(0)_generation_16(16)", "decode"),
-        ("execute_context_1(64)_generation_16(16)", "mixed"),
-        ("step[EXTEND bs=4 toks=512]", "prefill"),
-        ("step[DECODE bs=8]", "decode"),
-        ("engine_step prefill_reqs=2 prefill_tokens=64 decode_reqs=0", "prefill"),
-        ("engine_step prefill_reqs=0 prefill_tokens=0 decode_reqs=3", "decode"),
-        ("engine_step prefill_reqs=1 prefill_tokens=9 decode_reqs=3", "mixed"),
-        ("tk/phase/decode", "decode"),
-        ("## forward ##", "forward"),
-        ("DistributedDataParallel.forward", "forward"),
-        ("Optimizer.step#AdamW.step", "optimizer"),
-        ("attn(F)", "forward"),
-        ("mlp(W)", "backward"),
-    ],
-)
-def test_phases_of_ranges(open_events: OpenEvents, name: str, phase: str) -> None:
-    trace = open_events([annotation(name, 0, 100), launch(10, 1), kernel("k", 20, 30, 1)])
-    assert only(trace, "phase") == (phase,)
+PHASES = {
+    "execute_context_2(512)_generation_0(0)": "prefill",
+    "execute_context_0(0)_generation_16(16)": "decode",
+    "execute_context_1(64)_generation_16(16)": "mixed",
+    "step[EXTEND bs=4 toks=512]": "prefill",
+    "step[DECODE bs=8]": "decode",
+    "engine_step prefill_reqs=2 prefill_tokens=64 decode_reqs=0": "prefill",
+    "engine_step prefill_reqs=0 prefill_tokens=0 decode_reqs=3": "decode",
+    "engine_step prefill_reqs=1 prefill_tokens=9 decode_reqs=3": "mixed",
+    "tk/phase/decode": "decode",
+    "## forward ##": "forward",
+    "DistributedDataParallel.forward": "forward",
+    "Optimizer.step#AdamW.step": "optimizer",
+    "attn(F)": "forward",
+    "mlp(W)": "backward",
+}
+
+
+def test_phases_of_ranges(tmp_path: Path) -> None:
+    """Of work that is launched in a range alone."""
+    work = [launch(10, 1), kernel("k", 20, 30, 1)]
+    with opened_as_ranks(tmp_path, [[annotation(name, 0, 100), *work] for name in PHASES]) as trace:
+        found = trace.sql("SELECT phase FROM attribution ORDER BY trace_id").column("phase")
+    assert dict(zip(PHASES, found, strict=True)) == PHASES
 
 
 @pytest.mark.parametrize(
