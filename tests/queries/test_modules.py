@@ -344,26 +344,24 @@ PHASES = {
 
 
 def test_phases_of_ranges(tmp_path: Path) -> None:
-    """Of work that is launched in a range alone."""
     work = [launch(10, 1), kernel("k", 20, 30, 1)]
     with opened_as_ranks(tmp_path, [[annotation(name, 0, 100), *work] for name in PHASES]) as trace:
         found = trace.sql("SELECT phase FROM attribution ORDER BY trace_id").column("phase")
     assert dict(zip(PHASES, found, strict=True)) == PHASES
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("PreBackwardFunctionForModule", "(ZeRO hooks)"),
-        ("FSDP::pre_forward", "(FSDP hooks)"),
-        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", "(gradient accumulation)"),
-    ],
-)
-def test_hooks_are_rows_also_inside_of_modules(
-    open_events: OpenEvents, name: str, row: str
-) -> None:
-    events = [module("Net_0", 0, 100), op(name, 5, 50), launch(10, 1), kernel("k", 20, 30, 1)]
-    assert only(open_events(events), "row_name") == (row,)
+HOOKS = {
+    "PreBackwardFunctionForModule": "(ZeRO hooks)",
+    "FSDP::pre_forward": "(FSDP hooks)",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad": "(gradient accumulation)",
+}
+
+
+def test_hooks_are_rows_also_inside_of_modules(tmp_path: Path) -> None:
+    around, work = module("Net_0", 0, 100), [launch(10, 1), kernel("k", 20, 30, 1)]
+    with opened_as_ranks(tmp_path, [[around, op(name, 5, 50), *work] for name in HOOKS]) as trace:
+        found = trace.sql("SELECT row_name FROM attribution ORDER BY trace_id").column("row_name")
+    assert dict(zip(HOOKS, found, strict=True)) == HOOKS
 
 
 def test_user_ranges_serve_where_there_are_no_modules(open_events: OpenEvents) -> None:
