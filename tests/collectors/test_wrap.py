@@ -94,17 +94,12 @@ def warm(python: Callable[[str], str]) -> str:
     return python("eager")
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind"),
-    [([], "cold"), (["accumulate", "two"], "eager")],
-    ids=["plain", "unusual"],
-)
+@pytest.mark.parametrize("mode", [[], ["accumulate", "two"]], ids=["plain", "unusual"])
 def test_a_program_is_recorded_and_computes_what_it_did(
-    mode: list[str], kind: str, tmp_path: Path, python: Callable[[str], str]
+    mode: list[str], tmp_path: Path, warm: str
 ) -> None:
-    own = python(kind)
-    plain = run(tmp_path, own, "train.py", f"{NEEDED + 4}", *mode)
-    result = wrapped(tmp_path, own, "train.py", f"{NEEDED + 4}", *mode)
+    plain = run(tmp_path, warm, "train.py", f"{NEEDED + 4}", *mode)
+    result = wrapped(tmp_path, warm, "train.py", f"{NEEDED + 4}", *mode)
     assert result.returncode == 0, result.stderr
     assert result.stdout == plain.stdout
     assert left_in(tmp_path) == ["run"]
@@ -113,7 +108,7 @@ def test_a_program_is_recorded_and_computes_what_it_did(
     assert made.stage == "custom"
     assert made.command[-4 - len(mode) :] == [
         "--",
-        own,
+        warm,
         "train.py",
         f"{NEEDED + 4}",
         *mode,

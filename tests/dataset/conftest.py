@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tracekit.engine import batches
+from alone import alone
+from made_datasets import make
+from run_of_ranks import read_apart, write_ranks
 
 
 @pytest.fixture(autouse=True)
@@ -23,4 +26,22 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small traces be read apart too, where there is more than one worker."""
-    monkeypatch.setattr(batches, "LEAST_BATCH_BYTES", 1)
+    read_apart(monkeypatch)
+
+
+@pytest.fixture
+def dataset_of(shared_folder: Path, tmp_path: Path) -> Callable[[int], Path]:
+    """Return a function that gives the dataset of a run of some ranks, for the test to keep.
+
+    Each is made once for all workers, where the run lies, and copied.
+    """
+
+    def copied(rank_count: int) -> Path:
+        folder = shared_folder / f"ranks-{rank_count}"
+        with alone(shared_folder / f"ranks-{rank_count}.lock"):
+            if not (folder / "run.tracekit" / "manifest.json").exists():
+                write_ranks(folder / "run", rank_count)
+                make(folder)
+        return shutil.copytree(folder / "run.tracekit", tmp_path / "run.tracekit")
+
+    return copied

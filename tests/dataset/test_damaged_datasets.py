@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from made_datasets import SERIAL, make
+from made_datasets import SERIAL
 from run_of_ranks import write_ranks
 
 import tracekit
@@ -54,10 +55,9 @@ def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -
         tracekit.open(dataset)
 
 
-def test_the_version_before_is_read(tmp_path: Path) -> None:
+def test_the_version_before_is_read(tmp_path: Path, dataset_of: Callable[[int], Path]) -> None:
     """Then pieces were called parts, also in a column of a file."""
-    write_ranks(tmp_path / "run")
-    dataset = make(tmp_path)
+    dataset = dataset_of(3)
     question = "FROM surroundings ORDER BY ALL"
     with tracekit.open(dataset) as trace:
         expected = (trace.sql(question), trace.breakdown())
@@ -79,9 +79,8 @@ def test_the_version_before_is_read(tmp_path: Path) -> None:
         assert (trace.sql(question), trace.breakdown()) == expected
 
 
-def test_a_damaged_file_is_said(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run", 1)
-    dataset = make(tmp_path)
+def test_a_damaged_file_is_said(dataset_of: Callable[[int], Path]) -> None:
+    dataset = dataset_of(1)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     file.write_bytes(file.read_bytes()[:-30])
     with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
@@ -89,10 +88,9 @@ def test_a_damaged_file_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
-    tmp_path: Path,
+    tmp_path: Path, dataset_of: Callable[[int], Path]
 ) -> None:
-    write_ranks(tmp_path / "run", 1)
-    dataset = make(tmp_path)
+    dataset = dataset_of(1)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     with duckdb.connect() as own:
         changed = own.read_parquet(str(file)).project("* REPLACE (compute_ns + 1 AS compute_ns)")

@@ -27,9 +27,8 @@ from tracekit.storage.local import LocalLocation
 HOSTILE = "it's [a] *dataset*? of\n„ranks“"
 
 
-def test_plain_duckdb_and_polars_read_it(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run")
-    dataset = make(tmp_path)
+def test_plain_duckdb_and_polars_read_it(dataset_of: Callable[[int], Path]) -> None:
+    dataset = dataset_of(3)
     query = (
         "SELECT rank, sum(dur_ns)::BIGINT FROM read_parquet(?) AS e "
         "JOIN read_parquet(?) AS t USING (trace_id) WHERE category = 'kernel' "
@@ -63,9 +62,8 @@ def test_events_are_sorted_by_time(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_the_manifest_says_what_is_in_it(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run")
-    dataset = make(tmp_path)
+def test_the_manifest_says_what_is_in_it(dataset_of: Callable[[int], Path]) -> None:
+    dataset = dataset_of(3)
     manifest = json.loads((dataset / "manifest.json").read_bytes())
     assert [(t["trace_id"], t["rank"]) for t in manifest["traces"]] == [(0, 0), (1, 1), (2, 2)]
     listed = [file for files in manifest["tables"].values() for file in files]
@@ -191,9 +189,10 @@ def test_names_that_mean_something_elsewhere(tmp_path: Path) -> None:
         assert trace.query("timeline").column("rank") == [0, 1]
 
 
-def test_sql_reaches_the_files_of_the_dataset_alone(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run", 2)
-    dataset = make(tmp_path)
+def test_sql_reaches_the_files_of_the_dataset_alone(
+    tmp_path: Path, dataset_of: Callable[[int], Path]
+) -> None:
+    dataset = dataset_of(3)
     before = sorted(dataset.rglob("*"))
     (tmp_path / "secret.csv").write_text("a\n1\n", encoding="utf-8")
     with tracekit.open(dataset) as trace:
@@ -226,16 +225,16 @@ def test_a_breakdown_of_what_is_finished_runs_nothing(
         assert trace.query("collective_skew") == skew
 
 
-def test_of_one_trace_no_rows_of_several_are_kept(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run", 1)
-    manifest = json.loads((make(tmp_path) / "manifest.json").read_text(encoding="utf-8"))
+def test_of_one_trace_no_rows_of_several_are_kept(dataset_of: Callable[[int], Path]) -> None:
+    manifest = json.loads((dataset_of(1) / "manifest.json").read_text(encoding="utf-8"))
     assert "module_totals" in manifest["analyses"]
     assert not {"rank_summary", "rank_waits", "waits"} & set(manifest["analyses"])
 
 
-def test_a_breakdown_reads_no_analysis_that_it_does_not_show(tmp_path: Path) -> None:
-    write_ranks(tmp_path / "run")
-    dataset = make(tmp_path)
+def test_a_breakdown_reads_no_analysis_that_it_does_not_show(
+    dataset_of: Callable[[int], Path],
+) -> None:
+    dataset = dataset_of(3)
     with tracekit.open(dataset) as trace:
         expected = trace.breakdown()
     for folder in (dataset / "analyses").iterdir():

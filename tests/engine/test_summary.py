@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,18 @@ from tracekit.storage import Location
 SERIAL = EngineChoice("serial")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    write_ranks(tmp_path / "run", 2)
-    return tmp_path / "run"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("summary") / "run"
+    write_ranks(folder, 2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(run: Path) -> Iterator[tracekit.Trace]:
+    """Return the run with all its events, to compare with."""
+    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
+        yield trace
 
 
 @pytest.fixture
@@ -43,26 +51,24 @@ def datasets(monkeypatch: pytest.MonkeyPatch) -> list[Manifest]:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_breakdown_alone_is_the_same(
-    run: Path, datasets: list[Manifest], *, is_kept: bool
+    run: Path, datasets: list[Manifest], whole: tracekit.Trace, *, is_kept: bool
 ) -> None:
     with tracekit.open(run, cache=is_kept, engine=SERIAL, only_breakdown=True) as trace:
-        found = trace.breakdown()
+        assert trace.breakdown() == whole.breakdown()
     [summary] = datasets
     assert summary.left_out == [*LARGE_TABLES]
     assert not set(LARGE_TABLES) & set(summary.tables)
-    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
-        assert trace.breakdown() == found
-    assert datasets[1].left_out == []
 
 
-def test_other_questions_have_the_events_read(run: Path, datasets: list[Manifest]) -> None:
+def test_other_questions_have_the_events_read(
+    run: Path, datasets: list[Manifest], whole: tracekit.Trace
+) -> None:
     questions: list[Callable[[tracekit.Trace], Any]] = [
         lambda trace: trace.query("kernels", limit=1).rows,
         lambda trace: trace.sql("SELECT count(*) FROM event").rows,
         lambda trace: trace.connection.execute("SELECT count(*) FROM event").fetchall(),
     ]
-    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
-        expected = [question(trace) for question in questions]
+    expected = [question(whole) for question in questions]
     for question, answer in zip(questions, expected, strict=True):
         datasets.clear()
         with tracekit.open(run, cache=False, engine=SERIAL, only_breakdown=True) as trace:
@@ -77,12 +83,10 @@ RUN_QUESTIONS = ("rank_summary", "collective_skew", "waits", "step_spread", "idl
 
 
 def test_what_is_asked_behind_a_breakdown_reads_no_rank_again(
-    run: Path, datasets: list[Manifest]
+    run: Path, datasets: list[Manifest], whole: tracekit.Trace
 ) -> None:
-    with tracekit.open(run, cache=False, engine=SERIAL) as trace:
-        expected = [trace.query(name) for name in RUN_QUESTIONS]
-        [kept] = trace.query("collective_skew", limit=1).rows
-    datasets.clear()
+    expected = [whole.query(name) for name in RUN_QUESTIONS]
+    [kept] = whole.query("collective_skew", limit=1).rows
     with tracekit.open(run, engine=SERIAL, only_breakdown=True) as trace:
         assert trace.breakdown()
     with tracekit.open(run, engine=SERIAL, accept_summary=True) as trace:
@@ -98,10 +102,11 @@ def test_what_is_asked_behind_a_breakdown_reads_no_rank_again(
     assert len(datasets) == 2
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
 def test_without_a_breakdown_before_a_question_keeps_all(
-    run: Path, datasets: list[Manifest]
+    run: Path, datasets: list[Manifest], *, is_kept: bool
 ) -> None:
-    with tracekit.open(run, engine=SERIAL, accept_summary=True) as trace:
+    with tracekit.open(run, cache=is_kept, engine=SERIAL, accept_summary=True) as trace:
         assert len(trace.query("rank_summary")) == 2
     assert [one.left_out for one in datasets] == [[]]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
@@ -44,88 +45,94 @@ ONE = 2 * 8 * 100 * 64  # elements of each of query, key and value
 PAIRS = 2 * 8 * 100 * 100
 
 
+# Name, sizes and values of an op, its class, and operations and bytes by hand.
+ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
+    ("aten::mm", [[64, 32], [32, 16]], None, "gemm", 2 * 64 * 32 * 16, 2 * (2048 + 512 + 1024)),
+    (
+        "aten::bmm",
+        [[8, 64, 32], [8, 32, 16]],
+        None,
+        "gemm",
+        8 * 2 * 64 * 32 * 16,
+        8 * 2 * (2048 + 512 + 1024),
+    ),
+    (
+        "aten::_scaled_dot_product_flash_attention",
+        [*QKV, [], [], [], []],
+        ["", "", "", "0.", "False", "False", ""],
+        "attention",
+        4 * PAIRS * 64,
+        2 * 4 * ONE,
+    ),
+    (
+        "aten::_scaled_dot_product_flash_attention",
+        [*QKV, [], [], [], []],
+        ["", "", "", "0.", "True", "False", ""],
+        "attention",
+        4 * (2 * 8 * 100 * 101 // 2) * 64,
+        2 * 4 * ONE,
+    ),
+    # Grouped heads: 8 of queries, 2 of keys and values; a query of one token sees every key.
+    (
+        "aten::_flash_attention_forward",
+        [[2, 1, 8, 64], [2, 100, 2, 64], [2, 100, 2, 64], *[[]] * 7],
+        ["", "", "", "", "", "1", "100", "0.", "True", "False"],
+        "attention",
+        4 * 2 * 8 * 100 * 64,
+        2 * (2 * 2 * 8 * 64 + 2 * 2 * 100 * 2 * 64),
+    ),
+    (
+        "aten::_efficient_attention_backward",
+        [[2, 100, 8, 64], *[[2, 100, 8, 64]] * 3, [], [2, 100, 8, 64], *[[]] * 11],
+        [*[""] * 14, "0"],
+        "attention",
+        10 * PAIRS * 64,
+        2 * 8 * ONE,
+    ),
+    (
+        "aten::native_layer_norm",
+        [[10, 64], [], [64], [64], []],
+        None,
+        "norm",
+        5 * 640,
+        2 * (640 + 64 + 64 + 640),
+    ),
+    ("aten::_softmax", [[10, 64], [], []], None, "softmax", 5 * 640, 2 * 2 * 640),
+    ("aten::add", [[10, 64], [10, 64], []], None, "elementwise", 640, 2 * 3 * 640),
+    # A vector is spread over the rows; a number beside it makes nothing wider.
+    ("aten::mul", [[64], [10, 64]], None, "elementwise", 640, 2 * (64 + 2 * 640)),
+    ("aten::gt", [[10, 64], []], None, "elementwise", 640, 2 * 640 + 640),
+    ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 640),
+    ("aten::copy_", [[10, 64], [10, 64], []], None, "layout", 0, 2 * 2 * 640),
+    (
+        "aten::cudnn_convolution",
+        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 6],
+        ["", "", "[1, 1]", "[2, 2]", "[1, 1]", "1"],
+        "conv",
+        2 * 4 * 4 * 4 * 27,
+        2 * (192 + 108 + 64),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+    """Return what is said of each of `ON_PAPER`, which is the rank of its number."""
+    cases = [op(name, dims, values) for name, dims, values, *_ in ON_PAPER]
+    folder = tmp_path_factory.mktemp("on_paper")
+    with opened_as_ranks(folder, cases, deviceProperties=A100) as trace:
+        return rows_by_rank(trace, "compute_memory")
+
+
 @pytest.mark.parametrize(
-    ("name", "dims", "values", "op_class", "flops", "size"),
-    [
-        ("aten::mm", [[64, 32], [32, 16]], None, "gemm", 2 * 64 * 32 * 16, 2 * (2048 + 512 + 1024)),
-        (
-            "aten::bmm",
-            [[8, 64, 32], [8, 32, 16]],
-            None,
-            "gemm",
-            8 * 2 * 64 * 32 * 16,
-            8 * 2 * (2048 + 512 + 1024),
-        ),
-        (
-            "aten::_scaled_dot_product_flash_attention",
-            [*QKV, [], [], [], []],
-            ["", "", "", "0.", "False", "False", ""],
-            "attention",
-            4 * PAIRS * 64,
-            2 * 4 * ONE,
-        ),
-        (
-            "aten::_scaled_dot_product_flash_attention",
-            [*QKV, [], [], [], []],
-            ["", "", "", "0.", "True", "False", ""],
-            "attention",
-            4 * (2 * 8 * 100 * 101 // 2) * 64,
-            2 * 4 * ONE,
-        ),
-        # Grouped heads: 8 of queries, 2 of keys and values; a query of one token sees every key.
-        (
-            "aten::_flash_attention_forward",
-            [[2, 1, 8, 64], [2, 100, 2, 64], [2, 100, 2, 64], *[[]] * 7],
-            ["", "", "", "", "", "1", "100", "0.", "True", "False"],
-            "attention",
-            4 * 2 * 8 * 100 * 64,
-            2 * (2 * 2 * 8 * 64 + 2 * 2 * 100 * 2 * 64),
-        ),
-        (
-            "aten::_efficient_attention_backward",
-            [[2, 100, 8, 64], *[[2, 100, 8, 64]] * 3, [], [2, 100, 8, 64], *[[]] * 11],
-            [*[""] * 14, "0"],
-            "attention",
-            10 * PAIRS * 64,
-            2 * 8 * ONE,
-        ),
-        (
-            "aten::native_layer_norm",
-            [[10, 64], [], [64], [64], []],
-            None,
-            "norm",
-            5 * 640,
-            2 * (640 + 64 + 64 + 640),
-        ),
-        ("aten::_softmax", [[10, 64], [], []], None, "softmax", 5 * 640, 2 * 2 * 640),
-        ("aten::add", [[10, 64], [10, 64], []], None, "elementwise", 640, 2 * 3 * 640),
-        # A vector is spread over the rows; a number beside it makes nothing wider.
-        ("aten::mul", [[64], [10, 64]], None, "elementwise", 640, 2 * (64 + 2 * 640)),
-        ("aten::gt", [[10, 64], []], None, "elementwise", 640, 2 * 640 + 640),
-        ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 640),
-        ("aten::copy_", [[10, 64], [10, 64], []], None, "layout", 0, 2 * 2 * 640),
-        (
-            "aten::cudnn_convolution",
-            [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 6],
-            ["", "", "[1, 1]", "[2, 2]", "[1, 1]", "1"],
-            "conv",
-            2 * 4 * 4 * 4 * 27,
-            2 * (192 + 108 + 64),
-        ),
-    ],
+    ("rank", "op_class", "flops", "size"),
+    [(rank, *said) for rank, (_, _, _, *said) in enumerate(ON_PAPER)],
+    ids=[case[0] for case in ON_PAPER],
 )
 def test_operations_and_bytes_on_paper(
-    tiny_trace: Callable[..., Path],
-    name: str,
-    dims: list[Any],
-    values: list[str] | None,
-    op_class: str,
-    flops: int,
-    size: int,
+    on_paper: dict[int, list[dict[str, Any]]], rank: int, op_class: str, flops: int, size: int
 ) -> None:
-    path = tiny_trace(op(name, dims, values), deviceProperties=A100)
-    with tracekit.open(path, cache=False) as trace:
-        (row,) = trace.query("compute_memory").to_dicts()
+    (row,) = on_paper[rank]
     assert (row["op_class"], row["flops"], row["bytes"]) == (op_class, flops, size)
     assert row["kernel_pct"] == 100.0
     assert row["intensity_flop_per_byte"] == pytest.approx(flops / size)

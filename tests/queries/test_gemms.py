@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 from traces_by_hand import Event, span
 
 import tracekit
@@ -44,29 +45,40 @@ def op(
     ]
 
 
+# An op, the sizes of what it is given, and m, n, k and the batch that follow.
+SIZES: list[tuple[str, list[Any], tuple[int, ...]]] = [
+    ("aten::mm", [[64, 32], [32, 16]], (64, 16, 32, 1)),
+    ("aten::addmm", [[16], [64, 32], [32, 16], [], []], (64, 16, 32, 1)),
+    ("aten::bmm", [[8, 64, 32], [8, 32, 16]], (64, 16, 32, 8)),
+    ("aten::baddbmm", [[8, 64, 16], [8, 64, 32], [8, 32, 16], [], []], (64, 16, 32, 8)),
+    ("aten::linear", [[2, 64, 32], [16, 32], [16]], (128, 16, 32, 1)),
+    ("aten::matmul", [[2, 64, 32], [32, 16]], (128, 16, 32, 1)),
+    ("aten::matmul", [[3, 2, 64, 32], [3, 2, 32, 16]], (64, 16, 32, 6)),
+    ("aten::matmul", [[64, 32], [32]], (64, 1, 32, 1)),
+    ("aten::_scaled_mm", [[64, 32], [32, 16], [], []], (64, 16, 32, 1)),
+    ("aten::_grouped_mm", [[64, 32], [4, 32, 16], [4]], (64, 16, 32, 1)),
+    ("_C::cutlass_scaled_mm", [[64, 16], [64, 32], [32, 16], [], []], (64, 16, 32, 1)),
+    ("aiter::gemm_a16w16", [[64, 32], [16, 32]], (64, 16, 32, 1)),
+]
+
+
+@pytest.fixture(scope="module")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+    """Return the products of each of `SIZES`, which is the rank of its number."""
+    cases = [op(name, dims, 0, 10, 1) for name, dims, _ in SIZES]
+    with opened_as_ranks(tmp_path_factory.mktemp("sizes"), cases, deviceProperties=H100) as trace:
+        return rows_by_rank(trace, "gemms")
+
+
 @pytest.mark.parametrize(
-    ("name", "dims", "expected"),
-    [
-        ("aten::mm", [[64, 32], [32, 16]], (64, 16, 32, 1)),
-        ("aten::addmm", [[16], [64, 32], [32, 16], [], []], (64, 16, 32, 1)),
-        ("aten::bmm", [[8, 64, 32], [8, 32, 16]], (64, 16, 32, 8)),
-        ("aten::baddbmm", [[8, 64, 16], [8, 64, 32], [8, 32, 16], [], []], (64, 16, 32, 8)),
-        ("aten::linear", [[2, 64, 32], [16, 32], [16]], (128, 16, 32, 1)),
-        ("aten::matmul", [[2, 64, 32], [32, 16]], (128, 16, 32, 1)),
-        ("aten::matmul", [[3, 2, 64, 32], [3, 2, 32, 16]], (64, 16, 32, 6)),
-        ("aten::matmul", [[64, 32], [32]], (64, 1, 32, 1)),
-        ("aten::_scaled_mm", [[64, 32], [32, 16], [], []], (64, 16, 32, 1)),
-        ("aten::_grouped_mm", [[64, 32], [4, 32, 16], [4]], (64, 16, 32, 1)),
-        ("_C::cutlass_scaled_mm", [[64, 16], [64, 32], [32, 16], [], []], (64, 16, 32, 1)),
-        ("aiter::gemm_a16w16", [[64, 32], [16, 32]], (64, 16, 32, 1)),
-    ],
+    ("rank", "expected"),
+    [(rank, expected) for rank, (_, _, expected) in enumerate(SIZES)],
+    ids=[name for name, *_ in SIZES],
 )
 def test_sizes_follow_from_shapes(
-    tiny_trace: Callable[..., Path], name: str, dims: list[Any], expected: tuple[int, ...]
+    sized: dict[int, list[dict[str, Any]]], rank: int, expected: tuple[int, ...]
 ) -> None:
-    path = tiny_trace(op(name, dims, 0, 10, 1), deviceProperties=H100)
-    with tracekit.open(path, cache=False) as trace:
-        (row,) = trace.query("gemms").to_dicts()
+    (row,) = sized[rank]
     assert tuple(row[column] for column in ("m", "n", "k", "batch")) == expected
     m, n, k, batch = expected
     assert row["flops"] == 2 * m * n * k * batch

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, kernel
 
 import tracekit
@@ -324,43 +325,43 @@ def test_own_ranges_are_trusted_more_than_module_calls(open_events: OpenEvents) 
     assert row == [("LlamaMLP", 0, "tk", 1, "model.layers.*.mlp")]
 
 
-@pytest.mark.parametrize(
-    ("name", "phase"),
-    [
-        ("execute_context_2(512)_generation_0(0)", "prefill"),
-        ("execute_context_0(0)_generation_16(16)", "decode"),
-        ("execute_context_1(64)_generation_16(16)", "mixed"),
-        ("step[EXTEND bs=4 toks=512]", "prefill"),
-        ("step[DECODE bs=8]", "decode"),
-        ("engine_step prefill_reqs=2 prefill_tokens=64 decode_reqs=0", "prefill"),
-        ("engine_step prefill_reqs=0 prefill_tokens=0 decode_reqs=3", "decode"),
-        ("engine_step prefill_reqs=1 prefill_tokens=9 decode_reqs=3", "mixed"),
-        ("tk/phase/decode", "decode"),
-        ("## forward ##", "forward"),
-        ("DistributedDataParallel.forward", "forward"),
-        ("Optimizer.step#AdamW.step", "optimizer"),
-        ("attn(F)", "forward"),
-        ("mlp(W)", "backward"),
-    ],
-)
-def test_phases_of_ranges(open_events: OpenEvents, name: str, phase: str) -> None:
-    trace = open_events([annotation(name, 0, 100), launch(10, 1), kernel("k", 20, 30, 1)])
-    assert only(trace, "phase") == (phase,)
+PHASES = {
+    "execute_context_2(512)_generation_0(0)": "prefill",
+    "execute_context_0(0)_generation_16(16)": "decode",
+    "execute_context_1(64)_generation_16(16)": "mixed",
+    "step[EXTEND bs=4 toks=512]": "prefill",
+    "step[DECODE bs=8]": "decode",
+    "engine_step prefill_reqs=2 prefill_tokens=64 decode_reqs=0": "prefill",
+    "engine_step prefill_reqs=0 prefill_tokens=0 decode_reqs=3": "decode",
+    "engine_step prefill_reqs=1 prefill_tokens=9 decode_reqs=3": "mixed",
+    "tk/phase/decode": "decode",
+    "## forward ##": "forward",
+    "DistributedDataParallel.forward": "forward",
+    "Optimizer.step#AdamW.step": "optimizer",
+    "attn(F)": "forward",
+    "mlp(W)": "backward",
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("PreBackwardFunctionForModule", "(ZeRO hooks)"),
-        ("FSDP::pre_forward", "(FSDP hooks)"),
-        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", "(gradient accumulation)"),
-    ],
-)
-def test_hooks_are_rows_also_inside_of_modules(
-    open_events: OpenEvents, name: str, row: str
-) -> None:
-    events = [module("Net_0", 0, 100), op(name, 5, 50), launch(10, 1), kernel("k", 20, 30, 1)]
-    assert only(open_events(events), "row_name") == (row,)
+def test_phases_of_ranges(tmp_path: Path) -> None:
+    work = [launch(10, 1), kernel("k", 20, 30, 1)]
+    with opened_as_ranks(tmp_path, [[annotation(name, 0, 100), *work] for name in PHASES]) as trace:
+        found = trace.sql("SELECT phase FROM attribution ORDER BY trace_id").column("phase")
+    assert dict(zip(PHASES, found, strict=True)) == PHASES
+
+
+HOOKS = {
+    "PreBackwardFunctionForModule": "(ZeRO hooks)",
+    "FSDP::pre_forward": "(FSDP hooks)",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad": "(gradient accumulation)",
+}
+
+
+def test_hooks_are_rows_also_inside_of_modules(tmp_path: Path) -> None:
+    around, work = module("Net_0", 0, 100), [launch(10, 1), kernel("k", 20, 30, 1)]
+    with opened_as_ranks(tmp_path, [[around, op(name, 5, 50), *work] for name in HOOKS]) as trace:
+        found = trace.sql("SELECT row_name FROM attribution ORDER BY trace_id").column("row_name")
+    assert dict(zip(HOOKS, found, strict=True)) == HOOKS
 
 
 def test_user_ranges_serve_where_there_are_no_modules(open_events: OpenEvents) -> None:

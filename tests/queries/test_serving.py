@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 from serving_engine import Engine
 
 import tracekit
@@ -27,29 +28,49 @@ LONG_GENERATION = "sq37sk34489sqsq37sqsk34489"
 # -- the batch of each step ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "phase", "counts"),
-    [
-        ("execute_context_6(187)_generation_0(0)", "prefill", (6, 187, 0, 0, 6)),
-        ("execute_context_1(888_788544)_generation_0(0)", "prefill", (1, 888, 0, 0, 1)),
-        ("execute_context_0(0)_generation_3(3)", "decode", (0, 0, 3, 3, 3)),
-        (
-            f"execute_8192_context_9({LONG_CONTEXT})_generation_37({LONG_GENERATION})",
-            *("mixed", (9, 8155, 37, 37, 46)),
-        ),
-        ("execute_context_2_generation_5", "mixed", (2, None, 5, None, 7)),
-        ("step[EXTEND bs=15 toks=15360]", "prefill", (15, 15360, 0, 0, 15)),
-        ("step[DECODE bs=32]", "decode", (0, 0, 32, 32, 32)),
-        ("step[MIXED bs=9 toks=4096]", "mixed", (None, None, None, None, 9)),
-        ("engine_step prefill_reqs=3 prefill_tokens=59 decode_reqs=3", "mixed", (3, 59, 3, 3, 6)),
-    ],
-)
-def test_the_batch_is_read_from_the_name(
-    tiny_trace: Tiny, name: str, phase: str, counts: tuple[int | None, ...]
-) -> None:
+# The name of a step, its phase, requests and tokens of both kinds, and requests together.
+NAMES: list[tuple[str, str, tuple[int | None, ...]]] = [
+    ("execute_context_6(187)_generation_0(0)", "prefill", (6, 187, 0, 0, 6)),
+    ("execute_context_1(888_788544)_generation_0(0)", "prefill", (1, 888, 0, 0, 1)),
+    ("execute_context_0(0)_generation_3(3)", "decode", (0, 0, 3, 3, 3)),
+    (
+        f"execute_8192_context_9({LONG_CONTEXT})_generation_37({LONG_GENERATION})",
+        *("mixed", (9, 8155, 37, 37, 46)),
+    ),
+    ("execute_context_2_generation_5", "mixed", (2, None, 5, None, 7)),
+    ("step[EXTEND bs=15 toks=15360]", "prefill", (15, 15360, 0, 0, 15)),
+    ("step[DECODE bs=32]", "decode", (0, 0, 32, 32, 32)),
+    ("step[MIXED bs=9 toks=4096]", "mixed", (None, None, None, None, 9)),
+    ("engine_step prefill_reqs=3 prefill_tokens=59 decode_reqs=3", "mixed", (3, 59, 3, 3, 6)),
+]
+
+
+def one_step(name: str) -> list[dict[str, Any]]:
     engine = Engine()
     engine.step(name)
-    (row,) = opened_now(tiny_trace, engine).query("serving_steps").to_dicts()
+    return engine.events
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+    """Return the step of each of `NAMES`, which is the rank of its number."""
+    cases = [one_step(name) for name, *_ in NAMES]
+    with opened_as_ranks(tmp_path_factory.mktemp("names"), cases) as trace:
+        return rows_by_rank(trace, "serving_steps")
+
+
+@pytest.mark.parametrize(
+    ("rank", "phase", "counts"),
+    [(rank, phase, counts) for rank, (_, phase, counts) in enumerate(NAMES)],
+    ids=[name for name, *_ in NAMES],
+)
+def test_the_batch_is_read_from_the_name(
+    named: dict[int, list[dict[str, Any]]],
+    rank: int,
+    phase: str,
+    counts: tuple[int | None, ...],
+) -> None:
+    (row,) = named[rank]
     columns = [
         f"{kind}_{what}_count" for kind in ("prefill", "decode") for what in ("request", "token")
     ]

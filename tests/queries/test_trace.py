@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import span
 
 import tracekit
@@ -67,23 +68,25 @@ def test_two_ranks(tiny_trace: Write) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("events", "accelerator"),
-    [
-        ([span("kernel", "k", 0, 1)], "cuda"),
-        ([span("kernel", "k", 0, 1), span("cuda_runtime", "hipLaunchKernel", 0, 1)], "hip"),
-        ([span("kernel", "k", 0, 1), span("xpu_runtime", "urEnqueueKernelLaunch", 0, 1)], "xpu"),
-        ([span("mtia_ccp_events", "k", 0, 1)], "mtia"),
-        ([span("hpu_op", "k", 0, 1)], "hpu"),
-        ([span("Kernel", "k", 0, 1)], "cuda"),
-        ([span("cpu_op", "aten::mm", 0, 1)], "cpu"),
-        # A launch without any work of a device: that was not recorded, and the CPU is no device.
-        ([span("cuda_runtime", "cudaLaunchKernel", 0, 1)], "cuda"),
-    ],
-)
-def test_accelerators(tiny_trace: Write, events: list[dict[str, Any]], accelerator: str) -> None:
-    with tracekit.open(tiny_trace(events)) as trace:
-        assert trace.query("trace").column("accelerator") == [accelerator]
+ACCELERATORS: list[tuple[list[dict[str, Any]], str]] = [
+    ([span("kernel", "k", 0, 1)], "cuda"),
+    ([span("kernel", "k", 0, 1), span("cuda_runtime", "hipLaunchKernel", 0, 1)], "hip"),
+    ([span("kernel", "k", 0, 1), span("xpu_runtime", "urEnqueueKernelLaunch", 0, 1)], "xpu"),
+    ([span("mtia_ccp_events", "k", 0, 1)], "mtia"),
+    ([span("hpu_op", "k", 0, 1)], "hpu"),
+    ([span("Kernel", "k", 0, 1)], "cuda"),
+    ([span("cpu_op", "aten::mm", 0, 1)], "cpu"),
+    # A launch without any work of a device: that was not recorded, and the CPU is no device.
+    ([span("cuda_runtime", "cudaLaunchKernel", 0, 1)], "cuda"),
+]
+
+
+def test_accelerators(tmp_path: Path) -> None:
+    """Of each rank by what it recorded itself."""
+    with opened_as_ranks(tmp_path, [events for events, _ in ACCELERATORS]) as trace:
+        found = trace.query("trace").column("accelerator")
+    for (events, accelerator), one in zip(ACCELERATORS, found, strict=True):
+        assert one == accelerator, events
 
 
 def test_a_trace_without_spans(tiny_trace: Write) -> None:

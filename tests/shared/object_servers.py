@@ -12,14 +12,11 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
+from running_server import running
 
 PROGRAMS = {"gs": "fake-gcs-server", "az": "azurite-blob"}
 """The server of each kind of URL."""
@@ -66,31 +63,10 @@ def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
             f"BlobEndpoint={url}/{account};"
         )
         server = ObjectServer({"AZURE_STORAGE_CONNECTION_STRING": text}, key.decode())
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **known},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        _wait_until_ready(process, port, folder / "output.txt")
+
+    def is_up() -> bool:
+        with socket.create_connection(("127.0.0.1", port), 5):
+            return True
+
+    with running(command, folder, {**os.environ, **known}, is_up):
         yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(f"the server did not come up: {output.read_text('utf-8')[-2000:]}")

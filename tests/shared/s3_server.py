@@ -7,15 +7,12 @@ import http.client
 import os
 import secrets
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 20
+from running_server import running
 
 _PARTS = ("master", "volume", "filer", "s3", "admin")
 
@@ -75,39 +72,16 @@ def serving(folder: Path) -> Iterator[S3Server]:
     key_id, secret = f"AKIA{secrets.token_hex(8).upper()}", secrets.token_hex(20)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     known = {"AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            [*map(str, arguments)],
-            env={**kept, **known},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        _wait_until_ready(process, port, folder / "output.txt")
-        yield S3Server(f"http://127.0.0.1:{port}", key_id, secret, process.pid)
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
-
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
+    def is_up() -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        with (
-            contextlib.closing(connection),
-            contextlib.suppress(OSError, http.client.HTTPException),
-        ):
+        with contextlib.closing(connection), contextlib.suppress(http.client.HTTPException):
             connection.request("GET", "/healthz")
-            if connection.getresponse().status == http.client.OK:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"the S3 server did not come up: {output.read_text('utf-8')[-2000:]}")
+            return connection.getresponse().status == http.client.OK
+        return False
+
+    with running([*map(str, arguments)], folder, {**kept, **known}, is_up) as process:
+        yield S3Server(f"http://127.0.0.1:{port}", key_id, secret, process.pid)
 
 
 def _free_ports(count: int) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ class End:
     def begin(self, loops: Any) -> Any:
         loops.begin("plain")
         # Cold, as these ends need the process itself.
-        python = "cold" if self.how in ("SIGKILL", "exit", "no-memory") else "eager"
+        python = "cold" if self.how in ("SIGKILL", "no-memory") else "eager"
         return loops.begin("ends", str(self.step), self.how, is_wrapped=True, python=python)
 
 
@@ -92,10 +92,9 @@ def test_ranks_that_die_together(loops: Any) -> None:
 
 
 def test_a_program_that_trains_too_little_or_nothing(loops: Any) -> None:
-    for words in (["-c", "print('done')"], [loops.program("plain")[1]]):
-        process = loops.start(
-            [*loops.collect(), loops.program("plain")[0], *words], env={"LOOP_STEPS": "3"}
-        )
+    own, script = loops.program("plain", python=loops.python("eager"))
+    for words in (["-c", "print('done')"], [script]):
+        process = loops.start([*loops.collect(), own, *words], env={"LOOP_STEPS": "3"})
         result = process.end()
         assert result.exit_code == 0, result.stderr
         words = "no Python of it was seen to import torch" if "-c" in words else "step"

@@ -44,7 +44,7 @@ def assert_recorded(results: list[Any], outs: list[str], cli: Any) -> None:
 @pytest.mark.parametrize("outs", [["run", "run"], ["run-a", "run-b"]], ids=["shared", "separate"])
 def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any, cli: Any) -> None:
     port = loops.free_port()
-    python = loops.python("cold" if outs == ["run", "run"] else "eager")
+    python = loops.python("eager")
     one = ("--nproc-per-node", "1")
     processes = [
         loops.start(

@@ -56,7 +56,7 @@ class Profiled:
 # Lightning keeps steps 1 to 4, so ours is asked for no later ones.
 AT_ONCE = {"options": ("--warmup", "1", "--steps", "1", "--profile-steps", "1")}
 PROFILED = {
-    "scheduled": Profiled("own_profiler", ("scheduled",), {"python": "cold"}),
+    "scheduled": Profiled("own_profiler", ("scheduled",)),
     "begins within ours": Profiled("own_profiler", ("7", "9")),
     "ends before ours": Profiled("own_profiler", ("2", "4")),
     "all of the loop": Profiled("own_profiler", ("0", "11")),

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 EARLY, LATE = "step 3 ", "step 20 "
+_COLD = {("SIGTERM", "0"), ("SIGINT", "default")}
+"""What a Python of its own is tried with, which imports all that it needs: once for each end."""
 
 
 def ended(
@@ -41,7 +43,7 @@ class Sent:
     exit_code: int
 
     def begin(self, loops: Any) -> Any:
-        kind = "cold" if self.what in ("0", "default") else "eager"
+        kind = "cold" if (self.name, self.what) in _COLD else "eager"
         given = (self.name, self.what, self.line, kind)
         return loops.job(given, lambda: ended(loops, loops.collect(), *given))
 
