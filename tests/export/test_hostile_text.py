@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfetto_engine import engine_folder
-from perfetto_read_back import check_read_back
+import pytest
+from perfetto_engine import Engine, engine_folder
+from perfetto_read_back import check_read_back, exported
 from recorded_scene import record
 from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.export.chrome import export_chrome
+from tracekit.export.selection import Selection
 
 NAMES = [
     '"quoted" \\back',
@@ -27,6 +29,7 @@ NAMES = [
     "'; DROP TABLE event; --",
     "\x07\x08",
     "lone \ud800",
+    "nul \0 inside",
 ]
 
 
@@ -57,6 +60,46 @@ def test_perfetto_reads_hostile_text(tiny_trace: Callable[..., Path], tmp_path: 
     engine_folder()
     with tracekit.open(tiny_trace(hostile()), cache=False) as trace:
         check_read_back(trace, tmp_path / "x.pftrace")
+
+
+def test_times_as_early_and_as_late_as_can_be(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    engine_folder()
+    least_us, most_us = -4 * 10**14, 4 * 10**15
+    spans = [(least_us, least_us + 1), (0, 1), (most_us - 1, most_us), (most_us, most_us)]
+    file = tiny_trace([span("cpu_op", f"op {at}", *times) for at, times in enumerate(spans)])
+    with tracekit.open(file, cache=False) as trace:
+        assert trace.sql("SELECT count(*) FROM event").rows == [(len(spans),)]
+        check_read_back(trace, tmp_path / "x.pftrace")
+        blocks: list[bytes] = []
+        done = export_chrome(trace, blocks.append)
+    assert done.event_count == len(spans)
+    events = json.loads(b"".join(blocks))["traceEvents"]
+    assert [event["ts"] for event in events if event["ph"] == "X"][::3] == [0, most_us - least_us]
+
+
+@pytest.mark.parametrize("base_time_ns", [2**62 + 1, 2**63 - 1, -(2**63)])
+def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: int) -> None:
+    engine_folder()
+    file = tmp_path / "trace.json"
+    events = [span("cpu_op", "one", 1_000_000_000, 1_000_000_001), span("cpu_op", "two", -5, 4)]
+    file.write_text(json.dumps({"baseTimeNanoseconds": base_time_ns, "traceEvents": events}))
+    with tracekit.open(file, cache=False) as trace:
+        assert trace.sql("SELECT base_time_ns FROM trace").rows == [(base_time_ns,)]
+        done = export_chrome(trace, len)
+        with Engine(exported(trace, tmp_path / "x.pftrace")) as engine:
+            assert engine.problems() == {}
+            times = engine.rows("SELECT ts, dur FROM slice ORDER BY 1")
+    assert times == [(0, 9_000), (1_000_000_005_000, 1_000)]
+    assert done.notes[0] == "trace.json: its base time cannot be, and is left out"
+
+
+def test_pieces_beyond_all_times_hold_nothing(tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace([span("cpu_op", "one", 1, 2)]), cache=False) as trace:
+        for chosen in (Selection(from_ns=10**30), Selection(to_ns=-(10**30))):
+            assert export_chrome(trace, len, chosen).event_count == 0
+        assert export_chrome(trace, len, Selection(to_ns=10**30)).event_count == 1
 
 
 def test_chrome_json_of_hostile_text_is_json(tiny_trace: Callable[..., Path]) -> None:

@@ -24,7 +24,8 @@ FILES = [
     "tl_mi300_sglang_decode_graph.json.gz",
     "tl_h100_qwen.json.gz",
 ]
-"""Small public traces of different kinds. With TRACEKIT_ALL_TRACES=1, all that there are."""
+"""Small public traces of different kinds; with TRACEKIT_ALL_TRACES=1, all that there are. Those of
+other programs that write the format in their own way are always among them."""
 
 
 def _files() -> list[str]:
@@ -32,9 +33,10 @@ def _files() -> list[str]:
     root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
     if os.environ.get("TRACEKIT_ALL_TRACES"):
         found = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.json.gz"))
-        odd = root.parent / "odd_traces"
-        return [*found, *(f"../odd_traces/{path.name}" for path in sorted(odd.glob("*.json.gz")))]
-    return FILES
+    else:
+        found = FILES
+    odd = root.parent / "odd_traces"
+    return [*found, *(f"../odd_traces/{path.name}" for path in sorted(odd.glob("*.json.gz")))]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ in a gap of a device: what begins behind one needs nothing from before it.
 
 from __future__ import annotations
 
-ALWAYS = 1 << 61
+ALWAYS = 1 << 62
 """Later than any time of a trace, ns."""
 
 REACH = f"""

@@ -113,7 +113,11 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in found[:20])
         raise QueryError("none of the chosen ranks is here", hint=f"ranks: {ranks}")
     ahead = clock_offsets(trace) if len(chosen) > 1 else {}
-    axis = axis_of({row[0]: Clock(row[4] or 0, row[5], ahead.get(row[1])) for row in chosen})
+    bases = {row[0]: row[4] or 0 for row in chosen}
+    # Added to times, one that is further from the epoch than they can be leaves 64 bits.
+    odd = [row[2] for row in chosen if abs(bases[row[0]]) > ALWAYS]
+    bases = {number: base if abs(base) <= ALWAYS else 0 for number, base in bases.items()}
+    axis = axis_of({row[0]: Clock(bases[row[0]], row[5], ahead.get(row[1])) for row in chosen})
     shifts = axis.shifts
     begin_ns = min(row[5] + shifts[row[0]] for row in chosen)
     spans = _step_spans(trace, selection)
@@ -124,9 +128,9 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         if selection.steps is not None and trace_id not in spans:
             continue
         if selection.from_ns is not None:
-            start_ns = max(start_ns, begin_ns + selection.from_ns - shift_ns)
+            start_ns = min(max(start_ns, begin_ns + selection.from_ns - shift_ns), ALWAYS)
         if selection.to_ns is not None:
-            end_ns = min(end_ns, begin_ns + selection.to_ns - shift_ns)
+            end_ns = max(min(end_ns, begin_ns + selection.to_ns - shift_ns), -ALWAYS)
         name = file_name if rank is None else f"rank {rank}"
         about = " · ".join(text for text in (host_name, file_name) if text)
         parts.append(Part(trace_id, name, about, shift_ns, start_ns, end_ns))
@@ -134,7 +138,8 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         raise QueryError(
             "none of the chosen steps is here", hint='tracekit sql TRACE "FROM step_ranges"'
         )
-    notes = [*axis.notes, *_gaps_in_reading(trace, parts)]
+    notes = [f"{name}: its base time cannot be, and is left out" for name in odd]
+    notes += [*axis.notes, *_gaps_in_reading(trace, parts)]
     return Scope(tuple(parts), axis.is_since_epoch, notes)
 
 

@@ -50,8 +50,12 @@ def bytes_field(field: int, data: bytes) -> bytes:
 
 
 def text_field(field: int, text: str) -> bytes:
-    """Return a field of text; a lone surrogate, which no UTF-8 has, becomes a question mark."""
-    return bytes_field(field, text.encode("utf-8", "replace"))
+    """Return a field of text.
+
+    A lone surrogate, which no UTF-8 has, becomes a question mark, and a NUL, where Perfetto's
+    engine would cut the text off, the picture of one.
+    """
+    return bytes_field(field, text.replace("\0", "\u2400").encode("utf-8", "replace"))
 
 
 def double_field(field: int, number: float) -> bytes:
