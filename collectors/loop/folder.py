@@ -58,8 +58,16 @@ class LoopFolder:
             own(self.path)
 
     def close(self) -> None:
-        """Remove the working folder and what is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the working folder and what is in it.
+
+        It loses its name first: what the program has left running may write into it meanwhile.
+        """
+        gone = made_beside(self.path)
+        try:
+            self.path.replace(gone)
+        except OSError:
+            gone = self.path
+        shutil.rmtree(gone, ignore_errors=True)
 
     def commit(
         self,

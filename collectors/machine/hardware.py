@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 from pathlib import Path
 
 
@@ -44,7 +45,17 @@ def processor_name() -> str | None:
                 return line.partition(":")[2].strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine() or None
+    # Python asks a process of its own for more, and this may be somebody's training.
+    return platform.machine() or None
+
+
+def platform_name() -> str:
+    """Return what `platform.platform` does, on Linux without the process that it starts for it."""
+    if sys.platform != "linux":
+        return platform.platform()
+    here = os.uname()
+    libc = "".join(platform.libc_ver())
+    return f"{here.sysname}-{here.release}-{here.machine}" + (f"-with-{libc}" if libc else "")
 
 
 def driver_version() -> str | None:

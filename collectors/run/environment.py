@@ -15,7 +15,13 @@ from typing import Any
 from tracekit.errors import WorkloadError
 from tracekit.manifest import Environment
 
-from ..machine.hardware import core_count, driver_version, memory_bytes, processor_name
+from ..machine.hardware import (
+    core_count,
+    driver_version,
+    memory_bytes,
+    platform_name,
+    processor_name,
+)
 
 _PACKAGES = (
     "accelerate",
@@ -54,7 +60,7 @@ def probe() -> Environment:
     """
     found = Environment(
         host_name=socket.gethostname(),
-        platform=platform.platform(),
+        platform=platform_name(),
         python_version=platform.python_version(),
         processor=processor_name(),
         core_count=core_count(),

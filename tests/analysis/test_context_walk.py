@@ -194,3 +194,27 @@ def test_what_hooks_do_with_a_gradient_is_no_recomputation(tiny_trace: Write) ->
     found = contexts(tiny_trace(events))
     assert found[1][2] == "recompute"
     assert found[2][2] == "backward"
+
+
+def test_the_backward_pass_of_a_tensor_parallel_layer_is_no_recomputation(
+    tiny_trace: Write,
+) -> None:
+    """DTensor computes in backward with grad mode on, as checkpointing does: see `derivative`."""
+    numbered = {"Sequence number": 5, "Fwd thread id": 1}
+    again = {"Sequence number": 9, "Fwd thread id": 0}
+    events = [
+        span(
+            "cpu_op", "autograd::engine::evaluate_function: RedistributeBackward", 0, 50, **numbered
+        ),
+        span("cpu_op", "RedistributeBackward", 1, 49, **numbered),
+        span("cpu_op", "NestedRedistribute", 2, 40, **again),
+        span("cpu_op", "c10d::allgather_", 3, 30),
+        *work(10),
+        span("cpu_op", "aten::mm", 41, 48, **again),
+        *work(45, correlation=2),
+        # In forward it is an op like others.
+        span("cpu_op", "_FromTorchTensor", 60, 70, **again),
+        *work(65, correlation=3),
+    ]
+    found = contexts(tiny_trace(events))
+    assert [found[number][2] for number in (1, 2, 3)] == ["backward", "recompute", "forward"]

@@ -21,6 +21,7 @@ import msgspec
 from tracekit.analysis.walk_markers import (
     BACKWARD,
     BY_NODE,
+    DERIVATIVE,
     FRAME,
     MODULE,
     NODE,
@@ -61,7 +62,7 @@ _BITS = 4
 # Bits of how something runs: again, for the backward pass; inside of an op with a sequence number,
 # which is recorded where grad mode is on: so in forward, outside of autograd's nodes; inside of the
 # step of an optimizer that runs a backward pass itself: it was given a closure, as by Lightning.
-_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP = 1, 2, 4
+_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE = 1, 2, 4, 8
 
 _SPANS = f"""
 WITH node AS (
@@ -228,7 +229,7 @@ class _Walk:
                         told = row = 0
                     # Grad mode is off in backward: only recomputation has numbers there.
                     # What hooks do when a gradient is there, with grad mode on, is none of it.
-                    if node is not None and row <= 0:
+                    if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
                         how |= _AGAIN
                 context = (event_id, module, node, how, told, row, span, hook, part)
             else:
@@ -302,6 +303,9 @@ def _inside(
         part = bits >> _BITS
     elif kind == RECOMPUTE:
         how |= _AGAIN
+    elif kind == DERIVATIVE:
+        op = event_id
+        how |= _IN_DERIVATIVE if node is not None else _IN_GRAD_MODE
     else:
         if kind == RANGE:
             span = trace.number(span, marker.label, marker, source="range")

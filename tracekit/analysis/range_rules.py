@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     import duckdb
 
 APPLIES_TO = ("range", "call", "op")
-MEANS = (*("module", "backward", "frame", "part", "step", "recompute", "node", "range", "span"),)
+MEANS = (
+    *("module", "backward", "frame", "part", "step", "recompute", "node", "derivative"),
+    *("range", "span"),
+)
 PHASES = (
     *("forward", "backward", "recompute", "optimizer", "evaluation", "data"),
     *("prefill", "decode", "mixed"),

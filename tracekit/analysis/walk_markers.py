@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     import duckdb
 
 # What a fetched row is; the numbers order nothing.
-OP, NODE, MODULE, BACKWARD, FRAME, PART, RECOMPUTE, RANGE, SPAN = range(9)
+OP, NODE, MODULE, BACKWARD, FRAME, PART, RECOMPUTE, RANGE, SPAN, DERIVATIVE = range(10)
 _KINDS = {
     "op": OP,
     "node": NODE,
+    "derivative": DERIVATIVE,
     "module": MODULE,
     "backward": BACKWARD,
     "frame": FRAME,
