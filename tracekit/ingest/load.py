@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +21,7 @@ from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
+from tracekit.ingest.run_folders import resolved
 from tracekit.ingest.span_pairs import pair_spans
 from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows
@@ -140,7 +140,7 @@ def _insert_trace(
     ).fetchone() or (0,)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": _unicode(str(path.resolve() if isinstance(path, Path) else path)),
+        "path": _unicode(str(resolved(path))),
         "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,
