@@ -38,6 +38,8 @@ def busy_ns(trace: tracekit.Trace) -> list[int]:
 def test_a_pipe_is_a_trace() -> None:
     with pipe() as name, tracekit.open(name) as trace:
         assert busy_ns(trace) == [2000]
+        (size,) = trace.sql("SELECT file_bytes FROM trace").to_dicts()
+    assert size == {"file_bytes": len(json.dumps(TRACE))}
 
 
 def test_two_pipes_are_two_traces() -> None:

@@ -155,7 +155,8 @@ def _insert_trace(
         "with_modules": _flag(metadata, "with_modules"),
         "with_flops": _flag(metadata, "with_flops"),
         "profile_memory": _flag(metadata, "profile_memory"),
-        "file_bytes": stream.file_bytes,
+        # A pipe has no size.
+        "file_bytes": stream.file_bytes or stream.file_bytes_read,
         "text_bytes": stream.text_bytes,
         "event_count": readable,
         "complete_count": counts["event"],
