@@ -138,13 +138,14 @@ def _insert_trace(
     (unpaired_count,) = connection.execute(
         f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
     ).fetchone() or (0,)
+    world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
         "path": _unicode(str(resolved(path))),
         "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,
-        "world_size": as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32),
+        "world_size": None if world_size is None or world_size < 1 else world_size,
         "backend": _text(info.get("backend")),
         "base_time_ns": as_int(metadata.get("baseTimeNanoseconds")) or 0,
         "display_time_unit": _text(metadata.get("displayTimeUnit")),
