@@ -91,6 +91,8 @@ EVENT = {"ph": "X", **BASE, "dur": 1}
         ({"distributedInfo": {"rank": 3, "world_size": 2**40}}, "rank, world_size", (3, None)),
         ({"distributedInfo": {"rank": 2**40, "world_size": 8}}, "rank, world_size", (None, 8)),
         ({"distributedInfo": {"rank": 2**80, "world_size": -(2**80)}}, "rank", (None,)),
+        ({"distributedInfo": {"rank": -1, "world_size": -1}}, "rank, world_size", (None, None)),
+        ({"distributedInfo": {"rank": 0, "world_size": 0}}, "rank, world_size", (0, None)),
         ({"distributedInfo": [1, 2]}, "rank, world_size, backend", (None, None, None)),
         ({"distributedInfo": {"backend": ["nccl"]}}, "backend", ('["nccl"]',)),
         ({"host_name": "\ud800x"}, "host_name", ("\ufffdx",)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +21,7 @@ from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
+from tracekit.ingest.run_folders import resolved
 from tracekit.ingest.span_pairs import pair_spans
 from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows
@@ -138,13 +138,14 @@ def _insert_trace(
     (unpaired_count,) = connection.execute(
         f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
     ).fetchone() or (0,)
+    world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
-        "path": _unicode(str(path.resolve() if isinstance(path, Path) else path)),
+        "path": _unicode(str(resolved(path))),
         "file_name": _unicode(path.name),
         "rank": rank if rank is not None and rank < 2**31 else None,
         "rank_source": rank_source,
-        "world_size": as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32),
+        "world_size": None if world_size is None or world_size < 1 else world_size,
         "backend": _text(info.get("backend")),
         "base_time_ns": as_int(metadata.get("baseTimeNanoseconds")) or 0,
         "display_time_unit": _text(metadata.get("displayTimeUnit")),
@@ -155,7 +156,8 @@ def _insert_trace(
         "with_modules": _flag(metadata, "with_modules"),
         "with_flops": _flag(metadata, "with_flops"),
         "profile_memory": _flag(metadata, "profile_memory"),
-        "file_bytes": stream.file_bytes,
+        # A pipe has no size.
+        "file_bytes": stream.file_bytes or stream.file_bytes_read,
         "text_bytes": stream.text_bytes,
         "event_count": readable,
         "complete_count": counts["event"],

@@ -97,8 +97,11 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
 
 
 def resolved(place: Place) -> Place:
-    """Return a path as the disk knows it; a URL is what it is."""
-    return place.resolve() if isinstance(place, Path) else place
+    """Return a path as the disk knows it; a URL is what it is, and so is a pipe.
+
+    What ``/dev/fd/63`` stands for, as a shell's ``<(…)`` gives it, has no path on the disk.
+    """
+    return place.resolve() if isinstance(place, Path) and not place.is_fifo() else place
 
 
 def is_run(folder: Place) -> bool:

@@ -1,0 +1,54 @@
+"""A pipe is read like a file: what a shell's `<(zcat trace.json.gz)` gives, and standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tracekit.opening import ingest
+
+TRACE = [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pipes have names in /dev/fd")
+
+
+@contextmanager
+def pipe() -> Iterator[str]:
+    """Yield the name of a pipe that holds a trace."""
+    out, into = os.pipe()
+    os.write(into, json.dumps(TRACE).encode())
+    os.close(into)
+    try:
+        yield f"/dev/fd/{out}"
+    finally:
+        os.close(out)
+
+
+def busy_ns(trace: tracekit.Trace) -> list[int]:
+    return [row["busy_ns"] for row in trace.query("timeline").to_dicts()]
+
+
+def test_a_pipe_is_a_trace() -> None:
+    with pipe() as name, tracekit.open(name) as trace:
+        assert busy_ns(trace) == [2000]
+        (size,) = trace.sql("SELECT file_bytes FROM trace").to_dicts()
+    assert size == {"file_bytes": len(json.dumps(TRACE))}
+
+
+def test_two_pipes_are_two_traces() -> None:
+    with pipe() as first, pipe() as second, tracekit.open(first, second) as trace:
+        assert busy_ns(trace) == [2000, 2000]
+
+
+def test_a_store_of_a_pipe_says_where_it_is_from(tmp_path: Path) -> None:
+    with pipe() as name:
+        store = ingest([name], tmp_path / "of_pipe.duckdb")
+    with tracekit.open(store) as trace:
+        assert trace.sql("SELECT path FROM trace").to_dicts() == [{"path": name}]
