@@ -3,7 +3,8 @@
 #   make collect  install torch and its kin too, train a tiny model for a few steps under the
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
 #   make test     install what developers need besides and run every check, the tests last
-#   make fuzz     look for input that makes tracekit fail, for some MINUTES; finds go to tests/corpus
+#   make fuzz     look for input that makes tracekit fail, for some MINUTES, with the core alone;
+#                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
 # The single checks, for quick turns: lint, lengths, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
@@ -33,8 +34,11 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --quiet
 # they are, and kept, wherever somebody has switched that off.
 export PYTHONDONTWRITEBYTECODE :=
 
+# The checks look at different things and write nothing that another reads; all else is one by one.
+ifndef AT_ONCE
 .NOTPARALLEL:
-.PHONY: help demo collect collects test tools check lint lengths format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
+endif
+.PHONY: help demo packages collect collects test tools check checks lint lengths format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -48,11 +52,16 @@ collect: $(DEV)/.collects
 
 test: check
 
-# What the checks run in, without running any; and what collects runs in.
+# What the checks run in, without running any; what collects runs in, and that without tracekit.
 tools: $(DEV)/.installed
 collects: $(DEV)/.collects
+packages: $(DEV)/.packages
 
-check: lint lengths types imports sql docs gate pytest
+check: checks pytest
+
+# Those that take longest first.
+checks: $(DEV)/.installed
+	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql docs lint lengths imports gate
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -109,9 +118,9 @@ collected: $(DEV)/.installed
 		{ cat $(DEV)/collected.log >&2; exit 1; }
 
 # The seed is chosen anew and printed: SEED repeats a run.
-fuzz: $(DEV)/.installed
+fuzz: $(DEMO)/.installed
 	@echo "== fuzz"
-	@$(DEV)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(DEMO)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 format: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet --fix-only .
@@ -128,10 +137,17 @@ $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
 	@$(DEMO)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
-$(DEV)/.collects: pyproject.toml constraints.txt $(NATIVE) Makefile
-	@echo "== installing tracekit and its collectors into $(DEV)"
+$(DEV)/.packages: pyproject.toml constraints.txt Makefile
+	@echo "== installing what tracekit's collectors need into $(DEV)"
 	@$(call new_environment,$(DEV))
-	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt --editable '.[collect]'
+	@$(PYTHON) tests/extras.py collect | \
+		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
+		--requirement /dev/stdin
+	@touch $@
+
+$(DEV)/.collects: $(DEV)/.packages $(NATIVE)
+	@echo "== installing tracekit into $(DEV)"
+	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --no-deps --constraint constraints.txt --editable .
 	@touch $@
 
 $(DEV)/.installed: $(DEV)/.collects

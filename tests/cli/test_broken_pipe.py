@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,13 @@ import pytest
 @pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
 @pytest.mark.parametrize("command", ["breakdown", "health"])
 def test_the_command_ends_quietly(
-    command: str, format_name: str, sample_trace: Path, tmp_path: Path
+    command: str,
+    format_name: str,
+    sample_trace: Path,
+    tmp_path: Path,
+    keep_stores: Callable[..., None],
 ) -> None:
+    keep_stores(tmp_path, sample_trace)
     read_end, write_end = os.pipe()
     os.close(read_end)  # Every write fails, from the first on.
     done = subprocess.run(

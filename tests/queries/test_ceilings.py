@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 from traces_by_hand import Event, span
 
 import tracekit
@@ -207,40 +208,34 @@ def test_the_measured_roofline_has_a_bound_of_its_own(
     assert row["ceiling_reason"] == "the rate of its memory was not measured"
 
 
-@pytest.mark.parametrize(
-    ("name", "category", "share", "reason"),
-    [
-        ("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", 25, None),
-        ("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", 50, None),
-        ("Memcpy DtoD (Device -> Device)", "gpu_memcpy", 10, None),
-        (
-            "Memcpy DtoH (Device -> Pinned)",
-            "gpu_memcpy",
-            None,
-            "no copy of this kind was measured on this device",
-        ),
-        (
-            "Memcpy HtoD (Host -> Device)",
-            "gpu_memcpy",
-            None,
-            "its name does not tell whether the memory of the host is pinned",
-        ),
-        (
-            "Memcpy PtoP (Device -> Device)",
-            "gpu_memcpy",
-            None,
-            "copies between two devices are not measured",
-        ),
-        ("Memset (Device)", "gpu_memset", None, "it copies nothing"),
-    ],
-)
+COPIES: list[tuple[str, str, float | None, str | None]] = [
+    ("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", 25, None),
+    ("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", 50, None),
+    ("Memcpy DtoD (Device -> Device)", "gpu_memcpy", 10, None),
+    (
+        "Memcpy DtoH (Device -> Pinned)",
+        "gpu_memcpy",
+        None,
+        "no copy of this kind was measured on this device",
+    ),
+    (
+        "Memcpy HtoD (Host -> Device)",
+        "gpu_memcpy",
+        None,
+        "its name does not tell whether the memory of the host is pinned",
+    ),
+    (
+        "Memcpy PtoP (Device -> Device)",
+        "gpu_memcpy",
+        None,
+        "copies between two devices are not measured",
+    ),
+    ("Memset (Device)", "gpu_memset", None, "it copies nothing"),
+]
+
+
 def test_a_copy_is_held_against_its_direction_and_memory(
-    tiny_trace: MakeTrace,
-    make_bench: MakeBench,
-    name: str,
-    category: str,
-    share: float | None,
-    reason: str | None,
+    tmp_path: Path, make_bench: MakeBench
 ) -> None:
     """1,000 bytes in 10 us are 1e8 bytes/s."""
     copy = {"family": "memcpy", "op": "h2d", "message_bytes": 4000, "median_ns": 10_000.0}
@@ -250,13 +245,16 @@ def test_a_copy_is_held_against_its_direction_and_memory(
         copy | {"memory": "pageable", "message_bytes": 2000},
         copy | {"op": "d2d", "message_bytes": 10_000},
     ]
-    path = tiny_trace(work(category, name, 0, 10, 1, bytes=1000), deviceProperties=H100)
-    with tracekit.open(path, cache=False, ceilings=make_bench("b", points, **GPU)) as trace:
-        (row,) = trace.query("memcpy").to_dicts()
-    assert row["bandwidth_bytes_per_s"] == pytest.approx(1e8)
-    assert row["ceiling_pct"] == (share and pytest.approx(share))
-    assert row["ceiling_reason"] == reason
-    assert (row["ceiling_source"] is None) == (share is None)
+    cases = [work(category, name, 0, 10, 1, bytes=1000) for name, category, *_ in COPIES]
+    bench = make_bench("b", points, **GPU)
+    with opened_as_ranks(tmp_path, cases, ceilings=bench, deviceProperties=H100) as trace:
+        rows = rows_by_rank(trace, "memcpy")
+    for rank, (name, _, share, reason) in enumerate(COPIES):
+        (row,) = rows[rank]
+        assert row["bandwidth_bytes_per_s"] == pytest.approx(1e8), name
+        assert row["ceiling_pct"] == (share and pytest.approx(share)), name
+        assert row["ceiling_reason"] == reason, name
+        assert (row["ceiling_source"] is None) == (share is None), name
 
 
 @pytest.mark.parametrize(

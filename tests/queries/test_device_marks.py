@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from cases_as_ranks import opened_as_ranks
 
 import tracekit
 from tracekit.analysis.device_rules import FILE_NAME, ROLES, load_device_rules
@@ -363,17 +364,16 @@ def test_an_unknown_device_beside_a_known_one(tiny_trace: Write) -> None:
     assert len(timelines(path)) == 1
 
 
-@pytest.mark.parametrize("name", ["python", "gpu_worker", "/host:CPU", "/device:CPU:0", "trainer"])
-def test_other_processes_are_none(tiny_trace: Write, name: str) -> None:
-    path = tiny_trace(
-        [
-            *process(5, name),
-            span(5, 1, "anything", 0, 20),
-            span(5, 1, "aten::mm", 0, 20, "cpu_op"),
-        ]
-    )
-    assert accelerator(path) == ("cpu", True, None)
-    assert len(timelines(path)) == 1
+def test_other_processes_are_none(tmp_path: Path) -> None:
+    names = ["python", "gpu_worker", "/host:CPU", "/device:CPU:0", "trainer"]
+    work = [span(5, 1, "anything", 0, 20), span(5, 1, "aten::mm", 0, 20, "cpu_op")]
+    with opened_as_ranks(tmp_path, [[*process(5, name), *work] for name in names]) as trace:
+        found = trace.sql(
+            "SELECT accelerator, is_recorded, unknown FROM accelerator ORDER BY trace_id"
+        ).rows
+        ranks = trace.query("timeline").column("rank")
+    assert dict(zip(names, found, strict=True)) == dict.fromkeys(names, ("cpu", True, None))
+    assert ranks == [*range(len(names))]
 
 
 def test_names_that_are_hostile(tiny_trace: Write) -> None:

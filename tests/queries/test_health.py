@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import span
 
 import tracekit
@@ -112,15 +113,17 @@ def test_what_was_cut_off_is_said(tiny_trace: Write) -> None:
     assert meanings(path)["truncated"] == "the file ends inside the array of events"
 
 
-@pytest.mark.parametrize(
-    ("linked_us", "severity"),
-    [(1000, "ok"), (990, "ok"), (989, "note"), (900, "note"), (899, "warn")],
-)
-def test_how_much_must_be_linked(tiny_trace: Write, linked_us: int, severity: str) -> None:
-    events = [launch(0, 1, 1), kernel("k", 2, 2 + linked_us, 1)]
-    events.append(kernel("k", 5000, 6000 - linked_us, 2))
-    found = said(tiny_trace(events))
-    assert found["device_time_linked"] == (linked_us / 10, "pct", severity)
+def test_how_much_must_be_linked(tmp_path: Path) -> None:
+    severities = {1000: "ok", 990: "ok", 989: "note", 900: "note", 899: "warn"}
+    cases = [
+        [launch(0, 1, 1), kernel("k", 2, 2 + us, 1), kernel("k", 5000, 6000 - us, 2)]
+        for us in severities
+    ]
+    with opened_as_ranks(tmp_path, cases) as trace:
+        rows = [row for row in trace.health().to_dicts() if row["metric"] == "device_time_linked"]
+    found = {row["rank"]: (row["value"], row["unit"], row["severity"]) for row in rows}
+    for rank, (linked_us, severity) in enumerate(severities.items()):
+        assert found[rank] == (linked_us / 10, "pct", severity)
 
 
 def test_several_kernels_of_one_launch_are_linked_once(tiny_trace: Write) -> None:

@@ -344,8 +344,8 @@ PHASES = {
 
 
 def test_phases_of_ranges(tmp_path: Path) -> None:
-    work = [launch(10, 1), kernel("k", 20, 30, 1)]
-    with opened_as_ranks(tmp_path, [[annotation(name, 0, 100), *work] for name in PHASES]) as trace:
+    cases = [[annotation(name, 0, 100), launch(10, 1), kernel("k", 20, 30, 1)] for name in PHASES]
+    with opened_as_ranks(tmp_path, cases) as trace:
         found = trace.sql("SELECT phase FROM attribution ORDER BY trace_id").column("phase")
     assert dict(zip(PHASES, found, strict=True)) == PHASES
 
@@ -358,8 +358,8 @@ HOOKS = {
 
 
 def test_hooks_are_rows_also_inside_of_modules(tmp_path: Path) -> None:
-    around, work = module("Net_0", 0, 100), [launch(10, 1), kernel("k", 20, 30, 1)]
-    with opened_as_ranks(tmp_path, [[around, op(name, 5, 50), *work] for name in HOOKS]) as trace:
+    work = [module("Net_0", 0, 100), launch(10, 1), kernel("k", 20, 30, 1)]
+    with opened_as_ranks(tmp_path, [[op(name, 5, 50), *work] for name in HOOKS]) as trace:
         found = trace.sql("SELECT row_name FROM attribution ORDER BY trace_id").column("row_name")
     assert dict(zip(HOOKS, found, strict=True)) == HOOKS
 
@@ -396,6 +396,3 @@ def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEv
     assert places(trace)[:2] == [("a", "forward", "A_0"), ("b", "forward", "B_0")]
     inferred = trace.sql("SELECT link, is_inferred, count(*) FROM attribution GROUP BY ALL").rows
     assert sorted(inferred) == [("before_window", True, 2), ("launch", False, 4)]
-
-
-# -- public traces ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 
 import tracekit
 
@@ -76,23 +77,22 @@ def test_what_is_no_work_of_the_device_is_left_out(tiny_trace: Write) -> None:
         assert (row["window_ns"], row["busy_ns"], row["event_count"]) == (10_000, 10_000, 1)
 
 
-@pytest.mark.parametrize(
-    ("events", "figures"),
-    [
-        ([work(COMPUTE, 5, 5)], (0, 0, 0, None, 1)),
-        ([work(COMM, 5, 5), work(COMPUTE, 9, 9)], (4_000, 0, 0, None, 2)),
-        ([work(COMM, 5, 9)], (4_000, 4_000, 4_000, 0.0, 1)),
-        ([work(COMM, 5, 9), work(COMPUTE, 5, 9)], (4_000, 4_000, 4_000, 100.0, 2)),
-        ([work(COMPUTE, 0, 5), work(COMPUTE, 5, 9)], (9_000, 9_000, 0, None, 2)),
-    ],
-)
-def test_odd_windows(
-    tiny_trace: Write, events: list[dict[str, Any]], figures: tuple[Any, ...]
-) -> None:
-    with tracekit.open(tiny_trace(events)) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        names = ("window_ns", "busy_ns", "comm_ns", "overlapped_comm_pct", "event_count")
-        assert tuple(row[name] for name in names) == figures
+ODD_WINDOWS: list[tuple[list[dict[str, Any]], tuple[Any, ...]]] = [
+    ([work(COMPUTE, 5, 5)], (0, 0, 0, None, 1)),
+    ([work(COMM, 5, 5), work(COMPUTE, 9, 9)], (4_000, 0, 0, None, 2)),
+    ([work(COMM, 5, 9)], (4_000, 4_000, 4_000, 0.0, 1)),
+    ([work(COMM, 5, 9), work(COMPUTE, 5, 9)], (4_000, 4_000, 4_000, 100.0, 2)),
+    ([work(COMPUTE, 0, 5), work(COMPUTE, 5, 9)], (9_000, 9_000, 0, None, 2)),
+]
+
+
+def test_odd_windows(tmp_path: Path) -> None:
+    with opened_as_ranks(tmp_path, [events for events, _ in ODD_WINDOWS]) as trace:
+        rows = rows_by_rank(trace, "timeline")
+    names = ("window_ns", "busy_ns", "comm_ns", "overlapped_comm_pct", "event_count")
+    for rank, (events, figures) in enumerate(ODD_WINDOWS):
+        (row,) = rows[rank]
+        assert tuple(row[name] for name in names) == figures, events
 
 
 def test_old_and_other_categories(tiny_trace: Write) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 
 import tracekit
 
@@ -91,22 +92,24 @@ def test_ops_that_only_mps_has(tiny_trace: Write) -> None:
     assert "Instruments" in reason
 
 
-@pytest.mark.parametrize(
-    ("category", "name", "kind"),
-    [
-        ("cuda_runtime", "hipLaunchKernel", "hip"),
-        ("xpu_driver", "zeCommandListAppendLaunchKernel", "xpu"),
-        ("xpu_runtime", "urEnqueueKernelLaunch", "xpu"),
-        ("mtia_runtime", "runFunction - job_prep_and_submit_for_execution", "mtia"),
-        ("Runtime", "cudaLaunchKernel", "cuda"),
-        ("privateuse1_runtime", "launchKernel", "privateuse1"),
-    ],
-)
-def test_which_accelerator_it_was(tiny_trace: Write, category: str, name: str, kind: str) -> None:
-    found_name, is_recorded, launch_count, _ = found(
-        tiny_trace([*HOST, {**LAUNCH, "cat": category, "name": name}])
-    )
-    assert (found_name, is_recorded, launch_count) == (kind, False, 1)
+LAUNCHES = [
+    ("cuda_runtime", "hipLaunchKernel", "hip"),
+    ("xpu_driver", "zeCommandListAppendLaunchKernel", "xpu"),
+    ("xpu_runtime", "urEnqueueKernelLaunch", "xpu"),
+    ("mtia_runtime", "runFunction - job_prep_and_submit_for_execution", "mtia"),
+    ("Runtime", "cudaLaunchKernel", "cuda"),
+    ("privateuse1_runtime", "launchKernel", "privateuse1"),
+]
+
+
+def test_which_accelerator_it_was(tmp_path: Path) -> None:
+    cases = [[*HOST, {**LAUNCH, "cat": category, "name": name}] for category, name, _ in LAUNCHES]
+    with opened_as_ranks(tmp_path, cases) as trace:
+        rows = trace.sql(
+            "SELECT accelerator, is_recorded, launch_count FROM accelerator ORDER BY trace_id"
+        ).rows
+    for row, launch in zip(rows, LAUNCHES, strict=True):
+        assert row == (launch[-1], False, 1), launch
 
 
 @pytest.mark.parametrize(

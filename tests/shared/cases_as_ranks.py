@@ -19,11 +19,16 @@ import tracekit
 
 @contextlib.contextmanager
 def opened_as_ranks(
-    folder: Path, cases: Sequence[Sequence[Event]], **top_level: Any
+    folder: Path,
+    cases: Sequence[Sequence[Event]],
+    *,
+    ceilings: Path | None = None,
+    **top_level: Any,
 ) -> Iterator[tracekit.Trace]:
     """Open traces as one run; the events at each place are those of the rank of that number.
 
-    `top_level` are members that each file has beside `traceEvents`.
+    `top_level` are members that each file has beside `traceEvents`; `ceilings` is as for
+    `tracekit.open`.
     """
     paths = []
     for rank, events in enumerate(cases):
@@ -31,7 +36,7 @@ def opened_as_ranks(
         whole = {**top_level, "distributedInfo": info, "traceEvents": [*events]}
         paths.append(folder / f"rank{rank}.json")
         paths[-1].write_text(json.dumps(whole), "utf-8")
-    with tracekit.open(*paths, cache=False) as trace:
+    with tracekit.open(*paths, cache=False, ceilings=ceilings) as trace:
         yield trace
 
 
