@@ -56,7 +56,8 @@ def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
     drawn = {name for path in TRACES.values() for name in charts_of(path)}
     of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
     of_runs |= {"scaling", "step_spread", "rank_groups", "rank_distribution"}
-    assert set(chart_names()) - drawn <= {"memcpy", *of_runs}
+    # Chart queue_cdf is drawn where its analysis is tested: here no request has its first step.
+    assert set(chart_names()) - drawn <= {"memcpy", "queue_cdf", *of_runs}
 
 
 @pytest.mark.parametrize("kind", TRACES)

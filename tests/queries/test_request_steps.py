@@ -115,6 +115,36 @@ def test_steps_outside_of_the_profile_are_counted_but_not_timed(
     assert (row["prefill_step_count"], row["decode_step_count"]) == (0, 2)
 
 
+def test_queueing_is_a_distribution_over_requests(tiny_trace: Tiny, tmp_path: Path) -> None:
+    """Request 0 queued for 50 µs, request 1 for 59; 2 was refused, and 3 warmed the engine up."""
+    folder = tmp_path / "serve"
+    folder.mkdir()
+    with tracekit.open(serve_run(folder, tiny_trace), cache=False) as trace:
+        points = trace.query("queue_cdf").rows
+        assert trace.query("queue_cdf", points=0).rows == points
+        assert trace.query("queue_cdf", points=1).rows == points[1:]
+    assert points == [
+        ("serve", "transformers", 50_000, 1, 50.0, 2, 1),
+        ("serve", "transformers", 59_000, 2, 100.0, 2, 1),
+    ]
+
+
+def test_queueing_of_a_real_run_is_that_of_its_requests(opened: Opened) -> None:
+    trace = opened(REPO / "sample_traces" / "serve_transformers")
+    known = trace.query("request_steps", limit=0).to_dicts()
+    queued = sorted(row["queue_ns"] for row in known if row["queue_ns"] is not None)
+    chart = trace.plot("queue_cdf")
+    assert chart.spec["encoding"]["x"]["axis"]["title"].startswith("time in the queue, ")
+    assert len(chart.data["queue_cdf"]) == len(trace.query("queue_cdf"))
+    points = trace.query("queue_cdf", points=0).to_dicts()
+    assert queued
+    assert [row["value_ns"] for row in points] == sorted(set(queued))
+    assert {row["request_count"] for row in points} == {len(queued)}
+    assert [row["cumulative_count"] for row in points] == [
+        sum(other <= row["value_ns"] for other in queued) for row in points
+    ]
+
+
 def lives(trace: tracekit.Trace, **params: object) -> dict[int, list[tuple[Any, ...]]]:
     """Part, step, start and end in µs of the stretches of each request."""
     found: dict[int, list[tuple[Any, ...]]] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import series
 from tracekit.plot._chart import Chart
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 NEEDS = ("latency_cdf",)
+
+_TOLD = ("run", "metric", "value_ns", "cumulative_pct", "cumulative_count", "request_count")
 
 
 def distribution(
@@ -35,17 +38,40 @@ def distribution(
     values = [row["value_ns"] for row in rows]
     if not any(values):
         return None
+    chart = line_of_shares(name, title, data["latency_cdf"], rows, axes)
+    of_metric = {"transform": [{"filter": {"field": "metric", "equal": metric}}]}
+    return replace(chart, spec={**chart.spec, **of_metric})
+
+
+def line_of_shares(
+    name: str,
+    title: str,
+    result: Result,
+    rows: Sequence[Mapping[str, Any]],
+    axes: tuple[str, str],
+) -> Chart:
+    """Return the chart of a distribution: a line for each run, that rises with each value.
+
+    Args:
+        name: of the chart.
+        title: above it.
+        result: what is drawn.
+        rows: those of it that are.
+        axes: what lies along them: the value, and the share that had no more.
+    """
     along, share = axes
+    found = [row["value_ns"] for row in rows]
     spec = {
-        "data": {"name": "latency_cdf"},
+        "data": {"name": result.name},
         "height": 240,
-        "transform": [{"filter": {"field": "metric", "equal": metric}}],
         "mark": {"type": "line", "interpolate": "step-after"},
         "encoding": {
-            "x": quantity("value_ns", values, along),
+            "x": quantity("value_ns", found, along),
             "y": quantity("cumulative_pct", [], share, scale={"domain": [0, 100]}),
             "color": colours("run", series(list(dict.fromkeys(row["run"] for row in rows)))),
-            "tooltip": told("run", "metric", "value_ns", "cumulative_pct", "cumulative_count"),
+            "tooltip": told(
+                *(column for column in _TOLD if column in result.column_names),
+            ),
         },
     }
-    return Chart(name, title, spec, {"latency_cdf": data["latency_cdf"]})
+    return Chart(name, title, spec, {result.name: result})

@@ -35,7 +35,7 @@ OF_TRACES = (
 
 OF_RANKS = ("rank_summary", "collective_skew", "parallel_groups", "pipeline_bubbles")
 
-OF_SERVING = ("serving_steps", "request_steps", "request_life")
+OF_SERVING = ("serving_steps", "request_steps", "request_life", "queue_cdf")
 
 OF_REQUESTS = ("requests", "throughput_over_time")
 

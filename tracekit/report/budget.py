@@ -27,6 +27,7 @@ _SERIES = {
     "steps": ("rank", "device"),
     "throughput_over_time": ("run",),
     "latency_cdf": ("run",),
+    "queue_cdf": ("run",),
 }
 """Results that are lines over time: of these, whole lines stay, as many as there is room for."""
 

@@ -29,7 +29,7 @@ class Section:
 
 TIMELINE_EVENTS = "timeline_events"
 
-LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
+LATENCIES = ("latency_cdf", "queue_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
 """Charts of distributions, of which each is small."""
 
 SECTIONS = (
@@ -92,7 +92,8 @@ SECTIONS = (
             *("serving_steps", "requests", "request_life"),
         ),
         (
-            *("throughput", "throughput_over_time", "latency", "latency_cdf", "serving_window"),
+            *("throughput", "throughput_over_time", "latency", "latency_cdf", "queue_cdf"),
+            "serving_window",
             *("serving_steps", "requests", "request_steps", "request_life"),
             "serving_module_totals",
         ),

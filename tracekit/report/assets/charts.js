@@ -192,12 +192,20 @@ class ChartView {
   drawAxes(svg, box, xs, ys, isNamed, left) {
     const [x, y] = ['x', 'y'].map((channel) => this.layers.map((layer) => layer.encoding[channel]).find(Boolean));
     if (xs.kind === 'band') {
-      for (const value of xs.domain) svg.append(svgElement('text', { x: xs.centre(value), y: box.bottom + 18, 'text-anchor': 'middle' }, printable(String(value))));
+      for (const value of xs.domain) {
+        const whole = printable(String(value));
+        const text = fitted(whole, xs.step - 6);
+        const label = svgElement('text', { x: xs.centre(value), y: box.bottom + 18, 'text-anchor': 'middle' }, text);
+        if (text !== whole) label.append(svgElement('title', {}, whole));
+        svg.append(label);
+      }
     } else {
       for (const tick of xs.ticks) {
         const at = xs.position(tick);
         svg.append(svgElement('line', { class: 'grid', x1: at, x2: at, y1: box.top, y2: box.bottom }));
-        svg.append(svgElement('text', { x: at, y: box.bottom + 18, 'text-anchor': 'middle' }, tickText(xs, tick)));
+        // The last one stands at the end of the picture: there it ends with it.
+        const half = RULER.measureText(tickText(xs, tick)).width / 2;
+        svg.append(svgElement('text', { x: Math.min(at, box.right + 17 - half), y: box.bottom + 18, 'text-anchor': 'middle' }, tickText(xs, tick)));
       }
     }
     if (x.axis?.title) {

@@ -15,7 +15,8 @@ function logTicks(from, to) {
   const first = Math.floor(Math.log10(from));
   const last = Math.ceil(Math.log10(to));
   const every = Math.max(1, Math.ceil((last - first) / 8));
-  const within = last - first <= 2 ? [1, 2, 5] : [1];
+  // By how far the axis goes, not by how many powers it touches: from 0.04 to 1.3 there would be two ticks.
+  const within = Math.log10(to / from) <= 2 ? [1, 2, 5] : [1];
   for (let e = first; e <= last; e += every) for (const part of within) ticks.push(part * 10 ** e);
   return ticks;
 }

@@ -2,14 +2,23 @@
 
 const FIRST_ROWS = 12;
 
+// Of figures of health, those that warn stand first, and are never behind a button.
+const SEVERITIES = ['warn', 'note', 'ok'];
+const MOST_FIRST_ROWS = 60;
+
 // Columns of sentences, which go over several lines; names are cut, and told whole when pointed at.
 const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 
 function drawTable(place, name, data) {
-  const { columns, meanings, rows, total } = data;
+  const { columns, meanings, total } = data;
+  const severity = columns.indexOf('severity');
+  const placeOf = (row) => SEVERITIES.indexOf(row[severity]);
+  const rows = severity < 0 ? data.rows : [...data.rows].sort((a, b) => placeOf(a) - placeOf(b));
+  const warned = severity < 0 ? 0 : rows.filter((row) => row[severity] === 'warn').length;
+  const firstRows = Math.min(Math.max(FIRST_ROWS, warned), MOST_FIRST_ROWS);
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
   let shown = rows;
-  let limit = FIRST_ROWS;
+  let limit = firstRows;
   let sorted = { column: -1, direction: 1 };
 
   const filter = element('input', { type: 'search', placeholder: 'filter', 'aria-label': `filter ${name}` });
@@ -51,12 +60,12 @@ function drawTable(place, name, data) {
     const hidden = shown.length - Math.min(limit, shown.length);
     count.textContent = `${digits(shown.length, 0)} of ${digits(total, 0)} rows`
       + (total > rows.length ? `; ${digits(total - rows.length, 0)} are left out here` : '');
-    all.hidden = hidden === 0 && limit === FIRST_ROWS;
+    all.hidden = hidden === 0 && limit === firstRows;
     all.textContent = hidden ? `show ${digits(hidden, 0)} more` : 'show fewer';
   }
 
   function drawRow(row) {
-    const line = element('tr');
+    const line = element('tr', severity >= 0 && row[severity] === 'warn' ? { class: 'warn' } : {});
     row.forEach((value, c) => {
       const text = withUnit(columns[c], value);
       const cell = element('td', isNumber[c] ? { class: 'number' } : {}, text);
@@ -70,7 +79,7 @@ function drawTable(place, name, data) {
 
   filter.addEventListener('input', update);
   all.addEventListener('click', () => {
-    limit = limit === FIRST_ROWS ? Infinity : FIRST_ROWS;
+    limit = limit === firstRows ? Infinity : firstRows;
     update();
   });
   csv.addEventListener('click', () => copy(asCsv(columns, shown), csv));

@@ -215,9 +215,9 @@ class TimelineView {
     for (const { lane, at, index, x, w, colour } of wide) {
       if (w < 40) continue;
       context.fillStyle = this.inks[colour];
-      const text = this.nameOf(lane, index);
-      const most = Math.floor((w - 8) / 6);
-      context.fillText(text.length > most ? `${text.slice(0, most - 1)}…` : text, this.left + x + 4, this.rowTop(at) + 14);
+      // Measured, as letters differ: what cannot fit even in the narrowest of them is not.
+      const text = fitted(this.nameOf(lane, index).slice(0, w / 2), w - 8);
+      context.fillText(text, this.left + x + 4, this.rowTop(at) + 14);
     }
   }
 

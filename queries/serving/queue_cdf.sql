@@ -1,0 +1,101 @@
+-- What share of the requests waited how long for the engine to begin them?
+-- Queueing: from when a request was sent to the start of the first step of the engine that served it, as queue_ns of
+-- analysis request_steps. Only requests whose first step is in the trace are counted, profiled ones among them;
+-- left_out_count says how many others there are. A point says that cumulative_count requests, and no fewer, waited
+-- value_ns at most. Times of the client and of the trace are compared by the clock of the machine, so a value may fall
+-- below 0 by what these differ. Warm-up requests are left out.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: serving_step_ranges
+-- Params:
+--   points  BIGINT = 100  points of a curve, evenly spaced in percent; 0 for every value
+-- Columns:
+--   run               VARCHAR  name of the run's folder
+--   engine            VARCHAR  serving engine
+--   value_ns          BIGINT   how long requests waited, ns
+--   cumulative_count  BIGINT   requests that waited at most this
+--   cumulative_pct    DOUBLE   their share of those that are counted, 0 to 100
+--   request_count     BIGINT   requests that are counted
+--   left_out_count    BIGINT   requests whose first step is in no trace
+-- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
+-- Invariant: 1 <= cumulative_count AND cumulative_count <= request_count
+
+-- Every rank of an engine does the same steps: the first trace that has them tells when.
+WITH telling AS (
+    SELECT
+        t.run_id,
+        min(t.trace_id) AS trace_id
+    FROM trace AS t
+    INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id
+    WHERE s.source = 'tk' AND t.base_time_ns > 0
+    GROUP BY t.run_id
+),
+
+first_step AS (
+    SELECT
+        run_id,
+        request_id,
+        min(first_step) AS step
+    FROM request_step
+    GROUP BY run_id, request_id
+),
+
+queued AS (
+    SELECT
+        r.run_id,
+        s.ts_ns + t.base_time_ns - n.load_start_unix_ns - r.sent_ns AS value_ns
+    FROM request AS r
+    INNER JOIN run AS n ON r.run_id = n.run_id
+    LEFT JOIN first_step AS f ON r.run_id = f.run_id AND r.request_id = f.request_id
+    LEFT JOIN telling AS g ON r.run_id = g.run_id
+    LEFT JOIN trace AS t ON g.trace_id = t.trace_id
+    LEFT JOIN serving_step_ranges AS s ON g.trace_id = s.trace_id AND f.step = s.step
+    WHERE NOT r.is_warmup
+),
+
+ranked AS (
+    SELECT
+        run_id,
+        value_ns,
+        row_number() OVER (PARTITION BY run_id ORDER BY value_ns) AS position,
+        count(*) OVER (PARTITION BY run_id) AS request_count,
+        count(*) OVER (PARTITION BY run_id ORDER BY value_ns) AS cumulative_count
+    FROM queued
+    WHERE value_ns IS NOT NULL
+),
+
+left_out AS (
+    SELECT
+        run_id,
+        count(*) AS left_out_count
+    FROM queued
+    WHERE value_ns IS NULL
+    GROUP BY run_id
+),
+
+-- The values at the ranks ceil(k * request_count / points), for k from 1 to points.
+picked AS (
+    SELECT DISTINCT
+        run_id,
+        value_ns,
+        cumulative_count,
+        request_count
+    FROM ranked
+    WHERE
+        $points <= 0
+        OR position * $points // request_count > (position - 1) * $points // request_count
+)
+
+SELECT
+    n.folder_name AS run,
+    n.engine,
+    p.value_ns,
+    p.cumulative_count,
+    100.0 * p.cumulative_count / p.request_count AS cumulative_pct,
+    p.request_count,
+    coalesce(o.left_out_count, 0) AS left_out_count
+FROM picked AS p
+INNER JOIN run AS n ON p.run_id = n.run_id
+LEFT JOIN left_out AS o ON p.run_id = o.run_id
+ORDER BY n.engine, n.run_id, p.value_ns
