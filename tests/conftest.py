@@ -22,7 +22,8 @@ import patient_hypothesis
 import pytest
 from alone import alone
 from cost_of_files import CostOfFiles
-from every_trace import BEGIN, Answered, Answers, group_of
+from every_trace import Answered, Answers
+from longest_first import place
 from warm_python import warm_python
 
 import tracekit
@@ -47,28 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Files of tests that take longest begin first, so that no core is left waiting for one at the end.
-_LONGEST = (
-    "tests/evidence/test_runs.py",
-    "tests/collectors/test_engines.py",
-    "tests/engine/test_equality.py",
-    "tests/queries/test_agreement.py",
-    "tests/collectors/loops/",
-    "tests/engine/",
-    "tests/dataset/",
-    "tests/collectors/test_collect_command.py",
-    "tests/report/test_in_browser.py",
-    "tests/docs/test_reference.py",
-    "tests/test_readme.py",
-    "tests/export/",
-    "tests/ingest/test_growth.py",
-    "tests/packaging/test_wheel.py",
-    "tests/collectors/",
-    "tests/plot/",
-    "tests/ingest/test_two_readers.py",
-    "tests/queries/",
-)
-
 # What is to be there once at most, whichever files ask for it: those tests run on one worker.
 _FOR_ONE_WORKER = {"s3", "ray", "browser"}
 
@@ -82,15 +61,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(name))
-
-    def place(item: pytest.Item) -> tuple[int, str]:
-        group = group_of(item)
-        file = BEGIN if group else item.path.relative_to(REPO).as_posix()
-        number = next(
-            (n for n, name in enumerate(_LONGEST) if file.startswith(name)), len(_LONGEST)
-        )
-        return number, group
-
     items.sort(key=place)
 
 
