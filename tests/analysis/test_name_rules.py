@@ -116,3 +116,10 @@ def test_other_rules_say_what_they_say() -> None:
     other = "SELECT category, name, 7 AS rule_id, 'other' AS label FROM given"
     rules = NameRules("ruled", RULES.names, RULES.answers, {"device": other, "cpu": other})
     assert {row[2:] for row in said_of(WORK, rules)} == {(7, "other")}
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
+    said_of(WORK[:1])
+    with name_rules._memory.lock:
+        name_rules._begin_anew()
+        assert in_order(said_of(WORK)) == in_order(SAID)

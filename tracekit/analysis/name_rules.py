@@ -8,6 +8,7 @@ as long as the process lives; a trace of very many names has them tried inside D
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,18 @@ class _Memory:
 
 
 _memory = _Memory()
+_of_parents: list[_Memory] = []
+
+
+def _begin_anew() -> None:
+    """Leave what a forked process was born with: another thread may have been using it."""
+    global _memory
+    # Let go of, its database would be closed, for which its threads are missing.
+    _of_parents.append(_memory)
+    _memory = _Memory()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _answers(
