@@ -176,6 +176,9 @@ def _attend(selector: selectors.DefaultSelector, key: selectors.SelectorKey) -> 
     """Hand a signal on to a program, or its end to the one that asked for it."""
     pid, ended, client, is_told = key.data
     if key.fileobj is client:
+        if client.fileno() < 0:
+            # The end of its program was seen at the same time, and came first.
+            return
         try:
             numbers = client.recv(16)
         except ConnectionError:

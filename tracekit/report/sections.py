@@ -29,8 +29,8 @@ class Section:
 
 TIMELINE_EVENTS = "timeline_events"
 
-LATENCIES = ("latency_cdf", "queue_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
-"""Charts of distributions, of which each is small."""
+LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
+"""Charts of distributions that requests alone tell, of which each is small."""
 
 SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
@@ -88,7 +88,7 @@ SECTIONS = (
         "serving",
         "Serving",
         (
-            *("throughput_over_time", "running_requests", *LATENCIES),
+            *("throughput_over_time", "running_requests", "queue_cdf", *LATENCIES),
             *("serving_steps", "requests", "request_life"),
         ),
         (
@@ -97,7 +97,7 @@ SECTIONS = (
             *("serving_steps", "requests", "request_steps", "request_life"),
             "serving_module_totals",
         ),
-        beside=LATENCIES,
+        beside=("queue_cdf", *LATENCIES),
     ),
     Section(
         "bench",
