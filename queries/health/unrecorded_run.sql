@@ -157,6 +157,9 @@ SELECT
             || 'its work'
     END
     || CASE
+        -- Profilers write what the host did first.
+        WHEN t.is_truncated
+            THEN '; the file is cut off, and what is missing of it may hold the kernels'
         WHEN m.reason IS NULL THEN ''
         WHEN coalesce(s.launch_count, 0) = 0 AND s.op_mark_id IS NULL
             THEN
@@ -165,6 +168,7 @@ SELECT
         ELSE '; ' || m.reason
     END AS reason
 FROM sign AS s
+INNER JOIN trace AS t ON s.trace_id = t.trace_id
 LEFT JOIN recognised_mark AS r ON s.trace_id = r.trace_id
 LEFT JOIN unrecorded_mark AS m ON r.mark_id = m.mark_id
 ORDER BY s.trace_id

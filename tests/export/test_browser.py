@@ -55,6 +55,8 @@ def test_the_trace_opens_in_the_ui_without_network(tmp_path: Path) -> None:
         page.wait_for_function("window.app && app.trace && !app.isLoadingTrace", timeout=240_000)
         assert dict(page.evaluate(_ASK, _TIMELINE)) == expected
         assert page.get_by_text("rank 1", exact=True).count() > 0
+        # Ranks and devices lie open: without that one would see a line for each rank, and nothing.
+        page.get_by_text("idle causes", exact=True).first.wait_for()
         parts = urlsplit(served.address)
         here = f"{parts.scheme}://{parts.netloc}/"
         assert [url for url in asked if not url.startswith((here, "blob:", "data:"))] == []

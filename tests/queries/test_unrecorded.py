@@ -84,6 +84,15 @@ def test_processes_named_after_a_device_without_kernels(tiny_trace: Write) -> No
     assert "1 process named after a device (GPU 0)" in reason
 
 
+def test_of_a_file_that_is_cut_off_it_is_not_known(tmp_path: Path) -> None:
+    text = json.dumps({"deviceProperties": [{"id": 0, "name": "A100"}], "traceEvents": HOST})
+    path = tmp_path / "cut.json"
+    path.write_text(text[: text.rindex("}, {") + 3] + '{"ph": "X", "cat": "ker', "utf-8")
+    reason = found(path)[-1]
+    assert reason.endswith("; the file is cut off, and what is missing of it may hold the kernels")
+    assert "only the activity of the CPU was recorded" not in reason
+
+
 def test_ops_that_only_mps_has(tiny_trace: Write) -> None:
     op = {**HOST[0], "name": "aten::_mps_convolution"}
     name, is_recorded, _, reason = found(tiny_trace([op]))

