@@ -157,8 +157,10 @@ $(DEV)/.installed: $(DEV)/.collects
 		--requirement /dev/stdin
 	@touch $@
 
+# The pip that a Python brings may look at every version of a package for seconds.
 define new_environment
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tracekit needs Python 3.11 or later; this is " \
 	+ sys.version.split()[0] + ". Choose another: make PYTHON=python3.12 ...")' && \
-$(PYTHON) -m venv --clear $(1)
+$(PYTHON) -m venv --clear $(1) && $(1)/bin/python $(PIP_INSTALL) --no-compile \
+	--constraint constraints.txt --upgrade pip
 endef
