@@ -4,6 +4,7 @@ const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';
 
 const LEAST_OWN = 30;
+const LETTER_PX = 7;
 
 // A text as far as there is room for it.
 function fitted(text, room) {
@@ -32,10 +33,10 @@ function sharedStarts(texts) {
 
 // Where a name goes on with what is its own: at the start of the word in which it begins to differ. Of a name that
 // others only go on from, its end is shown.
-function ownStart(text, shared) {
-  const at = Math.min(shared, Math.max(text.length - LEAST_OWN, 0));
+function ownStart(text, shared, least = LEAST_OWN) {
+  const at = Math.min(shared, Math.max(text.length - least, 0));
   const word = /[\w.]*$/.exec(text.slice(0, at))[0].length;
-  return word < at && word <= LEAST_OWN ? at - word : at;
+  return word < at && word <= least ? at - word : at;
 }
 
 // Texts as far as there is room for each. Where the ends of two would be cut so that both look the same, the middle of
@@ -45,9 +46,10 @@ function fittedApart(texts, room) {
   const owners = new Map();
   texts.forEach((text, i) => owners.set(short[i], (owners.get(short[i]) ?? new Set()).add(text)));
   const shared = sharedStarts(texts);
+  const least = Math.min(LEAST_OWN, Math.floor((room * 0.6) / LETTER_PX));
   return texts.map((text, i) => {
     if (owners.get(short[i]).size < 2) return short[i];
-    const at = ownStart(text, shared.get(text));
+    const at = ownStart(text, shared.get(text), least);
     const width = RULER.measureText(text.slice(at)).width;
     const head = fitted(text.slice(0, at), Math.max(room - width, room * 0.4));
     return head + fitted(text.slice(at), room - RULER.measureText(head).width);
