@@ -57,8 +57,19 @@ if folder and os.path.isdir(folder):
 '''
 
 
+_is_installed = False
+
+
 def install(folder: str) -> None:
-    """Record what this process trains, should it import torch, or have done so already."""
+    """Record what this process trains, should it import torch, or have done so already.
+
+    Once: of a `tracekit collect` inside of another, both have a sitecustomize here, and two
+    profilers in one process end in a crash.
+    """
+    global _is_installed
+    if _is_installed:
+        return
+    _is_installed = True
     if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
         _watch(folder)
     else:

@@ -145,6 +145,7 @@ class _Wrapped:
             reason = error.message if isinstance(error, StoreError) else str(error)
             self._echo(f"{reason}; the program runs without being recorded")
             return dict(os.environ)
+        _tell_outer(os.environ.get(VARIABLE))
         before = os.environ.get("PYTHONPATH")
         path = str(site) if not before else f"{site}{os.pathsep}{before}"
         return {
@@ -258,6 +259,14 @@ class _Wrapped:
             "torch took a step on what a module holds that was called; in a loop of another kind, "
             "use `with tracekit.collect(model=…) as step:`"
         )
+
+
+def _tell_outer(folder: str | None) -> None:
+    """Tell another one of us, which runs the program that runs this one, who records it."""
+    if folder:
+        with contextlib.suppress(OSError):  # it may be of one that has ended
+            text = "a `tracekit collect` inside of it recorded what it trains"
+            (Path(folder) / UNRECORDED).write_text(text, "utf-8")
 
 
 def _is_recorded(report: LoopReport) -> bool:

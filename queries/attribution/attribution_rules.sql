@@ -51,7 +51,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 9, 'before a backward pass, and not behind one?'),
         ('phase', 10, 'between zero_grad and a forward pass?'),
         ('phase', 11, 'behind zero_grad, before something else?'),
-        ('phase', 12, 'behind a forward pass?'),
+        ('phase', 12, 'behind a forward pass, or before one and behind a derivative?'),
         ('phase', 13, 'between two backward passes, and not beside them?'),
         ('phase', 14, 'behind a recomputation?'),
         ('phase', 15, 'before the first forward pass?'),
@@ -124,8 +124,10 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 AND is_unmarked
                 THEN {rule: 8, reason: 'whole trace', phase: 'forward'}
             WHEN
-                label_after IN ('backward', 'recompute')
-                AND coalesce(label_before, 'zero_grad') NOT IN ('backward', 'recompute')
+                label_after IN ('backward', 'recompute', 'derivative')
+                AND coalesce(label_before, 'zero_grad') NOT IN (
+                    'backward', 'recompute', 'derivative'
+                )
                 THEN {rule: 9, reason: 'neighbours', phase: 'forward'}
             WHEN
                 label_before = 'zero_grad'
@@ -133,12 +135,15 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 10, reason: 'neighbours', phase: 'forward'}
             WHEN label_before = 'zero_grad'
                 THEN {rule: 11, reason: 'none', phase: NULL}
-            WHEN label_before = 'forward'
+            -- Gradients that shall have a derivative are part of what is computed next.
+            WHEN
+                label_before = 'forward'
+                OR (label_before = 'derivative' AND label_after = 'forward')
                 THEN {rule: 12, reason: 'neighbours', phase: 'forward'}
             -- A model that runs beside autograd's threads, between two passes of these, is none.
             WHEN
-                label_before IN ('backward', 'recompute')
-                AND label_after IN ('backward', 'recompute')
+                label_before IN ('backward', 'recompute', 'derivative')
+                AND label_after IN ('backward', 'recompute', 'derivative')
                 AND (is_on_node_thread OR NOT is_model_block)
                 THEN {rule: 13, reason: 'neighbours', phase: 'backward'}
             WHEN label_before = 'recompute'
@@ -150,7 +155,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             -- An optimizer runs no work of a model, and before the first zero_grad may be anything.
             WHEN is_model_block OR (label_before IS NULL AND label_after = 'zero_grad')
                 THEN {rule: 17, reason: 'none', phase: NULL}
-            WHEN label_before = 'backward'
+            WHEN label_before IN ('backward', 'derivative')
                 THEN {rule: 18, reason: 'neighbours', phase: 'optimizer'}
             WHEN 'data' IN (label_before, label_after)
                 THEN {rule: 19, reason: 'neighbours', phase: 'data'}

@@ -1,16 +1,16 @@
 -- Between what were the launches that do not tell their phase themselves?
 -- In traces of training. What lies between the same two moments is one block: between a forward and a backward pass is
--- the loss, between zero_grad (or the step of the optimizer) and a backward pass is a forward pass, and so on. Table
--- attribution decides by it.
+-- the loss, between zero_grad (or the step of the optimizer) and a backward pass is a forward pass, and so on. A backward
+-- pass that has a derivative itself is called derivative here. Table attribution decides by it.
 --
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace
 --   launch_id          BIGINT -> event.event_id  the launch
---   label_before       VARCHAR                   phase of the last launch before it that tells one, or zero_grad; NULL for none
+--   label_before       VARCHAR                   phase of the last launch before it that tells one, or zero_grad, or derivative; NULL for none
 --   before_ts_ns       BIGINT                    start of that launch, ns
---   label_after        VARCHAR                   phase of the next one that tells one, or zero_grad; NULL for none
+--   label_after        VARCHAR                   phase of the next one that tells one, or zero_grad, or derivative; NULL for none
 --   after_ts_ns        BIGINT                    start of that launch, ns
 --   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
 --   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
@@ -43,6 +43,7 @@ launch_fact AS (
         s.marked_phase,
         s.marked_row,
         s.is_recompute,
+        s.is_derivative,
         s.node_id,
         s.module_id,
         s.module_source,
@@ -62,7 +63,11 @@ labelled_moment AS (
     SELECT
         trace_id,
         launch_ts_ns AS at_ns,
-        CASE WHEN marked_row = '(zero_grad)' THEN 'zero_grad' ELSE own.phase END AS label
+        CASE
+            WHEN marked_row = '(zero_grad)' THEN 'zero_grad'
+            WHEN is_derivative AND own.phase = 'backward' THEN 'derivative'
+            ELSE own.phase
+        END AS label
     FROM launch_phase
     WHERE own.phase IS NOT NULL
     UNION ALL

@@ -2,6 +2,8 @@
 -- Facts of the walk over the CPU's threads; table attribution decides by them. Rows are the launches, the ops with a
 -- sequence number, and in traces without an accelerator all ops. An autograd node leads to its forward op, and so to its
 -- module: by the same sequence number on the thread that its forward thread stands for, the latest before the node.
+-- Where a backward pass has a derivative itself (create_graph=True), the ops inside of its nodes have nodes too: the
+-- forward op of such a node is one of the first pass, and the module is that of the node around it.
 -- Forward threads are numbers of the profiler's own; the thread meant is the one whose ops have most of the numbers.
 --
 -- Kind:     table
@@ -13,6 +15,7 @@
 --   node_id            BIGINT -> event.event_id           the autograd node around it
 --   forward_op_id      BIGINT -> event.event_id           the forward op of the node, by sequence number
 --   is_recompute       BOOLEAN                            forward work that runs again for the backward pass
+--   is_derivative      BOOLEAN                            work of a backward pass that has a derivative itself
 --   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: gradients were wanted
 --   module_id          INTEGER -> module                  innermost module around it; NULL where none
 --   module_source      VARCHAR                            what told that module, as in table module
@@ -51,6 +54,7 @@ surrounded AS (
         w.op_id,
         w.node_id,
         w.is_recompute,
+        w.is_derivative,
         w.is_in_grad_mode,
         w.phase_marker_id,
         w.row_marker_id,
@@ -75,10 +79,10 @@ forward_op AS (
         p.module_id,
         p.range_id,
         p.part_marker_id,
-        p.is_recompute
+        CASE WHEN p.is_derivative THEN p.node_id END AS first_node_id
     FROM numbered AS n
     INNER JOIN surrounded AS p ON n.trace_id = p.trace_id AND n.event_id = p.event_id
-    WHERE p.node_id IS NULL OR (p.is_recompute AND p.node_id <> p.event_id)
+    WHERE p.node_id IS NULL OR ((p.is_recompute OR p.is_derivative) AND p.node_id <> p.event_id)
 ),
 
 node AS (
@@ -143,14 +147,15 @@ node_thread AS (
         ON n.trace_id = t.trace_id AND n.forward_thread = t.forward_thread
 ),
 
-node_forward AS (
+own_forward AS (
     SELECT
         n.trace_id,
         n.event_id AS node_id,
         f.event_id AS forward_op_id,
         f.module_id,
         f.range_id,
-        f.part_marker_id
+        f.part_marker_id,
+        f.first_node_id
     FROM node_thread AS n
     ASOF INNER JOIN forward_op AS f
         ON
@@ -159,6 +164,48 @@ node_forward AS (
             AND n.tid = f.tid
             AND n.sequence_number = f.sequence_number
             AND n.ts_ns >= f.ts_ns
+),
+
+-- From a node to the one whose derivative it is of, and so on, back to one of a forward op.
+first_forward AS (
+    WITH RECURSIVE back AS (
+        SELECT
+            trace_id,
+            node_id,
+            first_node_id
+        FROM own_forward
+        WHERE first_node_id IS NOT NULL
+        UNION ALL
+        SELECT
+            b.trace_id,
+            b.node_id,
+            o.first_node_id
+        FROM back AS b
+        INNER JOIN own_forward AS o ON b.trace_id = o.trace_id AND b.first_node_id = o.node_id
+        WHERE o.first_node_id IS NOT NULL
+    )
+
+    SELECT
+        b.trace_id,
+        b.node_id,
+        o.module_id,
+        o.range_id,
+        o.part_marker_id
+    FROM back AS b
+    INNER JOIN own_forward AS o ON b.trace_id = o.trace_id AND b.first_node_id = o.node_id
+    WHERE o.first_node_id IS NULL
+),
+
+node_forward AS (
+    SELECT
+        o.trace_id,
+        o.node_id,
+        o.forward_op_id,
+        coalesce(o.module_id, f.module_id) AS module_id,
+        coalesce(o.range_id, f.range_id) AS range_id,
+        coalesce(o.part_marker_id, f.part_marker_id) AS part_marker_id
+    FROM own_forward AS o
+    LEFT JOIN first_forward AS f ON o.trace_id = f.trace_id AND o.node_id = f.node_id
 )
 
 SELECT
@@ -168,6 +215,7 @@ SELECT
     s.node_id,
     f.forward_op_id,
     s.is_recompute,
+    s.is_derivative,
     s.is_in_grad_mode,
     s.module_id::INTEGER AS module_id,
     s.module_source,

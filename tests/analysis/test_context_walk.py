@@ -184,6 +184,7 @@ def test_what_hooks_do_with_a_gradient_is_no_recomputation(tiny_trace: Write) ->
         span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 0, 20),
         span("cpu_op", "aten::mm", 5, 15, **{"Sequence number": 1}),
         *work(10, correlation=1),
+        span("cpu_op", "aten::t", 16, 18),
         span(
             "cpu_op", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 30, 60
         ),

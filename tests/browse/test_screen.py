@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browse_by_keyboard import Screen, lines, walk
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -37,45 +37,6 @@ EVENTS = [
 def trace(tiny_trace: Callable[..., Path]) -> Iterator[Trace]:
     with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
         yield opened
-
-
-class Screen:
-    """The screen as its user sees it."""
-
-    def __init__(self, pilot: Any) -> None:
-        self.pilot = pilot
-        self.app = pilot.app
-
-    async def press(self, *keys: str) -> str:
-        """Press keys one after the other, each when the screen shows what the last one led to."""
-        for key in keys or ((),):
-            await self.pilot.press(*([key] if key else []))
-            await self.pilot.pause()
-            while not self.text.strip() or "asking …" in self.text or self.app.workers:
-                await self.pilot.pause(0.01)
-            await self.pilot.pause()
-        return self.text
-
-    @property
-    def text(self) -> str:
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
-
-
-def walk(trace: Trace, steps: Callable[[Screen], Awaitable[None]], width: int = 80) -> None:
-    from tracekit.browse.app import Browser
-
-    async def run() -> None:
-        async with Browser(trace, ["run's.json"]).run_test(size=(width, 24)) as pilot:
-            screen = Screen(pilot)
-            await screen.press()
-            await steps(screen)
-
-    asyncio.run(run())
-
-
-def lines(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.split("\n")]
 
 
 def test_down_to_an_event_and_its_reason_and_back(trace: Trace) -> None:

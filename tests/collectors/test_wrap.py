@@ -241,6 +241,18 @@ def test_the_machines_own_sitecustomize_runs_too(tmp_path: Path) -> None:
     assert left_in(tmp_path) == ["site"]
 
 
+def test_one_inside_of_another_records(tmp_path: Path, warm: str) -> None:
+    """A script that people run under collect may do so itself: of the two, one may profile."""
+    plain = run(tmp_path, warm, "train.py", f"{NEEDED + 4}")
+    inner = [*COLLECT, "--out", "inner", "--", warm, "train.py", f"{NEEDED + 4}"]
+    result = wrapped(tmp_path, *inner)
+    assert (result.returncode, result.stdout) == (0, plain.stdout), result.stderr
+    assert left_in(tmp_path) == ["inner"]
+    assert manifest.read(tmp_path / "inner").outcome == "ok"
+    assert span_names(tmp_path / "inner")["tk/step/6"] == 1
+    assert "a `tracekit collect` inside of it recorded what it trains" in result.stderr
+
+
 def test_sigint_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     process = subprocess.Popen(

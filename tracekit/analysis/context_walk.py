@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from tracekit.analysis.derivative_nodes import DerivativeNodes
 from tracekit.analysis.walk_markers import (
     BACKWARD,
     BY_NODE,
@@ -61,8 +62,9 @@ _BITS = 4
 
 # Bits of how something runs: again, for the backward pass; inside of an op with a sequence number,
 # which is recorded where grad mode is on: so in forward, outside of autograd's nodes; inside of the
-# step of an optimizer that runs a backward pass itself: it was given a closure, as by Lightning.
-_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE = 1, 2, 4, 8
+# step of an optimizer that runs a backward pass itself: it was given a closure, as by Lightning;
+# inside of an op with a number in a node: again, unless the node's pass has a derivative.
+_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
 _SPANS = f"""
 WITH node AS (
@@ -157,13 +159,18 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         qualified = {trace_id for (trace_id,) in connection.execute(_QUALIFIED).fetchall()}
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         contexts, modules = Path(work) / "contexts.json", Path(work) / "modules.json"
-        with contexts.open("wb") as context_file, modules.open("wb") as module_file:
-            walk = _Walk(markers, qualified, context_file, module_file)
+        nodes = Path(work) / "nodes.json"
+        with (
+            contexts.open("wb") as context_file,
+            modules.open("wb") as module_file,
+            nodes.open("wb") as node_file,
+        ):
+            walk = _Walk(markers, qualified, context_file, module_file, node_file)
             execute(connection, _SPANS)
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
             walk.end_trace()
-        _load(connection, contexts, modules)
+        _load(connection, contexts, modules, nodes)
 
 
 def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
@@ -181,18 +188,20 @@ class _Walk:
         qualified: set[int],
         context_file: IO[bytes],
         module_file: IO[bytes],
+        node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
         self._context_file = context_file
         self._module_file = module_file
+        self._nodes = DerivativeNodes(node_file)
         self._stack: list[tuple[int, _Context]] = []
         self._thread: tuple[int, int] | None = None
         self._trace: TraceModules | None = None
 
     def feed(self, rows: list[tuple[int, int, int, int, int, int, int]]) -> None:
         """Take the next spans, in order."""
-        stack, markers = self._stack, self._markers
+        stack, markers, nodes = self._stack, self._markers, self._nodes
         pid_now, tid_now = self._thread or (None, None)
         trace = self._trace
         out: list[tuple[int | None, ...]] = []
@@ -203,6 +212,7 @@ class _Walk:
                 if trace is None or trace_id != trace.trace_id:
                     self.end_trace()
                     trace = self._trace = TraceModules(trace_id, trace_id in self._qualified)
+                nodes.begin_thread(trace_id)
             context = _OUTSIDE
             while stack and stack[-1][0] <= start:
                 stack.pop()
@@ -221,19 +231,23 @@ class _Walk:
             marker = markers[bits >> _BITS]
             kind = marker.kind
             if kind == OP and not bits & _IS_NODE:
-                _, module, node, how, told, row, span, hook, part = context
+                around, module, node, how, told, row, span, hook, part = context
+                if node is not None and around == node and not how & _AGAIN:
+                    nodes.run_op(start, node, has_number=bits & _HAS_SEQUENCE > 0)
                 if bits & _HAS_SEQUENCE:
                     how |= _IN_GRAD_MODE
                     # An optimizer computes without gradients; what its closure does is forward.
                     if _is_in_closure(how, told):
                         told = row = 0
-                    # Grad mode is off in backward: only recomputation has numbers there.
+                    # Mostly, grad mode is off in backward: only recomputation has numbers then.
                     # What hooks do when a gradient is there, with grad mode on, is none of it.
                     if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
-                        how |= _AGAIN
+                        how |= _NUMBERED_IN_NODE
                 context = (event_id, module, node, how, told, row, span, hook, part)
             else:
                 context = _inside(context, marker, event_id, bits, trace)
+                if context[2] == event_id:
+                    nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
             if bits & (_HAS_SEQUENCE | _IS_WANTED):
                 out.append((trace_id, event_id, *context))
             if end > start:
@@ -245,7 +259,8 @@ class _Walk:
             self._context_file.write(b"\n")
 
     def end_trace(self) -> None:
-        """Write the modules of the trace that was walked last."""
+        """Write the modules and nodes of the trace that was walked last."""
+        self._nodes.begin_thread(0)
         if self._trace is not None:
             for row in finished(self._trace):
                 self._module_file.write(msgspec.json.encode(row) + b"\n")
@@ -329,12 +344,24 @@ def _is_in_closure(how: int, told: int) -> bool:
     return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
-def _load(connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path) -> None:
+def _load(
+    connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path, nodes: Path
+) -> None:
     """Make the tables of the walk from the files."""
+    again, derivative = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} > 0", "FALSE"
+    if nodes.stat().st_size:
+        listed = (
+            f"SELECT (j[1], j[2]) FROM read_json({quote(str(nodes))}, "
+            "format = 'newline_delimited', records = false, columns = {j: 'BIGINT[]'})"
+        )
+        numbered = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE}"
+        derivative = f"coalesce({numbered} AND (j[1], j[5]) IN ({listed}), FALSE)"
+        again = f"{again} AND NOT {derivative}"
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
         "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
-        f"j[6] & {_AGAIN} > 0 AS is_recompute, j[6] & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
+        f"{again} AS is_recompute, {derivative} AS is_derivative, "
+        f"j[6] & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
         f"nullif(j[7] >> {PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(j[8]), 0) AS row_marker_id, "
         "j[9] AS range_number, j[10] AS hook_number, j[11] AS part_marker_id "
@@ -343,8 +370,8 @@ def _load(connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path) 
         if contexts.stat().st_size
         else "CREATE OR REPLACE TABLE scratch.walked (trace_id INTEGER, event_id BIGINT, "
         "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, "
-        "is_in_grad_mode BOOLEAN, phase_marker_id BIGINT, row_marker_id BIGINT, "
-        "range_number BIGINT, hook_number BIGINT, part_marker_id BIGINT)"
+        "is_derivative BOOLEAN, is_in_grad_mode BOOLEAN, phase_marker_id BIGINT, "
+        "row_marker_id BIGINT, range_number BIGINT, hook_number BIGINT, part_marker_id BIGINT)"
     )
     columns = (
         *("trace_id BIGINT", "number BIGINT", "module_id BIGINT", "parent_id BIGINT"),

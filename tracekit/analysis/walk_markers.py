@@ -35,10 +35,11 @@ _PHASE = (1 << PHASE_BITS) - 1
 BY_NODE = _NUMBERS["backward"]
 """Backward, and no marker told it: the node of autograd around it."""
 
-_MARKERS = """
+_MARKERS = r"""
 SELECT
     marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
-    is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own
+    is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own,
+    regexp_matches(name, 'Backward\d+$') AS is_generated
 FROM range_marker
 ORDER BY marker_id
 """
@@ -49,7 +50,7 @@ class Marker:
     """What a name means: its kind, and the module that it names.
 
     `told` is 0 where it tells no phase; `row` is its number if it tells a row of modules, negative
-    if a weak one, else 0.
+    if a weak one, else 0. `is_generated` is of nodes whose code torch generated.
     """
 
     kind: int
@@ -61,6 +62,7 @@ class Marker:
     source: str
     is_qualified: bool
     is_op: bool = False
+    is_generated: bool = False
 
 
 def tells(told: int, phase: str) -> bool:
@@ -73,7 +75,7 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
     execute(connection, _MARKERS)
     for found in connection.fetchall():
-        number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own = found
+        number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own, is_generated = found
         layer, label, module_class = names
         row = number if has_row else 0
         kind = _KINDS[means]
@@ -95,6 +97,7 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
                 source,
                 is_qualified=kind in (MODULE, BACKWARD) and not is_call,
                 is_op=is_op,
+                is_generated=is_generated,
             )
         )
     return markers

@@ -18,7 +18,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input, Static
 
-from tracekit.browse.asking import Asker
+from tracekit.browse.asking import Answers, Asker
+from tracekit.browse.names import shortened
 from tracekit.browse.page import Page, View
 from tracekit.browse.texts import HELP, KEYS
 from tracekit.browse.views import VIEWS, Modules
@@ -28,6 +29,8 @@ from tracekit.trace import Trace
 
 _MOST_CELLS = 48
 """A text is no wider in the table; the line below the table shows it whole."""
+
+_WHY = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded ORDER BY reason"
 
 
 @dataclass
@@ -147,16 +150,15 @@ class Browser(App[None]):
 
     async def _load(self, here: _Place) -> None:
         try:
-            page = await self._asker.ask(
-                lambda answers: here.view.page(answers, here.number, here.search)
-            )
+            page, why = await self._asker.ask(lambda answers: _page_of(here, answers))
         except TracekitError as error:
-            self._say("status", " – ".join(filter(None, (error.message, error.hint))))
+            self._say("detail", " – ".join(filter(None, (error.message, error.hint))))
+            self._say("status", "no rows")
             return
         table = self._table
         texts = []
         for column in page.columns:
-            cells = [shorten(cell, _MOST_CELLS) for cell in column.cells]
+            cells = shortened(column.cells, _MOST_CELLS)
             # Measured here: the table itself would show narrower columns first.
             width = max(map(cell_width, [column.header, *cells]))
             table.add_column(Text(column.header), key=column.source, width=width)
@@ -166,6 +168,7 @@ class Browser(App[None]):
         self._page = page
         table.move_cursor(row=here.row)
         self._say("status", _extent(page))
+        self._say("detail", why)
         self._tell_row(here.row)
 
     def _tell_row(self, number: int) -> None:
@@ -264,6 +267,15 @@ class Browser(App[None]):
         self.workers.cancel_all()
         await self._asker.stop()
         self.exit()
+
+
+def _page_of(here: _Place, answers: Answers) -> tuple[Page, str]:
+    """Return the page where the user is; where it has no rows, why, if the device's work lacks."""
+    page = here.view.page(answers, here.number, here.search)
+    if page.rows or here.search:
+        return page, ""
+    missing = answers.sql(_WHY).rows
+    return page, "; ".join(reason for (reason,) in missing)
 
 
 def _extent(page: Page) -> str:

@@ -129,19 +129,27 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """Rows of an analysis, all or those with certain values."""
+    """Rows of an analysis, all or those with certain values.
+
+    `first` has a column, and its values in the order in which their rows come.
+    """
 
     title: str
     asked: Asked
     names: tuple[str, ...]
     where: Mapping[str, object] = field(default_factory=dict)
     lead: Deeper = nowhere
+    first: tuple[str, tuple[object, ...]] | None = None
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page of the rows."""
         result = self.asked.answer(answers)
         places = [(result.column_names.index(name), value) for name, value in self.where.items()]
         rows = [row for row in result.rows if all(row[place] == value for place, value in places)]
+        if self.first is not None:
+            column, order = self.first
+            place = result.column_names.index(column)
+            rows.sort(key=lambda row: order.index(row[place]))
         found = holding(Result(result.name, result.columns, rows), search)
         return cut(found, self.names, number)
 

@@ -150,7 +150,7 @@ def kernels() -> View:
     return AnalysisView(
         "Kernels, copies and ops by name",
         Asked("kernels", {"limit": 0}),
-        ("wall_pct", "kernel_ns", "kernel_count", "mean_ns", "class", "name", "rank", "device"),
+        ("wall_pct", "kernel_ns", "kernel_count", "class", "name", "mean_ns", "rank", "device"),
         lead=_events_of_kernel,
     )
 
@@ -202,12 +202,13 @@ def _overview_of_rank(row: Row) -> View:
 
 
 def health() -> View:
-    """Return what the figures rest on."""
+    """Return what the figures rest on; what warns comes first."""
     return AnalysisView(
         "Health: what the figures rest on",
         Asked("health"),
         ("severity", "metric", "value", "unit", "meaning", "rank"),
         lead=nowhere,
+        first=("severity", ("warn", "note", "ok")),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import KIND
 from tracekit.plot._chart import Chart
@@ -21,16 +21,11 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
     rows = data["rank_groups"].to_dicts()
     if len(rows) < 2:
         return None
-    columns = ("group_number", "rank_count", "alike")
-    order = [
-        "group {} · {} ranks · {}".format(
-            *("null" if row[column] is None else row[column] for column in columns)
-        )
-        for row in rows
-    ]
-    words = "'group ' + datum.group_number + ' · ' + datum.rank_count + ' ranks · ' + datum.alike"
+    order = [_named(row) for row in rows]
+    words = "(datum.rank_count === 1 ? ' rank · ' : ' ranks · ')"
+    words = f"'group ' + datum.group_number + ' · ' + datum.rank_count + {words} + datum.alike"
     windows = [row["window_ns"] for row in rows]
-    spec = {
+    spec: dict[str, Any] = {
         "data": {"name": "rank_groups"},
         "height": bar_step(len(rows)),
         "transform": [
@@ -45,5 +40,16 @@ def chart(data: Mapping[str, Result]) -> Chart | None:
             "tooltip": told("which", "example_rank", "window_ns", *PARTS, "comm_wait_ns", "ranks"),
         },
     }
+    # What tells a group from the others stands at the end.
+    spec["encoding"]["y"]["axis"]["labelLimit"] = 400
     title = "Groups of ranks that behave alike: the mean of each"
     return Chart("rank_groups", title, spec, {"rank_groups": data["rank_groups"]})
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """Return a group's name as the chart writes it."""
+    number, count, alike = (
+        "null" if row[column] is None else row[column]
+        for column in ("group_number", "rank_count", "alike")
+    )
+    return f"group {number} · {count} {'rank' if count == 1 else 'ranks'} · {alike}"

@@ -29,7 +29,10 @@ _NO_SCRIPT = (
     "commands above print the same figures.</p></noscript>"
 )
 
-_SCRIPTS = ("units.js", "tables.js", "scales.js", "charts.js", "timeline.js", "main.js")
+_SCRIPTS = (
+    *("units.js", "labels.js", "tables.js", "scales.js", "charts.js", "timeline.js"),
+    "main.js",
+)
 _STYLE = "report.css"
 
 

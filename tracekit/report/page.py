@@ -99,7 +99,7 @@ def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
     ]
     if lines:
         yield f'<p class="what">{escape(chr(10).join(lines))}</p>'
-    said = sentences(answers.results.get("verdict"))
+    said = sentences(answers.results.get("verdict"), answers.results.get("unrecorded"))
     if said:
         yield '<ul class="verdict" id="verdict">'
         yield from (f"<li>{escape(sentence)}</li>" for sentence in said)

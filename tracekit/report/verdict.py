@@ -17,12 +17,24 @@ _LOSSES = {
 }
 
 
-def sentences(verdict: Result | None) -> list[str]:
-    """Return what is to be said first: the largest part, the largest loss, how far to trust it."""
+_MAX_REASONS = 3
+
+
+def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[str]:
+    """Return what is to be said first: the largest part, the largest loss, how far to trust it.
+
+    Args:
+        verdict: the rows of analysis verdict.
+        unrecorded: those of analysis unrecorded, which say why there may be nothing to judge.
+    """
     if verdict is None:
         return []
     if not verdict.rows:
-        return ["No work of a device is recorded here, so there is no time to divide."]
+        why = dict.fromkeys(unrecorded.column("reason") if unrecorded else ())
+        return [
+            "No work of a device is recorded here, so there is no time to divide.",
+            *(f"{_begun(printable(reason))}." for reason in [*why][:_MAX_REASONS]),
+        ]
     told = {row["topic"]: row for row in verdict.to_dicts()}
     found = []
     if part := told.get("largest_part"):
@@ -37,6 +49,10 @@ def sentences(verdict: Result | None) -> list[str]:
     if trust := told.get("trust"):
         found.append(_trust(trust))
     return found
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _amount(row: Mapping[str, Any]) -> str:

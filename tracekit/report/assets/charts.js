@@ -1,19 +1,6 @@
 // Draws what tracekit/plot describes in Vega-Lite: the parts of it that are used there, and nothing else. A part that
 // is not known here is an error, not a picture that lacks something.
 
-const RULER = document.createElement('canvas').getContext('2d');
-RULER.font = '11px system-ui, sans-serif';
-
-// A text as far as there is room for it.
-function fitted(text, room) {
-  if (RULER.measureText(text).width <= room) return text;
-  let [least, most] = [0, text.length];
-  while (least < most) {
-    const middle = (least + most + 1) >> 1;
-    if (RULER.measureText(`${text.slice(0, middle)}…`).width <= room) least = middle; else most = middle - 1;
-  }
-  return least ? `${text.slice(0, least)}…` : '';
-}
 const MAX_LABEL_PX = 250;
 
 function filtered(rows, test) {
@@ -26,12 +13,16 @@ function filtered(rows, test) {
   throw new Error(`no such filter: ${JSON.stringify(test)}`);
 }
 
-// Only texts put together, 'rank ' + datum.rank + ' · ' + datum.device, and one column less another.
+// Only texts put together, 'rank ' + datum.rank + ' · ' + datum.device, with a word for one and one for several, and one
+// column less another.
 function calculated(rows, { calculate, as }) {
   const difference = /^datum\.(\w+) - datum\.(\w+)$/.exec(calculate);
   if (difference) return rows.map((row) => ({ ...row, [as]: row[difference[1]] - row[difference[2]] }));
-  const parts = [...calculate.matchAll(/'([^']*)'|datum\.(\w+)/g)];
-  const text = (row) => parts.map(([, words, field]) => words ?? String(row[field])).join('');
+  const parts = [...calculate.matchAll(/\(datum\.(\w+) === 1 \? '([^']*)' : '([^']*)'\)|'([^']*)'|datum\.(\w+)/g)];
+  const text = (row) => parts.map(([, count, one, several, words, field]) => {
+    if (count) return row[count] === 1 ? one : several;
+    return words ?? String(row[field]);
+  }).join('');
   return rows.map((row) => ({ ...row, [as]: text(row) }));
 }
 
@@ -223,10 +214,11 @@ class ChartView {
       return;
     }
     const every = Math.ceil(12 / ys.step);
+    const wholes = ys.domain.map((value) => printable(String(value)));
+    const texts = isNamed ? fittedApart(wholes, left - 12) : wholes;
     ys.domain.forEach((value, i) => {
       if (i % every) return;
-      const whole = printable(String(value));
-      const text = isNamed ? fitted(whole, left - 12) : whole;
+      const [whole, text] = [wholes[i], texts[i]];
       const label = svgElement('text', { x: box.left - 8, y: ys.centre(value) + 4, 'text-anchor': 'end' }, text);
       if (text !== whole) label.append(svgElement('title', {}, whole));
       svg.append(label);

@@ -12,7 +12,7 @@ function fill(place) {
   place.dataset.filled = 'yes';
   if (place.dataset.chart) {
     const chart = PAGE.charts[place.dataset.chart];
-    new ChartView(place, chart, rowsOf);
+    place.chart = new ChartView(place, chart, rowsOf);
   } else if (place.dataset.rows) drawTable(place, place.dataset.rows, PAGE.data[place.dataset.rows]);
   else if (place.id === 'events-view') openTimeline(place);
 }
@@ -26,17 +26,29 @@ const watcher = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: '600px' });
 places.forEach((place) => watcher.observe(place));
-// Paper is white, whatever the page is.
+// Paper is white, whatever the page is, and neither scrolls nor has tabs.
+const LEAST_PAPER_PX = 700;
 let themeBefore;
 addEventListener('beforeprint', () => {
-  themeBefore = document.documentElement.dataset.theme;
-  document.documentElement.dataset.theme = 'light';
+  const { dataset, classList } = document.documentElement;
+  themeBefore = dataset.theme;
+  dataset.theme = 'light';
   dispatchEvent(new Event('themechange'));
-  places.forEach(fill);
+  classList.add('printing');
+  places.forEach((place) => {
+    fill(place);
+    place.chart?.draw();
+  });
+  document.querySelectorAll('.scroll > table').forEach((table) => {
+    const room = Math.max(table.parentElement.clientWidth, LEAST_PAPER_PX);
+    table.style.zoom = Math.min(1, room / table.scrollWidth);
+  });
 });
 addEventListener('afterprint', () => {
   if (themeBefore) document.documentElement.dataset.theme = themeBefore;
   else delete document.documentElement.dataset.theme;
+  document.documentElement.classList.remove('printing');
+  document.querySelectorAll('.scroll > table').forEach((table) => { table.style.zoom = ''; });
   dispatchEvent(new Event('themechange'));
 });
 

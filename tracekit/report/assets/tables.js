@@ -9,6 +9,9 @@ const MOST_FIRST_ROWS = 60;
 // Columns of sentences, which go over several lines; names are cut, and told whole when pointed at.
 const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 
+// Names that begin with so many of the same letters would look the same, cut at their ends.
+const MOST_SHARED = 45;
+
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
   const severity = columns.indexOf('severity');
@@ -17,6 +20,10 @@ function drawTable(place, name, data) {
   const warned = severity < 0 ? 0 : rows.filter((row) => row[severity] === 'warn').length;
   const firstRows = Math.min(Math.max(FIRST_ROWS, warned), MOST_FIRST_ROWS);
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
+  const valuesOf = (c) => rows.map((row) => row[c]);
+  const decimals = columns.map((column, c) => decimalsOf(column, valuesOf(c)));
+  const units = columns.map((_, c) => Math.max(0, ...[...decimals[c].keys()].map((unit) => RULER.measureText(unit).width)));
+  const shared = columns.map((_, c) => sharedStarts(valuesOf(c).filter((value) => typeof value === 'string' && value.length > MOST_SHARED)));
   let shown = rows;
   let limit = firstRows;
   let sorted = { column: -1, direction: 1 };
@@ -25,12 +32,13 @@ function drawTable(place, name, data) {
   const count = element('span', { class: 'count', 'aria-live': 'polite' });
   const csv = element('button', { type: 'button' }, 'copy as CSV');
   const all = element('button', { type: 'button', class: 'all' });
+  const printed = element('p', { class: 'printed' });
   const head = element('tr');
   const body = element('tbody');
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   columns.forEach((column, c) => {
-    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, column);
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...breakable(column));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     head.append(cell);
@@ -56,25 +64,47 @@ function drawTable(place, name, data) {
     const word = filter.value.trim().toLowerCase();
     shown = word ? rows.filter((row) => row.some((v) => v !== null && asText(v).toLowerCase().includes(word))) : [...rows];
     if (sorted.column >= 0) shown.sort((a, b) => compare(a[sorted.column], b[sorted.column]));
-    body.replaceChildren(...shown.slice(0, limit).map(drawRow));
+    body.replaceChildren(...shown.slice(0, limit).map((row, i) => drawRow(row, shown[i - 1])));
     const hidden = shown.length - Math.min(limit, shown.length);
-    count.textContent = `${digits(shown.length, 0)} of ${digits(total, 0)} rows`
+    count.textContent = `${digits(shown.length, 0)} of ${digits(total, 0)} ${total === 1 ? 'row' : 'rows'}`
       + (total > rows.length ? `; ${digits(total - rows.length, 0)} are left out here` : '');
+    printed.textContent = hidden ? `the first ${digits(limit, 0)} of ${digits(shown.length, 0)} rows` : '';
     all.hidden = hidden === 0 && limit === firstRows;
     all.textContent = hidden ? `show ${digits(hidden, 0)} more` : 'show fewer';
   }
 
-  function drawRow(row) {
+  function drawRow(row, above) {
     const line = element('tr', severity >= 0 && row[severity] === 'warn' ? { class: 'warn' } : {});
-    row.forEach((value, c) => {
-      const text = withUnit(columns[c], value);
-      const cell = element('td', isNumber[c] ? { class: 'number' } : {}, text);
-      if (typeof value === 'number') cell.title = `${columns[c]} = ${value}`;
-      else if (text.length > 40) cell.title = text;
-      if (text.length > 60 && SENTENCES.includes(columns[c])) cell.className = 'long';
-      line.append(cell);
-    });
+    row.forEach((value, c) => line.append(typeof value === 'number' ? drawNumber(value, c) : drawText(value, c, above)));
     return line;
+  }
+
+  function drawNumber(value, c) {
+    const [number, unit] = numberAndUnit(columns[c], value, decimals[c]);
+    const cell = element('td', { class: 'number', title: `${columns[c]} = ${value}` }, unit ? `${number} ` : number);
+    if (unit) {
+      const named = element('span', { class: 'unit' }, unit);
+      // In the letters of the table, which are larger than the ruler's.
+      named.style.minWidth = `${(units[c] * 13) / 11}px`;
+      cell.append(named);
+    }
+    return cell;
+  }
+
+  function drawText(value, c, above) {
+    const text = withUnit(columns[c], value);
+    const cell = element('td', isNumber[c] ? { class: 'number' } : {});
+    if (text.length > 40) cell.title = text;
+    // A sentence that the row above says as well has one line.
+    if (text.length > 60 && SENTENCES.includes(columns[c]) && above?.[c] !== value) cell.className = 'long';
+    const common = shared[c].get(value) ?? 0;
+    if (text.length <= 40 || cell.className) cell.append(text);
+    else if (common < MOST_SHARED) cell.append(element('span', { class: 'text' }, text));
+    else {
+      const at = printable(value.slice(0, ownStart(value, common))).length;
+      cell.append(element('span', { class: 'text' }, element('span', { class: 'shared' }, text.slice(0, at)), element('span', { class: 'own' }, text.slice(at))));
+    }
+    return cell;
   }
 
   filter.addEventListener('input', update);
@@ -87,7 +117,12 @@ function drawTable(place, name, data) {
   const tools = element('div', { class: 'tools' }, filter, csv, count);
   const told = meanings.length ? [element('details', { class: 'meanings' }, element('summary', {}, 'What the columns mean'), element('dl', {},
     ...columns.flatMap((column, c) => [element('dt', {}, column), element('dd', {}, meanings[c])])))] : [];
-  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), all, ...told);
+  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all, ...told);
+}
+
+// A name in words, between which a narrow column of a printed page may break it.
+function breakable(name) {
+  return name.split(/(?<=_)/).flatMap((word, i) => (i ? [element('wbr'), word] : [word]));
 }
 
 function asCsv(columns, rows) {

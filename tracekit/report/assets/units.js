@@ -9,26 +9,57 @@ function unitOf(column) {
   return SUFFIXES.find((unit) => column === unit || column.endsWith('_' + unit));
 }
 
-function digits(value, most) {
-  return value.toLocaleString('en', { maximumFractionDigits: most });
+const FORMATS = new Map();
+
+// A number with at most so many decimals, and at least so many.
+function digits(value, most, least = 0) {
+  const key = most * 100 + least;
+  // To make one takes far longer than to use it.
+  if (!FORMATS.has(key)) FORMATS.set(key, new Intl.NumberFormat('en', { minimumFractionDigits: least, maximumFractionDigits: most }));
+  return FORMATS.get(key).format(value);
+}
+
+// A number in the step of its unit that suits it: [number, most decimals, unit].
+function stepOf(column, value) {
+  const unit = unitOf(column);
+  if (unit === 'ns') {
+    const [factor, name] = DURATIONS.find(([factor]) => Math.abs(value) >= factor) ?? [1, 'ns'];
+    return [value / factor, 3, name];
+  }
+  if (unit === 'pct') return [value, 1, '%'];
+  if (unit === 'per_s') return [value, 3, '/s'];
+  if (unit in SCALED) {
+    const [factor, prefix] = PREFIXES.find(([factor]) => Math.abs(value) >= factor) ?? [1, ''];
+    return [value / factor, 3, prefix + SCALED[unit]];
+  }
+  return [value, 6, ''];
+}
+
+// How many decimals the numbers of a column need in each unit in which some of them are shown.
+function decimalsOf(column, values) {
+  const needed = new Map();
+  for (const value of values) {
+    if (typeof value !== 'number') continue;
+    const [number, most, unit] = stepOf(column, value);
+    const decimals = String(Number(number.toFixed(most))).split('.')[1]?.length ?? 0;
+    // With a unit, a column has the same decimals as the one beside it.
+    needed.set(unit, Math.max(needed.get(unit) ?? 0, unit && decimals ? most : decimals));
+  }
+  return needed;
+}
+
+// A number and its unit apart, so that a column of them can stand in line.
+function numberAndUnit(column, value, decimals) {
+  const [number, most, unit] = stepOf(column, value);
+  if (unit === '%' && value > 0 && value < 0.05) return ['<0.1', unit];
+  return [digits(number, most, decimals?.get(unit) ?? 0), unit];
 }
 
 // One value with its unit, as `4.186 ms`; what is not there is a dash.
 function withUnit(column, value) {
   if (value === null || value === undefined) return '–';
   if (typeof value !== 'number') return printable(asText(value));
-  const unit = unitOf(column);
-  if (unit === 'ns') {
-    const [factor, name] = DURATIONS.find(([factor]) => Math.abs(value) >= factor) ?? [1, 'ns'];
-    return `${digits(value / factor, 3)} ${name}`;
-  }
-  if (unit === 'pct') return `${value > 0 && value < 0.05 ? '<0.1' : digits(value, 1)} %`;
-  if (unit === 'per_s') return `${digits(value, 3)} /s`;
-  if (unit in SCALED) {
-    const [factor, prefix] = PREFIXES.find(([factor]) => Math.abs(value) >= factor) ?? [1, ''];
-    return `${digits(value / factor, 3)} ${prefix}${SCALED[unit]}`;
-  }
-  return digits(value, 6);
+  return numberAndUnit(column, value).filter(Boolean).join(' ');
 }
 
 function asText(value) {

@@ -1,0 +1,163 @@
+"""Which work of a backward pass is recomputation, and which is to be derived once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from traces_by_hand import Event, span
+
+import tracekit
+
+Write = Callable[..., Path]
+NUMBER, THREAD = "Sequence number", "Fwd thread id"
+
+
+def op(name: str, start: float, end: float, number: int | None = None) -> Event:
+    """An op; with grad mode on it has a number."""
+    args = {} if number is None else {NUMBER: number, THREAD: 0}
+    return span("cpu_op", name, start, end, **args)
+
+
+def node(name: str, start: float, end: float, number: int) -> list[Event]:
+    """A node of autograd, and the engine's call of it."""
+    args = {NUMBER: number, THREAD: 1}
+    around = f"autograd::engine::evaluate_function: {name}"
+    return [
+        span("cpu_op", around, start, end, **args),
+        span("cpu_op", name, start + 1, end - 1, **args),
+    ]
+
+
+def module(name: str, start: float, end: float) -> Event:
+    return span("python_function", f"nn.Module: {name}", start, end)
+
+
+def placed(path: Path) -> list[tuple[str, str, str | None]]:
+    """Name, phase and module (or row) of each op that worked, in the order of their starts."""
+    with tracekit.open(path, cache=False) as trace:
+        return trace.sql(
+            "SELECT e.name, e.phase, coalesce(m.path, e.row_name) FROM attributed_events AS e"
+            " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
+            " WHERE e.piece = 0 AND e.name NOT LIKE '%Backward%' ORDER BY e.ts_ns"
+        ).rows
+
+
+FORWARD = [module("Linear_0", 0, 30), op("aten::linear", 1, 20, 1)]
+
+
+def test_what_is_to_be_derived_once_more_is_backward(tiny_trace: Write) -> None:
+    """`torch.autograd.grad(y, x, create_graph=True)`, and the derivative of what it gave."""
+    events = [
+        *FORWARD,
+        *node("MmBackward0", 100, 150, 1),
+        op("aten::t", 110, 120, 2),
+        op("aten::mm", 121, 140, 3),
+        op("aten::norm", 160, 170, 4),
+        *node("NormBackward0", 200, 220, 4),
+        op("aten::div", 205, 210),
+        # The derivative of aten::mm above, so work of the same module.
+        *node("MmBackward0", 230, 280, 3),
+        op("aten::mm", 240, 270),
+    ]
+    assert placed(tiny_trace(events)) == [
+        ("aten::linear", "forward", "Linear_0"),
+        ("aten::t", "backward", "Linear_0"),
+        ("aten::mm", "backward", "Linear_0"),
+        ("aten::norm", "forward", "(loss)"),
+        ("aten::div", "backward", "(loss)"),
+        ("aten::mm", "backward", "Linear_0"),
+    ]
+
+
+def test_a_third_derivative_leads_to_the_module_too(tiny_trace: Write) -> None:
+    events = [
+        *FORWARD,
+        *node("MmBackward0", 100, 150, 1),
+        op("aten::mm", 121, 140, 3),
+        *node("MmBackward0", 200, 250, 3),
+        op("aten::mm", 221, 240, 5),
+        *node("MmBackward0", 300, 350, 5),
+        op("aten::mm", 321, 340),
+    ]
+    assert [row[1:] for row in placed(tiny_trace(events))] == [
+        ("forward", "Linear_0"),
+        *[("backward", "Linear_0")] * 3,
+    ]
+
+
+def test_a_node_computes_behind_what_it_recomputes(tiny_trace: Write) -> None:
+    """`checkpoint(use_reentrant=False)` runs forward again where a saved tensor is asked for."""
+    events = [
+        *FORWARD,
+        *node("MmBackward0", 100, 150, 1),
+        op("aten::linear", 110, 120, 2),
+        op("aten::mm", 121, 140),
+    ]
+    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+        ("aten::linear", "recompute"),
+        ("aten::mm", "backward"),
+    ]
+
+
+def test_a_backward_pass_inside_of_a_node_is_of_what_it_recomputed(tiny_trace: Write) -> None:
+    """`checkpoint(use_reentrant=True)`, here as the only node."""
+    events = [
+        *FORWARD,
+        *node("CheckpointFunctionBackward", 100, 200, 1),
+        op("aten::linear", 110, 120, 2),
+        *node("MmBackward0", 130, 190, 2),
+        op("aten::mm", 140, 180),
+    ]
+    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+        ("aten::linear", "recompute"),
+        ("aten::mm", "backward"),
+    ]
+
+
+def test_a_module_that_is_called_in_a_pass_with_a_derivative_runs_again(tiny_trace: Write) -> None:
+    events = [
+        *FORWARD,
+        *node("MmBackward0", 100, 150, 1),
+        module("Linear_0", 109, 121),
+        op("aten::linear", 110, 120, 2),
+        op("aten::mm", 125, 140, 3),
+    ]
+    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+        ("aten::linear", "recompute"),
+        ("aten::mm", "backward"),
+    ]
+
+
+def test_a_node_of_the_programs_own_is_of_the_pass_that_it_is_in(tiny_trace: Write) -> None:
+    """Behind what is recomputed, its kernels may be none of torch's: then it has no last op."""
+    own = [*node("FlashBackward", 200, 250, 2), op("aten::linear", 210, 220, 9)]
+    before = [*FORWARD, op("aten::flash", 21, 25, 2), *node("MmBackward0", 100, 150, 3)]
+    recomputed = [*before, op("aten::mm", 110, 120), *own]
+    derived = [*before, op("aten::mm", 110, 120, 8), *own]
+    then = [*before[:2], *own, *node("MmBackward0", 300, 350, 3), op("aten::mm", 310, 320, 10)]
+
+    def phase(events: list[Event]) -> str:
+        rows = placed(tiny_trace(events))
+        return next(row[1] for row in rows[1:] if row[0] == "aten::linear")
+
+    assert [phase(events) for events in (recomputed, derived, then)] == [
+        "recompute",
+        "backward",
+        "backward",
+    ]
+
+
+def test_work_on_gradients_that_are_to_be_derived_is_no_optimizer(tiny_trace: Write) -> None:
+    """As `torch.ones_like(gradient)` of a product of Hessian and vector, which has no number."""
+    events = [
+        *FORWARD,
+        *node("MmBackward0", 100, 150, 1),
+        op("aten::mm", 121, 140, 3),
+        op("aten::ones_like", 160, 170),
+        op("aten::mul", 180, 190, 4),
+        *node("MulBackward0", 200, 220, 4),
+        op("aten::mul", 205, 210),
+    ]
+    found = {name: phase for name, phase, _ in placed(tiny_trace(events))}
+    assert found["aten::ones_like"] == "forward"

@@ -1,0 +1,157 @@
+"""Where a page has little room: names that begin alike stay apart, figures stand in line, paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import call, kernel, span
+
+import tracekit
+
+pytestmark = pytest.mark.slow
+
+BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
+NAMES = [f"{BEGIN}{which}Functor<float>, std::array<char*, 3ul> >" for which in ("Add", "Mul")]
+OUTER = "Model/encoder_with_a_long_name/layers_with_a_long_name"
+INNER = f"{OUTER}/attention"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory, in_browser: Any) -> Any:
+    """Return the page of a trace with long names, and of times with and without decimals."""
+    events = [
+        span("user_annotation", f"tk/module/forward/{OUTER}#Layers", 0, 9_000),
+        span("user_annotation", f"tk/module/forward/{INNER}#Attention", 0, 400),
+        call(1, 2, 1),
+        call(3, 4, 2),
+        call(500, 501, 3),
+        kernel(NAMES[0], 1_000, 3_500, 1),
+        kernel(NAMES[1], 4_000, 5_000, 2),
+        kernel("gemm", 6_000, 7_234.567, 3),
+    ]
+    file = tmp_path_factory.mktemp("names") / "trace.json"
+    file.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    with tracekit.open(file, cache=False) as trace:
+        return in_browser(trace)
+
+
+def _cells(page: Any, table: str, column: str) -> list[Any]:
+    names = page.locator(f"[data-rows={table}] th").all_text_contents()
+    at = names.index(column) + 1
+    return list(page.locator(f"[data-rows={table}] tbody td:nth-child({at})").all())
+
+
+def test_kernels_that_begin_alike_have_labels_that_differ(shown: Any) -> None:
+    labels = shown.page.locator("[data-chart=kernels] svg text[text-anchor=end]")
+    found = [text for text in labels.all_text_contents() if "elementwise" in text]
+    assert len(set(found)) == 2
+    assert {which for which in ("AddFunctor", "MulFunctor") for text in found if which in text}
+    assert all("…" in text for text in found)
+
+
+def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown: Any) -> None:
+    cells = [cell for cell in _cells(shown.page, "kernels", "name") if cell.locator(".own").count()]
+    assert {cell.text_content() for cell in cells} == set(NAMES)
+    own = sorted(cell.locator(".own").text_content() for cell in cells)
+    assert [text[:3] for text in own] == ["Add", "Mul"]
+    for cell in cells:
+        place = cell.locator(".own").bounding_box()
+        box = cell.bounding_box()
+        assert place["x"] + place["width"] <= box["x"] + box["width"] + 1
+
+
+def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> None:
+    column = _cells(shown.page, "module_totals", "module_path")
+    cells = {cell.text_content(): cell for cell in column}
+    for path in (OUTER, INNER):
+        own = cells[path].locator(".own").text_content()
+        assert path.endswith(own)
+        assert len(own) >= 10
+
+
+def test_figures_of_a_column_have_their_decimals_and_units_in_line(shown: Any) -> None:
+    cells = _cells(shown.page, "kernels", "kernel_ns")
+    assert [cell.text_content() for cell in cells] == ["2.500 ms", "1.235 ms", "1.000 ms"]
+    assert len({cell.locator(".unit").bounding_box()["x"] for cell in cells}) == 1
+
+
+def test_a_group_of_one_rank_is_no_ranks(tmp_path: Path, in_browser: Any) -> None:
+    for rank, ends in enumerate((100, 100, 50)):
+        content = {
+            "distributedInfo": {"rank": rank, "world_size": 3},
+            "traceEvents": [kernel("k", 0, ends), kernel("k", 190, 200)],
+        }
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+    with tracekit.open(tmp_path, cache=False) as trace:
+        groups = trace.query("rank_groups").to_dicts()
+        page = in_browser(trace).page
+    labels = page.locator("[data-chart=rank_groups] svg text[text-anchor=end]")
+    assert labels.all_text_contents() == [
+        f"group 1 · 2 ranks · {groups[0]['alike']}",
+        f"group 2 · 1 rank · {groups[1]['alike']}",
+    ]
+
+
+def test_paper_has_the_heads_of_tables_and_all_of_them_within_its_width(shown: Any) -> None:
+    page = shown.page
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    heads = page.locator("[data-rows=kernels] th button")
+    assert heads.count() > 5
+    assert all(head.is_visible() for head in heads.all())
+    assert not page.locator("[data-rows=kernels] input").is_visible()
+    wider = page.evaluate(
+        """() => [...document.querySelectorAll('.scroll > table')].filter((table) =>
+            table.getBoundingClientRect().width > table.parentElement.clientWidth + 1
+        ).map((table) => table.dataset.table)"""
+    )
+    assert wider == []
+    widths = page.locator("[role=tabpanel] .plot > svg").evaluate_all(
+        "all => all.map((svg) => svg.getBoundingClientRect().width)"
+    )
+    assert len(widths) == 3
+    assert len(set(widths)) == 1
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("html.printing").count() == 0
+    assert page.locator("[role=tabpanel][hidden]").count() == 2
+    assert page.locator("[data-rows=kernels] input").is_visible()
+
+
+def test_paper_says_how_many_rows_it_leaves_out(
+    tiny_trace: Callable[..., Path], in_browser: Any
+) -> None:
+    events = [kernel(f"k{at}", at * 10, at * 10 + 5) for at in range(15)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        page = in_browser(trace).page
+    printed = page.locator("[data-rows=kernels] .printed")
+    assert not printed.is_visible()
+    page.emulate_media(media="print")
+    assert printed.is_visible()
+    assert printed.text_content() == "the first 12 of 15 rows"
+
+
+def test_a_sentence_that_rows_have_in_common_is_written_out_once(
+    tiny_trace: Callable[..., Path], in_browser: Any
+) -> None:
+    events = [
+        span("cpu_op", "aten::mm", 0, 10),
+        span("cpu_op", "aten::add", 20, 30),
+        span("cuda_runtime", "cudaLaunchKernel", 2, 3, correlation=5),
+        span("cuda_runtime", "cudaLaunchKernel", 22, 23, correlation=6),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        reasons = trace.query("unrecorded").column("reason")
+        page = in_browser(trace).page
+    assert len(reasons) > 1
+    assert len(set(reasons)) == 1
+    cells = _cells(page, "unrecorded", "reason")
+    assert [cell.text_content() for cell in cells] == reasons
+    assert page.locator("[data-rows=unrecorded] td.long").count() == 1
+    # The verdict says it, too: it is why there is nothing to divide.
+    told = page.locator("#verdict").text_content()
+    assert reasons[0][1:] in told

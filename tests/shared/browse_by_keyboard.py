@@ -1,0 +1,48 @@
+"""The screen of `tracekit browse` as its user sees it: 80 columns, 24 rows, and keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tracekit.trace import Trace
+
+
+class Screen:
+    """The screen as its user sees it."""
+
+    def __init__(self, pilot: Any) -> None:
+        self.pilot = pilot
+        self.app = pilot.app
+
+    async def press(self, *keys: str) -> str:
+        """Press keys one after the other, each when the screen shows what the last one led to."""
+        for key in keys or ((),):
+            await self.pilot.press(*([key] if key else []))
+            await self.pilot.pause()
+            while not self.text.strip() or "asking …" in self.text or self.app.workers:
+                await self.pilot.pause(0.01)
+            await self.pilot.pause()
+        return self.text
+
+    @property
+    def text(self) -> str:
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
+
+
+def walk(trace: Trace, steps: Callable[[Screen], Awaitable[None]], width: int = 80) -> None:
+    from tracekit.browse.app import Browser
+
+    async def run() -> None:
+        async with Browser(trace, ["run's.json"]).run_test(size=(width, 24)) as pilot:
+            screen = Screen(pilot)
+            await screen.press()
+            await steps(screen)
+
+    asyncio.run(run())
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.split("\n")]

@@ -1,0 +1,57 @@
+// Texts in little room: what is cut is cut so that names which differ are still told apart.
+
+const RULER = document.createElement('canvas').getContext('2d');
+RULER.font = '11px system-ui, sans-serif';
+
+const LEAST_OWN = 30;
+const LETTER_PX = 7;
+
+// A text as far as there is room for it.
+function fitted(text, room) {
+  if (RULER.measureText(text).width <= room) return text;
+  let [least, most] = [0, text.length];
+  while (least < most) {
+    const middle = (least + most + 1) >> 1;
+    if (RULER.measureText(`${text.slice(0, middle)}…`).width <= room) least = middle; else most = middle - 1;
+  }
+  return least ? `${text.slice(0, least)}…` : '';
+}
+
+// By text, the length of the longest beginning that it shares with another one: of sorted texts, a neighbour has it.
+function sharedStarts(texts) {
+  const sorted = [...new Set(texts)].sort();
+  const shared = new Map(sorted.map((text) => [text, 0]));
+  for (let i = 1; i < sorted.length; i++) {
+    const [one, other] = [sorted[i - 1], sorted[i]];
+    let length = 0;
+    while (length < one.length && one[length] === other[length]) length++;
+    shared.set(one, Math.max(shared.get(one), length));
+    shared.set(other, Math.max(shared.get(other), length));
+  }
+  return shared;
+}
+
+// Where a name goes on with what is its own: at the start of the word in which it begins to differ. Of a name that
+// others only go on from, its end is shown.
+function ownStart(text, shared, least = LEAST_OWN) {
+  const at = Math.min(shared, Math.max(text.length - least, 0));
+  const word = /[\w.]*$/.exec(text.slice(0, at))[0].length;
+  return word < at && word <= least ? at - word : at;
+}
+
+// Texts as far as there is room for each. Where the ends of two would be cut so that both look the same, the middle of
+// what they have in common is left out instead.
+function fittedApart(texts, room) {
+  const short = texts.map((text) => fitted(text, room));
+  const owners = new Map();
+  texts.forEach((text, i) => owners.set(short[i], (owners.get(short[i]) ?? new Set()).add(text)));
+  const shared = sharedStarts(texts);
+  const least = Math.min(LEAST_OWN, Math.floor((room * 0.6) / LETTER_PX));
+  return texts.map((text, i) => {
+    if (owners.get(short[i]).size < 2) return short[i];
+    const at = ownStart(text, shared.get(text), least);
+    const width = RULER.measureText(text.slice(at)).width;
+    const head = fitted(text.slice(0, at), Math.max(room - width, room * 0.4));
+    return head + fitted(text.slice(at), room - RULER.measureText(head).width);
+  });
+}
