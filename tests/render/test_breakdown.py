@@ -186,6 +186,36 @@ def test_a_healthy_trace_says_so(breakdown: dict[str, Result], rendered: Rendere
     assert rendered({"health": ok}, "table") == "Health  ok  1 checks passed\n"
 
 
+def test_what_health_has_no_room_for_is_counted(
+    breakdown: dict[str, Result], rendered: Rendered
+) -> None:
+    """It said half of a finding, and nothing of those behind it."""
+    health = breakdown["health"]
+    column = [column.name for column in health.columns].index("metric")
+    rows = [
+        (*row[:column], f"{row[column]}_{number}", *row[column + 1 :])
+        for row in health.rows
+        for number in range(3)
+    ]
+    text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
+    assert text == "Health  warn  truncated 0 1 · truncated 1 1 · … 7 more (--full)\n"
+
+
+def test_kernels_whose_names_begin_alike_are_told_apart(
+    breakdown: dict[str, Result], rendered: Rendered
+) -> None:
+    kernels = breakdown["kernels"]
+    column = [column.name for column in kernels.columns].index("name")
+    row = kernels.rows[0]
+    rows = [
+        (*row[:column], f"void at::native::elementwise_kernel<128, 4, {which}>", *row[column + 1 :])
+        for which in ("AddFunctor", "MulFunctor")
+    ]
+    text = rendered({"kernels": Result("kernels", kernels.columns, rows)}, "table", width=80)
+    assert "AddFunctor>" in text
+    assert "MulFunctor>" in text
+
+
 HOSTILE = "\x1b[31m[red]\u202e\nx|y" + "模" * 200
 
 

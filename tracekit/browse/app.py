@@ -19,11 +19,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input, Static
 
 from tracekit.browse.asking import Answers, Asker
-from tracekit.browse.names import shortened
 from tracekit.browse.page import Page, View
 from tracekit.browse.texts import HELP, KEYS
 from tracekit.browse.views import VIEWS, Modules
 from tracekit.errors import TracekitError
+from tracekit.render._names_apart import shortened
 from tracekit.render._text import cell_width, printable, shorten
 from tracekit.trace import Trace
 

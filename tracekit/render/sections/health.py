@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tracekit.render._grid import grid_lines
-from tracekit.render._text import printable, shorten
+from tracekit.render._text import cell_width, printable, shorten
 from tracekit.render.sections._heading import heading
 from tracekit.units import format_bytes, format_duration, format_pct
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ORDER = 1000
 
 _ORDER_OF = {"warn": 0, "note": 1, "ok": 2}
+_MARK = " · "
 _STYLES = {"warn": "yellow", "note": "", "ok": "green"}
 
 
@@ -33,9 +34,20 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     line.append("  ")
     line.append(worst, style=_STYLES.get(worst, ""))
     findings = _findings([row for row in rows if row["severity"] != "ok"])
-    text = " · ".join(findings) if findings else f"{len(rows):,} checks passed"
-    line.append("  " + shorten(text, width - line.cell_len - 2))
+    room = width - line.cell_len - 2
+    line.append("  " + (_fitting(findings, room) if findings else f"{len(rows):,} checks passed"))
     return [line]
+
+
+def _fitting(findings: list[str], room: int) -> str:
+    """Return as many of the findings as there is room for, whole, and how many there are more."""
+    for count in range(len(findings), 0, -1):
+        left = len(findings) - count
+        end = f"{_MARK}… {left:,} more (--full)" if left else ""
+        text = _MARK.join(findings[:count])
+        if cell_width(text) + len(end) <= room:
+            return text + end
+    return shorten(shorten(text, room - len(end)) + end, room)
 
 
 def _rank_of(severity: str) -> int:

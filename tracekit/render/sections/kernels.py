@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tracekit.render._grid import grid_lines
-from tracekit.render._text import printable, shorten
+from tracekit.render._names_apart import shortened
+from tracekit.render._text import printable
 from tracekit.render.sections._figures import aligned
 from tracekit.render.sections._heading import heading
 from tracekit.units import format_duration, format_ms, format_pct, ms_decimals
@@ -52,7 +53,7 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     if len(devices) > 1:
         columns.append(["rank ?" if r["rank"] is None else f"rank {r['rank']}" for r in shown])
     out = [heading("Top kernels", f"{note}, wall time's share of the window, count, mean", width)]
-    for row, figures in zip(shown, aligned(columns), strict=True):
-        room = width - len(figures) - 4
-        out.append(Text(f"  {figures}  {shorten(printable(row['name']), room)}"))
-    return out
+    before = aligned(columns)
+    room = width - 4 - max(map(len, before), default=0)
+    names = shortened([printable(row["name"]) for row in shown], room)
+    return out + [Text(f"  {figures}  {name}") for figures, name in zip(before, names, strict=True)]
