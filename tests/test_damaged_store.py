@@ -18,4 +18,5 @@ def test_a_store_that_was_cut_off(
         done = cli("breakdown", store)
         assert (done.exit_code, done.stdout) == (4, "")
         assert "Traceback" not in done.stderr
+        assert done.stderr.startswith(f"error: {store}: ")
         assert "the store is damaged or cut off" in done.stderr

@@ -122,6 +122,12 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
             {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, "2"]}]},
             "run.json: repeats[0]: step_ns[1] is '2', not of type int",
         ),
+        ({"batch_size": -4}, "run.json: batch_size is -4, below zero"),
+        ({"tokens_per_s_mean": float("nan")}, "run.json: tokens_per_s_mean is nan, not a number"),
+        (
+            {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, -2]}]},
+            "run.json: repeats[0]: step_ns[1] is -2, below zero",
+        ),
         (
             {"environment": {"packages": {"torch": 2}}},
             "run.json: environment: packages.torch is 2, not of type str",
@@ -159,6 +165,12 @@ def test_what_is_no_manifest(tmp_path: Path, content: str, said: str) -> None:
     with pytest.raises(TraceError) as raised:
         manifest.read(path)
     assert raised.value.message.startswith(f"{path}: {said}")
+
+
+def test_what_is_no_amount_may_be_below_zero(tmp_path: Path) -> None:
+    repeat = {"tokens_per_s": 1, "wall_ns": 1, "final_loss": float("nan")}
+    members = {"seed": -1, "exit_code": -9, "repeats": [repeat]}
+    assert manifest.read(written(tmp_path, SMALLEST | members)).seed == -1
 
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from store_folders import FULL, left_in
 
 import tracekit
+from tracekit.database.building import build_store
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 
@@ -126,3 +127,12 @@ def test_a_name_that_is_a_folder(kernels: Path, tmp_path: Path) -> None:
     store.mkdir()
     with pytest.raises(StoreError, match="the store cannot be written"):
         ingest([kernels], store, force=True)
+
+
+def test_a_trace_that_goes_once_it_is_read_leaves_its_store_to_its_user(tmp_path: Path) -> None:
+    """Its permissions cannot be asked any more."""
+    source, store = tmp_path / "trace.json", tmp_path / "run.duckdb"
+    source.write_text("{}")
+    with build_store(store, [source]):
+        source.unlink()
+    assert store.stat().st_mode & 0o777 == 0o600

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tracekit.amounts import check_amounts
 from tracekit.errors import TraceError
 from tracekit.typed_json import build
 from tracekit.units import NS_PER_S
@@ -350,7 +351,8 @@ def read(path: Place) -> Manifest:
         The manifest. Members that this version does not know are left out.
 
     Raises:
-        TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type.
+        TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type
+            or is an amount below zero.
     """
     try:
         # Behind a URL every question is a request.
@@ -373,6 +375,8 @@ def read(path: Place) -> Manifest:
             hint="read it with the tracekit that wrote it, or a later one",
         )
     try:
-        return build(Manifest, value, "run.json")
+        run = build(Manifest, value, "run.json")
+        check_amounts(run, "run.json")
     except (TypeError, ValueError) as error:
         raise TraceError(f"{path}: the manifest is not valid: {error}") from error
+    return run

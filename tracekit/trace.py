@@ -150,9 +150,9 @@ class Trace:
 
         try:
             return question()
-        except DamagedStoreError:
+        except DamagedStoreError as error:
             if self._renew is None or self._is_closed:
-                raise
+                raise error.of(self._store_path) from error.__cause__
             renew, self._renew = self._renew, None
             self._connection.close()
             self._connection = renew(self._resources)

@@ -1,7 +1,8 @@
 -- Which kind of accelerator did each trace record, or which one was used and not recorded?
 -- cpu where nothing tells of an accelerator: then the CPU's own ops are the device work. A trace that has no work of a
 -- device, but launch calls, descriptions of devices, or processes that are named after one, is of a run on a device
--- whose kernels were not recorded: its CPU is no device.
+-- whose kernels were not recorded: its CPU is no device. Nor is it where no event has a category: nothing tells then what
+-- an event is.
 --
 -- Kind:     table
 -- Requires: event_category, device_mark, unrecorded_run
@@ -18,6 +19,7 @@ WITH trace_work AS (
     SELECT
         trace_id,
         coalesce(bool_or(is_device_work(category)), FALSE) AS has_work,
+        coalesce(bool_or(category <> ''), FALSE) AS has_categories,
         coalesce(bool_or(is_launch_call(category) AND has_hip), FALSE) AS has_hip,
         coalesce(bool_or(category LIKE 'xpu%'), FALSE) AS has_xpu,
         coalesce(bool_or(category LIKE 'privateuse1%'), FALSE) AS has_privateuse1,
@@ -61,6 +63,12 @@ unknown_device AS (
         || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
             AS said
     FROM unknown_process
+),
+
+uncategorised_trace AS (
+    SELECT trace_id
+    FROM trace_work
+    WHERE NOT has_categories AND trace_id NOT IN (SELECT trace_id FROM marked_trace)
 )
 
 SELECT
@@ -73,16 +81,21 @@ SELECT
         WHEN w.has_work AND w.has_privateuse1 THEN 'privateuse1'
         WHEN w.has_work THEN 'cuda'
         WHEN x.accelerator IS NOT NULL THEN x.accelerator
-        WHEN u.trace_id IS NOT NULL THEN 'unknown'
+        WHEN u.trace_id IS NOT NULL OR c.trace_id IS NOT NULL THEN 'unknown'
         ELSE 'cpu'
     END AS accelerator,
-    x.trace_id IS NULL AND (u.trace_id IS NULL OR w.has_work OR m.trace_id IS NOT NULL)
-        AS is_recorded,
+    x.trace_id IS NULL
+    AND c.trace_id IS NULL
+    AND (u.trace_id IS NULL OR w.has_work OR m.trace_id IS NOT NULL) AS is_recorded,
     CASE WHEN x.trace_id IS NOT NULL THEN x.launch_count END AS launch_count,
     CASE
         WHEN x.trace_id IS NOT NULL THEN x.reason
         WHEN u.trace_id IS NOT NULL AND NOT coalesce(w.has_work, FALSE) AND m.trace_id IS NULL
             THEN 'what is work of a device is not known: ' || u.said
+        WHEN c.trace_id IS NOT NULL
+            THEN
+                'what is work of a device is not known: no event has a category, as in files of '
+                || 'the profilers of torch.autograd; those of torch.profiler have them'
     END AS reason,
     u.said AS unknown
 FROM trace AS t
@@ -90,4 +103,5 @@ LEFT JOIN trace_work AS w ON t.trace_id = w.trace_id
 LEFT JOIN marked_trace AS m ON t.trace_id = m.trace_id
 LEFT JOIN unrecorded_run AS x ON t.trace_id = x.trace_id
 LEFT JOIN unknown_device AS u ON t.trace_id = u.trace_id
+LEFT JOIN uncategorised_trace AS c ON t.trace_id = c.trace_id
 ORDER BY t.trace_id

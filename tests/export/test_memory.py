@@ -10,22 +10,23 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.export import packets, staging
+from tracekit.export import packets, scene_queries, staging
+from tracekit.export.exporting import export
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
 Opened = Callable[..., tracekit.Trace]
 
 
-def of_steps(count: int) -> list[dict[str, Any]]:
-    """Return an op with a launch and its kernel, so many times; two of them overlap."""
+def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, Any]]:
+    """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
     events = []
     for number in range(count):
         at = 20 * number
         events += [
             span("cpu_op", f"aten::mm {number % 7}", at, at + 30, note="x" * 50),
             call(at + 1, at + 2, number + 1),
-            kernel("gemm", at + 4, at + 27, number + 1),
+            kernel(name, at + 4, at + end, number + 1),
         ]
     return events
 
@@ -69,6 +70,32 @@ def test_a_question_holds_a_block_of_events(
         assert sorted(slices_of(in_blocks)) == sorted(slices_of(at_once))
 
 
+@pytest.mark.parametrize("takes_columns", [True, False])
+def test_gaps_that_are_asked_for_in_parts_are_one_track_of_each_device(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, takes_columns: bool
+) -> None:
+    busy = [
+        kernel(f"k{at}", 10 * at, 10 * at + 1 + at % 3, device=device)
+        for device, count in ((0, 8), (1, 1), (2, 4), (10, 5))
+        for at in range(count)
+    ]
+
+    def blocks() -> bytes:
+        found: list[bytes] = []
+        writer = packets.PacketWriter(found.append)
+        writer.takes_columns = writer.takes_columns and takes_columns
+        export(trace, lambda _: writer, None, args=True)
+        return b"".join(found)
+
+    starts = scene_queries.GAP_STARTS
+    with tracekit.open(tiny_trace(busy), cache=False) as trace:
+        at_once = blocks()
+        for most in (2, 3, 7):
+            monkeypatch.setattr(scene_queries, "GAPS_AT_ONCE", most)
+            monkeypatch.setattr(scene_queries, "GAP_STARTS", starts.replace("8192", str(most)))
+            assert blocks() == at_once
+
+
 def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
     """Return time, kind and name of each packet of an event."""
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
@@ -90,12 +117,16 @@ def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]
 def test_a_trace_that_is_larger_than_the_memory(
     tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an export lays aside spills, and no question needs more than its block."""
+    """What an export lays aside spills, and no question needs more than its block.
+
+    Between two kernels lies a gap, which has the long names of both.
+    """
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
-    with tracekit.open(tiny_trace(of_steps(60_000)), cache=False) as trace:
+    name = f"void kernel_with_arguments<{'float, ' * 60}>"
+    with tracekit.open(tiny_trace(of_steps(40_000, name, 14)), cache=False) as trace:
         sizes: list[int] = []
         done = export_perfetto(trace, lambda block: sizes.append(len(block)))
-    assert done.event_count == 180_000
+    assert done.event_count == 120_000
     assert sum(sizes) > 30 * packets.BLOCK_BYTES
 
 

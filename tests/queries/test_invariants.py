@@ -26,6 +26,11 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
     """The invariants that do not hold for every row of a relation, with a row that fails."""
     if not spec.invariants:
         return []
+    together = " AND ".join(f"({invariant})" for invariant in spec.invariants)
+    # To say which row fails takes twice as long to plan, and none does.
+    one = f"SELECT 1 FROM {relation} AS r WHERE ({together}) IS NOT TRUE LIMIT 1"
+    if not trace.connection.execute(one).fetchall():
+        return []
     failing = ", ".join(
         f"any_value(r) FILTER (({invariant}) IS DISTINCT FROM TRUE)"
         for invariant in spec.invariants

@@ -195,3 +195,21 @@ def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path)
     assert launch_count >= sum(called.startswith("cudaLaunchKernel") for called in names) > 1000
     with tracekit.open(path) as trace:
         assert trace.query("timeline").rows == []
+
+
+def test_events_without_categories_tell_nothing_of_devices(
+    tiny_trace: Write, cli: Callable[..., Any]
+) -> None:
+    """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
+    args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
+    path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])
+    name, is_recorded, launch_count, reason = found(path)
+    assert (name, is_recorded, launch_count) == ("unknown", False, None)
+    assert "no event has a category" in reason
+    with tracekit.open(path) as trace:
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    events = health["device_events"]
+    assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
+    shown = cli("breakdown", path)
+    assert "device work not known" in shown.stdout
+    assert "Work of devices is not known" in shown.stdout

@@ -155,3 +155,13 @@ def test_a_sentence_that_rows_have_in_common_is_written_out_once(
     # The verdict says it, too: it is why there is nothing to divide.
     told = page.locator("#verdict").text_content()
     assert reasons[0][1:] in told
+
+
+def test_accents_upon_accents_stay_in_their_line(
+    tiny_trace: Callable[..., Path], in_browser: Any
+) -> None:
+    with tracekit.open(tiny_trace([kernel("e" + "\u0301" * 300, 0, 9)]), cache=False) as trace:
+        page = in_browser(trace).page
+    (cell,) = _cells(page, "kernels", "name")
+    assert cell.text_content() == "e" + "\u0301" * 4 + "\\u0301" * 296
+    assert "\u0301" * 5 not in page.locator("[data-chart=kernels]").text_content()

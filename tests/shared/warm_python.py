@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         ),
         *("tracekit.ingest.event_loader", "tracekit.ingest.threads", "tracekit.analysis.derive"),
         *("tracekit.analysis.library", "tracekit.analysis.scopes", "tracekit.analysis.ceilings"),
-        *("tracekit.render.sections", "tracekit.analysis.catalog:load_catalog"),
+        *("tracekit.render.sections", "warm_commands:run_once"),
     ),
     "compiling": _TORCH,
     "eager": _EAGER,

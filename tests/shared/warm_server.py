@@ -138,6 +138,10 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
     listener.listen(64)
     Path(f"{path}.new").rename(path)
     warm.load(modules)
+    own = sys.path.pop(0)
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and str(getattr(module, "__file__", "")).startswith(own):
+            del sys.modules[name]
     if len(list(Path("/proc/self/task").iterdir())) != 1:
         sys.exit("what was imported has started threads, which no fork would have")
     gc.collect()
@@ -367,7 +371,6 @@ def _run(words: list[str], main: types.ModuleType, warm: Warm) -> None:
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file
     _warm = Warm()
     _job = serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:], _warm)
     end(become(_job, _warm))

@@ -80,13 +80,18 @@ def build_store(
 def _mode_of(sources: Sequence[Place]) -> int:
     """Return the permissions of a store: what the user's mask and every source of it allow.
 
-    Who may read what lies behind a URL is not known: it stays with this user.
+    Who may read what lies behind a URL, or has gone since it was read, is not known: it stays with
+    this user.
     """
     mask = os.umask(0o077)
     os.umask(mask)
     mode = 0o644 & ~mask
     for source in sources:
-        mode &= (source.stat().st_mode if isinstance(source, Path) else 0) | 0o200
+        allowed = 0
+        if isinstance(source, Path):
+            with contextlib.suppress(FileNotFoundError):
+                allowed = source.stat().st_mode
+        mode &= allowed | 0o200
     return mode | 0o600
 
 

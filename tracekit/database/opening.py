@@ -29,6 +29,13 @@ SMALL_STORE_BYTES = 16 * MB
 class DamagedStoreError(StoreError):
     """A store was whole once, and is not any more."""
 
+    def of(self, path: Path | None) -> DamagedStoreError:
+        """Return this error, its message naming the store; None: it is only in memory."""
+        if path is not None and str(path) not in self.message:
+            self.message = f"{path}: {self.message}"
+            self.args = (self.message,)
+        return self
+
 
 Check = Callable[["duckdb.DuckDBPyConnection", Path], None]
 

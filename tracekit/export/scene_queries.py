@@ -7,7 +7,10 @@ is the relation of the traces that are exported.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -120,10 +123,28 @@ GAPS = f"""
         SELECT x.*, chosen.shift_ns
         FROM export_gap AS x
         INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-        WHERE {_DURING}
+        WHERE {_DURING} AND PLACED
         ORDER BY x.trace_id, x.device, x.start_ns
     ) AS x
 """
+"""The gaps of a part of all of them: see :func:`gaps_statements`."""
+
+GAPS_AT_ONCE = 8_192
+"""So many gaps are sorted at a time: DuckDB holds what it sorts where it has names in it."""
+
+GAP_COUNT = "SELECT count(*) FROM export_gap"
+
+GAP_STARTS = f"""
+    SELECT trace_id, device, start_ns
+    FROM (
+        SELECT trace_id, device, start_ns,
+            row_number() OVER (ORDER BY trace_id, device, start_ns) AS number
+        FROM export_gap
+    )
+    WHERE number % {GAPS_AT_ONCE} = 1
+    ORDER BY ALL
+"""
+"""Where the parts of gaps begin that are sorted at a time."""
 
 COLLECTIVES = f"""
     -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
@@ -290,6 +311,33 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
         "IS_WHOLE": str(is_whole).upper(),
     }
     return _PLACE.sub(lambda match: values[match[0]], template)
+
+
+def gaps_statements(scope: Scope, starts: Sequence[tuple[int, str, int]]) -> list[str]:
+    """Return the SQL of all gaps in parts, one after the other.
+
+    Args:
+        scope: what is exported.
+        starts: trace, device and start of the first gap of each part; none for one part of all.
+    """
+    text = statement(GAPS, scope)
+    if not starts:
+        return [text.replace("PLACED", "TRUE")]
+    found = []
+    for at, start in enumerate(starts):
+        placed = _from(start)
+        if at + 1 < len(starts):
+            placed += f" AND NOT {_from(starts[at + 1])}"
+        found.append(text.replace("PLACED", placed))
+    return found
+
+
+def _from(start: tuple[int, str, int]) -> str:
+    """Return the condition that a gap is that one, or comes behind it."""
+    trace_id, device, start_ns = start
+    later = f"x.device = {quote(device)} AND x.start_ns >= ({start_ns})"
+    behind = f"x.trace_id = {trace_id} AND (x.device > {quote(device)} OR {later})"
+    return f"(x.trace_id > {trace_id} OR {behind})"
 
 
 def events_statement(block: Block, *, args: bool = True) -> str:

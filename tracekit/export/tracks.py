@@ -23,11 +23,10 @@ _ATTRIBUTION = (
     (1, "timeline", queries.TIMELINE),
     (2, "phases", queries.PHASES),
     (3, "modules", queries.MODULES),
-    (4, "idle causes", queries.GAPS),
-    (5, "steps", queries.DEVICE_STEPS),
 )
 """Tracks of a device that need no more lanes than they have: place, name, statement."""
 
+_GAPS_PLACE, _STEPS_PLACE = 4, 5
 _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
 
@@ -74,6 +73,9 @@ class Tracks:
         for place, name, template in _ATTRIBUTION:
             for (trace_id, device), rows in self._runs(template, 2):
                 self._write_track(name, self._device(trace_id, device), place, rows, 2)
+        self._write_gaps()
+        for (trace_id, device), rows in self._runs(queries.DEVICE_STEPS, 2):
+            self._write_track("steps", self._device(trace_id, device), _STEPS_PLACE, rows, 2)
         self._write_collectives()
         self._find_threads()
         self._write_events()
@@ -133,6 +135,21 @@ class Tracks:
             group = self._writer.group(name, self._ranks[trace_id], _HOST_PLACE - 1)
             self._devices[trace_id, device] = group
         return group
+
+    def _write_gaps(self) -> None:
+        ((count,),) = self._rows(queries.GAP_COUNT)
+        # All parts before the first: nothing else is asked while rows come.
+        starts = [*self._rows(queries.GAP_STARTS)] if count > queries.GAPS_AT_ONCE else []
+        of_device, track = None, None
+        for key, rows in self._runs_of(queries.gaps_statements(self._scope, starts), 2):
+            if key != of_device:
+                if track is not None:
+                    self._writer.finish(track)
+                track = self._writer.track("idle causes", self._device(*key), _GAPS_PLACE)
+                of_device = key
+            self._writer.slices(track, rows, 2)
+        if track is not None:
+            self._writer.finish(track)
 
     def _write_collectives(self) -> None:
         for (trace_id, device), rows in self._runs(queries.COLLECTIVES, 2):

@@ -74,8 +74,9 @@ def _devices(rows: Sequence[Mapping[str, Any]]) -> str:
         printable(row["accelerator"]) for row in rows if row.get("is_recorded", True) is False
     }
     if unrecorded:
-        known = "device" if unrecorded == {"unknown"} else ", ".join(sorted(unrecorded))
-        names[f"{known}: kernels not recorded"] = 1
+        known = ", ".join(sorted(unrecorded))
+        said = f"{known}: kernels not recorded"
+        names["device work not known" if unrecorded == {"unknown"} else said] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())

@@ -28,7 +28,10 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
     if not data.get("unrecorded"):
         return []
     rows = data["unrecorded"].to_dicts()
-    out = [Text("Kernels were not recorded", style="bold yellow")]
+    title = "Kernels were not recorded"
+    if all(row["launch_count"] is None for row in rows):
+        title = "Work of devices is not known"
+    out = [Text(title, style="bold yellow")]
     for reason, ranks in _reasons(rows).items():
         where = "" if len(_ranks(rows)) == 1 else f"{_rank_text(ranks)}: "
         out += [Text(f"  {line}") for line in textwrap.wrap(where + reason, max(width - 2, 20))]

@@ -66,9 +66,10 @@ function asText(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-// Controls, marks of direction and characters without width are shown as escapes: names are anybody's.
+// Controls, marks of direction and characters without width are shown as escapes: names are anybody's. So are accents
+// on one letter beyond four, which would stand over the whole page.
 function printable(text) {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]|(?<=\p{M}{4})\p{M}/gu, (character) => {
     const code = character.codePointAt(0).toString(16);
     return code.length <= 2 ? `\\x${code.padStart(2, '0')}` : `\\u${code.padStart(4, '0')}`;
   });
