@@ -10,8 +10,8 @@ from tracekit.analysis.spec import ColumnSpec, Param, Spec
 from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
-from .places import RUN_SAMPLES, SAMPLES, in_repo
-from .sessions import run
+from .places import REPO, RUN_SAMPLES, SAMPLES, in_repo
+from .sessions import run, sessions
 from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
@@ -163,7 +163,7 @@ def _example(spec: Spec, folder: Path) -> str:
     if spec.name in _ASKED:
         sample, limit = _ASKED[spec.name]
         samples = [sample]
-    for sample in samples:
+    for sample in _shown_first(samples, spec):
         command = f"tracekit query {spec.name} {sample}{limit}"
         output = run(command, folder)
         if _says_something(output):
@@ -174,6 +174,14 @@ def _example(spec: Spec, folder: Path) -> str:
         command += f" | head -n {_MAX_LINES}"
         output = "".join(output.splitlines(keepends=True)[:_MAX_LINES])
     return console(command, output)
+
+
+def _shown_first(samples: Iterable[str], spec: Spec) -> list[str]:
+    """Return samples, first the one that the page shows already: it most likely still can."""
+    page = REPO / f"{FOLDER}/{spec.name}.md"
+    shown = sessions(page.read_text("utf-8")) if page.is_file() else []
+    words = [word for command, _ in shown for word in command.split()]
+    return sorted(samples, key=lambda sample: sample not in words)
 
 
 def _says_something(output: str) -> bool:

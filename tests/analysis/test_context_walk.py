@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, span
 
 import tracekit
@@ -130,19 +131,33 @@ def innermost(events: list[Event], at: float, tid: int) -> int | None:
     return best
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("chunk_rows", [20_000, 7])
-def test_random_spans(
-    tiny_trace: Write, monkeypatch: pytest.MonkeyPatch, seed: int, chunk_rows: int
-) -> None:
-    monkeypatch.setattr(context_walk, "_CHUNK_ROWS", chunk_rows)
+SEEDS = range(12)
+
+
+@pytest.fixture(scope="module", params=[20_000, 7])
+def ops_of_launches(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[int, int], int | None]:
+    """Return the op of every launch by seed and correlation, walked in chunks of some rows."""
+    cases = [random_spans(seed) for seed in SEEDS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context_walk, "_CHUNK_ROWS", request.param)
+        with opened_as_ranks(tmp_path_factory.mktemp("random"), cases) as trace:
+            rows = trace.sql(
+                "SELECT t.rank, e.correlation, e.op_id FROM attributed_events AS e"
+                " JOIN trace AS t USING (trace_id)"
+            ).rows
+    return {(rank, correlation): op for rank, correlation, op in rows}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_spans(ops_of_launches: dict[tuple[int, int], int | None], seed: int) -> None:
     events = random_spans(seed)
-    found = contexts(tiny_trace(events))
     for event in events:
         if event["cat"] == "cuda_runtime":
             correlation = event["args"]["correlation"]
             expected = innermost(events, event["ts"], event["tid"])
-            assert found[correlation][0] == expected, event
+            assert ops_of_launches[seed, correlation] == expected, event
 
 
 def test_names_that_never_repeat_do_not_fill_the_memory(

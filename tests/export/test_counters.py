@@ -115,21 +115,23 @@ def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
 
 
 @pytest.mark.slow
-def test_requests_lead_to_the_steps_that_served_them(tmp_path: Path) -> None:
+def test_requests_lead_to_the_steps_that_served_them(
+    tmp_path: Path, opened: Callable[[Path], tracekit.Trace]
+) -> None:
     """Of a recorded run: a request's parts tile it, and its arrows end at its steps."""
     engine_folder()
     out = tmp_path / "x.pftrace"
-    with tracekit.open(REPO / "sample_traces" / "serve_transformers", cache=False) as trace:
-        exported(trace, out)
-        stored = trace.sql(
-            "SELECT request_id, start_unix_ns, end_unix_ns - start_unix_ns "
-            "FROM request_intervals() ORDER BY 1"
-        ).rows
-        served = trace.sql(
-            "SELECT DISTINCT r.request_id, s.step FROM request_step AS r "
-            "INNER JOIN serving_step_ranges AS s "
-            "ON s.step BETWEEN r.first_step AND r.last_step ORDER BY ALL"
-        ).rows
+    trace = opened(REPO / "sample_traces" / "serve_transformers")
+    exported(trace, out)
+    stored = trace.sql(
+        "SELECT request_id, start_unix_ns, end_unix_ns - start_unix_ns "
+        "FROM request_intervals() ORDER BY 1"
+    ).rows
+    served = trace.sql(
+        "SELECT DISTINCT r.request_id, s.step FROM request_step AS r "
+        "INNER JOIN serving_step_ranges AS s "
+        "ON s.step BETWEEN r.first_step AND r.last_step ORDER BY ALL"
+    ).rows
     with Engine(out) as engine:
         assert engine.problems() == {}
         request = "extract_arg(s.arg_set_id, 'debug.tracekit.request')"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -45,9 +45,11 @@ def events() -> list[dict[str, Any]]:
     return [*found, {"ph": "i", "name": "mark", "s": "t", "pid": 1, "tid": 1, "ts": 701}]
 
 
-@pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Iterator[tracekit.Trace]:
-    with tracekit.open(tiny_trace(events()), cache=False) as opened:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    """Return one trace for all tests here: what they ask leaves it as it was."""
+    folder = tmp_path_factory.mktemp("runs")
+    with opened_as_ranks(folder, [events()]) as opened:
         yield opened
 
 

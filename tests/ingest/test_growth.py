@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 
 import tracekit
 from tracekit.errors import TraceError
@@ -247,11 +248,14 @@ def test_growth_with_the_parts_of_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("digits", [10, 5_000])
 def test_a_number_that_no_layer_has(tmp_path: Path, digits: int) -> None:
-    for name in ("tk/module/forward/layers.{}.mlp", "nn.Module: DecoderLayer_{}"):
-        path = tmp_path / "layer.json"
-        number = "9" * digits
-        category = "user_annotation" if name.startswith("tk") else "python_function"
-        path.write_text(nested(2, category, lambda _: name.format(number)))  # noqa: B023
-        with tracekit.open(path, cache=False) as opened:
-            layers = opened.sql("SELECT DISTINCT layer FROM module").rows
-        assert layers == [(None,)]
+    number = "9" * digits
+    cases = [
+        json.loads(nested(2, category, lambda _, name=name: name.format(number)))["traceEvents"]
+        for category, name in (
+            ("user_annotation", "tk/module/forward/layers.{}.mlp"),
+            ("python_function", "nn.Module: DecoderLayer_{}"),
+        )
+    ]
+    with opened_as_ranks(tmp_path, cases) as opened:
+        layers = opened.sql("SELECT DISTINCT trace_id, layer FROM module ORDER BY 1").rows
+    assert layers == [(0, None), (1, None)]

@@ -257,51 +257,54 @@ def test_a_copy_is_held_against_its_direction_and_memory(
         assert (row["ceiling_source"] is None) == (share is None), name
 
 
-@pytest.mark.parametrize(
-    ("collective", "kernel", "size", "share", "reason"),
-    [
-        ("allreduce", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 4, 30, None),
-        (
-            "allreduce",
-            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)",
-            8,
-            None,
-            "it was not measured with nccl in a group of 8",
-        ),
-        (
-            "broadcast",
-            "ncclDevKernel_Broadcast_RING_LL(x)",
-            4,
-            None,
-            "it was not measured with nccl in a group of 4",
-        ),
-        ("reduce", "ncclDevKernel_Reduce_Sum_bf16_RING_LL(x)", 4, 50, None),
-        (
-            "gather",
-            "ncclDevKernel_SendRecv(x)",
-            4,
-            None,
-            "such collectives are not measured",
-        ),
-        (
-            "allreduce",
-            "void vllm::cross_device_reduce_1stage<x>(y)",
-            4,
-            None,
-            "neither NCCL nor gloo ran it, as far as names tell",
-        ),
-    ],
-)
-def test_a_collective_is_held_against_the_same_in_a_group_of_its_size(
-    tiny_trace: MakeTrace,
-    make_bench: MakeBench,
-    collective: str,
-    kernel: str,
-    size: int,
-    share: float | None,
-    reason: str | None,
-) -> None:
-    """2,000 bytes in 10 us are 2e8 bytes/s, all-reduced by 4 ranks 3e8 bytes/s on the bus."""
+COLLECTIVES: list[tuple[str, str, int, float | None, str | None]] = [
+    ("allreduce", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 4, 30, None),
+    (
+        "allreduce",
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)",
+        8,
+        None,
+        "it was not measured with nccl in a group of 8",
+    ),
+    (
+        "broadcast",
+        "ncclDevKernel_Broadcast_RING_LL(x)",
+        4,
+        None,
+        "it was not measured with nccl in a group of 4",
+    ),
+    ("reduce", "ncclDevKernel_Reduce_Sum_bf16_RING_LL(x)", 4, 50, None),
+    (
+        "gather",
+        "ncclDevKernel_SendRecv(x)",
+        4,
+        None,
+        "such collectives are not measured",
+    ),
+    (
+        "allreduce",
+        "void vllm::cross_device_reduce_1stage<x>(y)",
+        4,
+        None,
+        "neither NCCL nor gloo ran it, as far as names tell",
+    ),
+]
+"""Collective, kernel, size of the group; the share, or the reason why there is none."""
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[int, list[dict[str, Any]]]:
+    """Return what is found by the first test that looks, for the others."""
+    return {}
+
+
+@pytest.fixture
+def collectives(
+    kept: dict[int, list[dict[str, Any]]], tmp_path: Path, make_bench: MakeBench
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the rows of analysis communication by the number of the case."""
+    if kept:
+        return kept
     point = {"family": "collective", "backend": "nccl", "group_size": 4, "median_ns": 10_000.0}
     points = [
         # On the bus 1e9 bytes/s; in a small message it was slower.
@@ -311,17 +314,30 @@ def test_a_collective_is_held_against_the_same_in_a_group_of_its_size(
         point | {"op": "all_reduce", "message_bytes": 100_000, "group_size": 2},
         point | {"op": "reduce", "message_bytes": 4000},
     ]
-    arguments = {
-        "Collective name": collective,
-        "In msg nelems": 1000,
-        "Out msg nelems": 1000,
-        "Group size": size,
-        "dtype": "BFloat16",
-        "Process Group Name": "7",
-    }
-    path = tiny_trace(work("kernel", kernel, 0, 10, 1, **arguments), deviceProperties=H100)
-    with tracekit.open(path, cache=False, ceilings=make_bench("b", points, **GPU)) as trace:
-        (row,) = trace.query("communication").to_dicts()
+    cases = []
+    for collective, kernel, size, _, _ in COLLECTIVES:
+        arguments = {
+            "Collective name": collective,
+            "In msg nelems": 1000,
+            "Out msg nelems": 1000,
+            "Group size": size,
+            "dtype": "BFloat16",
+            "Process Group Name": "7",
+        }
+        cases.append(work("kernel", kernel, 0, 10, 1, **arguments))
+    bench = make_bench("b", points, **GPU)
+    with opened_as_ranks(tmp_path, cases, ceilings=bench, deviceProperties=H100) as trace:
+        kept |= rows_by_rank(trace, "communication")
+    return kept
+
+
+@pytest.mark.parametrize("case", range(len(COLLECTIVES)))
+def test_a_collective_is_held_against_the_same_in_a_group_of_its_size(
+    collectives: dict[int, list[dict[str, Any]]], case: int
+) -> None:
+    """2,000 bytes in 10 us are 2e8 bytes/s, all-reduced by 4 ranks 3e8 bytes/s on the bus."""
+    *_, share, reason = COLLECTIVES[case]
+    (row,) = collectives[case]
     assert row["message_bytes"] == 2000
     assert row["ceiling_pct"] == (share and pytest.approx(share))
     assert row["ceiling_reason"] == reason

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks, rows_by_rank
 from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
@@ -83,30 +84,37 @@ def test_time_bytes_and_bandwidth_on_paper(tiny_trace: Callable[..., Path]) -> N
     assert (call["dtype"], call["dur_ns"], call["wall_ns"]) == ("bf16", 40_000, 20_000)
 
 
-@pytest.mark.parametrize(
-    ("collective", "incoming", "outgoing", "expected_class", "message_bytes", "factor"),
-    [
-        ("allreduce_coalesced", 1000, 1000, "comm_allreduce", 2000, 1.5),
-        ("_allgather_base", 1000, 4000, "comm_allgather", 8000, 0.75),
-        ("_reduce_scatter_base", 4000, 1000, "comm_reducescatter", 8000, 0.75),
-        ("all_to_allv", 1000, 1200, "comm_alltoall", 2000, 0.75),
-        ("broadcast", 1000, 1000, "comm_broadcast", 2000, 1.0),
-        ("send", 1000, 1000, "comm_p2p", 2000, 1.0),
-        ("barrier", 1, 1, "comm_other", 2, 1.0),
-    ],
-)
+# Elements in and out; the class, the message's bytes, and bus bandwidth by algorithm's.
+COLLECTIVES = {
+    "allreduce_coalesced": (1000, 1000, "comm_allreduce", 2000, 1.5),
+    "_allgather_base": (1000, 4000, "comm_allgather", 8000, 0.75),
+    "_reduce_scatter_base": (4000, 1000, "comm_reducescatter", 8000, 0.75),
+    "all_to_allv": (1000, 1200, "comm_alltoall", 2000, 0.75),
+    "broadcast": (1000, 1000, "comm_broadcast", 2000, 1.0),
+    "send": (1000, 1000, "comm_p2p", 2000, 1.0),
+    "barrier": (1, 1, "comm_other", 2, 1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def collectives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Return what analysis communication says of each, by its name."""
+    cases = [
+        work(1, 10, 20, 1, SEND_RECV, **arguments(name, incoming, outgoing))
+        for name, (incoming, outgoing, *_) in COLLECTIVES.items()
+    ]
+    with opened_as_ranks(tmp_path_factory.mktemp("collectives"), cases) as trace:
+        found = rows_by_rank(trace, "communication")
+    assert [len(found[rank]) for rank in range(len(cases))] == [1] * len(cases)
+    return {name: found[rank][0] for rank, name in enumerate(COLLECTIVES)}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
 def test_each_collective_has_its_message_and_factor(
-    tiny_trace: Callable[..., Path],
-    collective: str,
-    incoming: int,
-    outgoing: int,
-    expected_class: str,
-    message_bytes: int,
-    factor: float,
+    collectives: dict[str, dict[str, Any]], name: str
 ) -> None:
-    events = work(1, 10, 20, 1, SEND_RECV, **arguments(collective, incoming, outgoing))
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        row = only(trace, "communication")
+    _, _, expected_class, message_bytes, factor = COLLECTIVES[name]
+    row = collectives[name]
     assert (row["class"], row["message_bytes"]) == (expected_class, message_bytes)
     assert row["bus_bytes_per_s"] == pytest.approx(factor * row["algorithm_bytes_per_s"])
 

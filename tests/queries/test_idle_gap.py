@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, kernel, span
 
 import tracekit
@@ -328,9 +329,7 @@ def test_a_gap_is_only_where_no_stream_works(tiny_trace: Callable[..., Path]) ->
     ]
 
 
-def test_the_op_is_the_one_at_work_else_the_one_that_launches(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_the_op_is_the_one_at_work_else_the_one_that_launches(tmp_path: Path) -> None:
     launching = span("cpu_op", "aten::mul", 119, 126)
     # The middle of the host's part, 110 to 125, is 117.5.
     cases = [
@@ -347,15 +346,15 @@ def test_the_op_is_the_one_at_work_else_the_one_that_launches(
         ),
         ([span("cpu_op", "elsewhere", 105, 128) | {"tid": 2}, launching], (None, "aten::mul")),
     ]
-    for number, (ops, expected) in enumerate(cases):
-        path = tiny_trace([*FIRST, *LATE, *ops], name=f"{number}.json")
-        with tracekit.open(path, cache=False) as trace:
-            found = trace.sql(
-                "SELECT busy.name, op.name FROM idle_gap "
-                "LEFT JOIN event AS busy ON busy_op_id = busy.event_id "
-                "LEFT JOIN event AS op ON op_id = op.event_id"
-            )
-        assert found.rows == [expected]
+    with opened_as_ranks(tmp_path, [[*FIRST, *LATE, *ops] for ops, _ in cases]) as trace:
+        found = trace.sql(
+            "SELECT busy.name, op.name FROM idle_gap AS g "
+            "LEFT JOIN event AS busy "
+            "ON g.trace_id = busy.trace_id AND busy_op_id = busy.event_id "
+            "LEFT JOIN event AS op ON g.trace_id = op.trace_id AND op_id = op.event_id "
+            "ORDER BY g.trace_id"
+        )
+    assert found.rows == [expected for _, expected in cases]
 
 
 def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> None:

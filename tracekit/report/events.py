@@ -19,6 +19,9 @@ _COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event")
 _MAX_NAME = 400
 """How much of a name is drawn; templates can make one as long as a page."""
 
+MAX_NAMES = 2_000_000
+"""How much text the names of all kernels may have, and those of all modules, in characters."""
+
 
 class _Names:
     """Names and the numbers that stand for them; -1 stands for none."""
@@ -29,14 +32,26 @@ class _Names:
     def number(self, name: str | None) -> int:
         if name is None:
             return -1
-        return self.numbers.setdefault(name[:_MAX_NAME], len(self.numbers))
+        return self.numbers.setdefault(name, len(self.numbers))
+
+    def most(self) -> int:
+        """Return how long a name may be, so that a page has room for all of them."""
+        lengths = sorted(map(len, self.numbers))
+        room = MAX_NAMES
+        for at, length in enumerate(lengths):
+            left = len(lengths) - at
+            if length * left > room:
+                return min(room // left, _MAX_NAME)
+            room -= length
+        return _MAX_NAME
 
 
 def packed_events(result: Result) -> str:
     """Return the rows of analysis timeline_events as base64 of gzipped JSON.
 
     Starts are differences to the event before on the same stream; of tiles, the place in the
-    columns, the count and the sum of durations stand apart.
+    columns, the count and the sum of durations stand apart. "cut" is how many characters of a
+    long name there are; 0 where all are whole.
     """
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -72,10 +87,12 @@ def packed_events(result: Result) -> str:
         track["phase"].append(phases.number(phase or "(short events)"))
         track["module"].append(modules.number(module))
         track["event"].append(-1 if event_id is None else event_id)
+    most = min(names.most(), modules.most())
     content = {
         "tracks": [*tracks.values()],
-        "names": [*names.numbers],
-        "modules": [*modules.numbers],
+        "names": [name[:most] for name in names.numbers],
+        "modules": [name[:most] for name in modules.numbers],
+        "cut": most if any(len(name) > most for name in (*names.numbers, *modules.numbers)) else 0,
         "kinds": [*kinds.numbers],
         "classes": [*classes.numbers],
         "phases": [*phases.numbers],

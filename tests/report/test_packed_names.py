@@ -1,0 +1,56 @@
+"""The names of the timeline take no more room than a page has, and a page says what it cuts."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import kernel
+
+import tracekit
+from tracekit.report import events
+
+
+@pytest.fixture
+def packed(tiny_trace: Callable[..., Path]) -> Callable[..., dict[str, Any]]:
+    def of_names(*names: str) -> dict[str, Any]:
+        work = [kernel(name, 10 * at, 10 * at + 5) for at, name in enumerate(names)]
+        with tracekit.open(tiny_trace(work), cache=False) as trace:
+            text = events.packed_events(trace.query("timeline_events"))
+        content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
+        return content
+
+    return of_names
+
+
+def test_names_for_which_there_is_room_are_whole(packed: Callable[..., dict[str, Any]]) -> None:
+    content = packed("a" * 400, "b", "b")
+    assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 0)
+
+
+def test_a_name_as_long_as_a_page_is_cut_and_it_is_said(
+    packed: Callable[..., dict[str, Any]],
+) -> None:
+    content = packed("a" * 401, "b")
+    assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 400)
+
+
+def test_many_long_names_share_the_room(
+    packed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 characters 4 are for the short one; 96 are for three others, 32 for each."""
+    monkeypatch.setattr(events, "MAX_NAMES", 100)
+    long = [letter * 50 for letter in "abc"]
+    content = packed("gemm", *long)
+    assert content["cut"] == 32
+    assert sorted(content["names"]) == sorted(["gemm", *(name[:32] for name in long)])
+    # Two that are cut to the same are two still.
+    content = packed("x" * 120 + "1", "x" * 120 + "2")
+    (track,) = content["tracks"]
+    assert content["names"] == ["x" * 50] * 2
+    assert sorted(track["name"]) == [0, 1]
