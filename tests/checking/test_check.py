@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,8 +153,37 @@ def test_a_module_is_meant_with_what_is_inside(sample: tracekit.Trace) -> None:
     assert whole == [kernel_ns / side.unit_count]
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"sample_units": [-1]},
+        {"sample_units": "x"},
+        {"sample_units": [0]},
+        {"sample_names": []},
+        {"total_ns": 10**40},
+        {"unit_count": None},
+        {"unit_count": 0},
+        {"per": "year"},
+        {"figures": {"peak_memory": -1}},
+        {"health": {"truncated": float("nan")}},
+        {"facts": [["a", "b", "c", "d"]]},
+        {"modules": [[None, None, None]]},
+        {"cells": []},
+        {"cells": [["compute", "gemm", "forward", "m", None, 1, 1, [-5]]]},
+    ],
+)
+def test_a_baseline_with_what_cannot_be_is_refused(members: dict[str, Any], tmp_path: Path) -> None:
+    """It may come from anywhere, and a gate rests on its figures."""
+    place, _ = save(Baseline("main", _side(BASE), {}, {}, {}, ""), tmp_path)
+    load("main", tmp_path)
+    document = json.loads(Path(place.shown).read_text()) | members
+    Path(place.shown).write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="not a baseline of this version"):
+        load("main", tmp_path)
+
+
 def test_a_broken_baseline_is_refused(tmp_path: Path) -> None:
-    for text in ("{", "[]", '{"tracekit_baseline": 99}'):
+    for text in ("{", "[" * 100_000, "[]", '{"tracekit_baseline": 99}'):
         (tmp_path / "main.baseline.json").write_text(text)
         with pytest.raises(UsageError, match="not a baseline"):
             load("main", tmp_path)

@@ -52,7 +52,11 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
     ("content", "exit_code", "sentence"),
     [
         ({"traceEvents": []}, 3, "the trace holds no event"),
-        ({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}, 2, "odd.json has no work"),
+        (
+            {"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]},
+            2,
+            "odd.json has no known work",
+        ),
         ({}, 3, "not a Chrome trace"),
     ],
 )

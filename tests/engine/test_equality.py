@@ -102,8 +102,11 @@ def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
     ]  # fmt: skip
     with tracekit.open(read.store) as one, tracekit.open(read.datasets["serial"]) as other:
         for table in tables:
-            text = f"SELECT * FROM {table} ORDER BY ALL"
-            assert other.sql(text).rows == one.sql(text).rows, table
+            # Thousands of rows are told apart by a hash of each as text, whatever their order.
+            hashes = f"SELECT hash(t::VARCHAR) AS h FROM {table} AS t"
+            text = f"SELECT count(*), bit_xor(h), sum(h) FROM ({hashes})"
+            found, expected = (trace.connection.execute(text).fetchone() for trace in (other, one))
+            assert found == expected, table
         for name in ANALYSES:
             spec = catalog.analysis(name)
             limits = {p.name: 3 for p in spec.params if p.name == "limit"}

@@ -213,3 +213,6 @@ def test_events_without_categories_tell_nothing_of_devices(
     shown = cli("breakdown", path)
     assert "device work not known" in shown.stdout
     assert "Work of devices is not known" in shown.stdout
+    compared = cli("compare", path, path)
+    assert compared.exit_code == 2
+    assert "has no known work of a device to compare" in compared.stderr

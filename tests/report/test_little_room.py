@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 NAMES = [f"{BEGIN}{which}Functor<float>, std::array<char*, 3ul> >" for which in ("Add", "Mul")]
 OUTER = "Model/encoder_with_a_long_name/layers_with_a_long_name"
-INNER = f"{OUTER}/attention"
+INNER = f"{OUTER}/attention_with_a_name_too"
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +71,8 @@ def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> Non
         own = cells[path].locator(".own").text_content()
         assert path.endswith(own)
         assert len(own) >= 10
+        wide = "(span) => span.scrollWidth <= span.clientWidth"
+        assert cells[path].locator(".own").evaluate(wide)
 
 
 def test_figures_of_a_column_have_their_decimals_and_units_in_line(shown: Any) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracekit.checking.baseline_document import check_document
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Side
 from tracekit.comparison.ordered import Ordered
 from tracekit.comparison.quantiles import is_enough
@@ -130,7 +131,7 @@ def load(name: str, folder: Folder) -> Baseline:
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{place}: not a baseline: {error}") from error
     try:
         return _loaded(document)
@@ -210,6 +211,7 @@ def _row(cell: Cell, sample_count: int) -> list[Any]:
 def _loaded(document: Mapping[str, Any]) -> Baseline:
     if document["tracekit_baseline"] != VERSION:
         raise ValueError("another version")
+    check_document(document)
     cells = []
     for part, class_name, phase, module, op, count, kernel_ns, samples in document["cells"]:
         cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns)

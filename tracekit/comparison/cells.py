@@ -180,7 +180,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 if sample_of is not None and (not is_stepped or step in taken):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
-        missing = "step left" if is_stepped else "work of a device"
+        missing = "step left" if is_stepped else "known work of a device"
         raise UsageError(
             f"{reading.label} has no {missing} to compare",
             hint="--skip leaves out fewer" if skip and is_stepped else "tracekit health says why",

@@ -36,7 +36,8 @@ function sharedStarts(texts) {
 function ownStart(text, shared, least = LEAST_OWN) {
   const at = Math.min(shared, Math.max(text.length - least, 0));
   const word = /[\w.]*$/.exec(text.slice(0, at))[0].length;
-  return word < at && word <= least ? at - word : at;
+  // A word that is too long would leave no room for what differs.
+  return at === shared && word < at && word <= least / 2 ? at - word : at;
 }
 
 // Texts as far as there is room for each. Where the ends of two would be cut so that both look the same, the middle of
