@@ -114,16 +114,14 @@ MODULES = f"""
 """
 
 GAPS = f"""
-    SELECT x.trace_id, x.device, x.start_ns + x.shift_ns, x.end_ns - x.start_ns, x.cause,
+    SELECT x.trace_id, x.device, x.start_ns + SHIFT_NS, x.end_ns - x.start_ns, x.cause,
         NULL, NULL, NULL, NULL, {_FACTS}
-    FROM (
-        SELECT x.*, chosen.shift_ns
-        FROM export_gap AS x
-        INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-        WHERE {_DURING}
-        ORDER BY x.trace_id, x.device, x.start_ns
-    ) AS x
+    FROM export_gap AS x
+    WHERE x.trace_id = TRACE_ID AND x.start_ns >= FROM_NS AND x.start_ns < TO_NS
+        AND x.end_ns >= ENDS_FROM_NS
+    ORDER BY x.device, x.start_ns
 """
+"""The gaps of one block of a trace. They say as much as events do, and what is sorted is held."""
 
 COLLECTIVES = f"""
     -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
@@ -266,7 +264,8 @@ COUNTERS = """
     ) AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
-    ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
+    ORDER BY x.trace_id, x.device, rtrim(x.name, '0123456789'), length(x.name), x.name, x.at_ns,
+        x.place, x.value
 """
 
 
@@ -292,8 +291,8 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
     return _PLACE.sub(lambda match: values[match[0]], template)
 
 
-def events_statement(block: Block, *, args: bool = True) -> str:
-    """Return the SQL of the events of a block, those of a track by their starts."""
+def block_statement(template: str, block: Block, *, args: bool = True) -> str:
+    """Return the SQL of what begins in a block, EVENTS or GAPS, each track by its starts."""
     part = block.part
     values = {
         "TRACE_ID": str(part.trace_id),
@@ -304,4 +303,4 @@ def events_statement(block: Block, *, args: bool = True) -> str:
         "ARGS": "e.args" if args else "NULL",
         "EXTRA": "e.extra" if args else "NULL",
     }
-    return _PLACE.sub(lambda match: values[match[0]], EVENTS)
+    return _PLACE.sub(lambda match: values[match[0]], template)
