@@ -156,3 +156,24 @@ def test_requests_lead_to_the_steps_that_served_them(
             "WHERE t.name = 'serving steps' ORDER BY 1, 2"
         )
         assert arrows == served
+
+
+def test_queues_stand_in_the_order_of_their_streams(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    streams = [285, 7, 27, 25]
+    events = []
+    for number, stream in enumerate(streams, start=1):
+        events += [call(number, number + 0.5, number)]
+        events += [kernel("gemm", 10 + number, 11 + number, number, stream=stream)]
+    out = tmp_path / "x.pftrace"
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        exported(trace, out)
+    found = {}
+    for packet in messages.Trace.FromString(out.read_bytes()).packet:
+        one = packet.track_descriptor
+        if one.HasField("counter"):
+            found[one.sibling_order_rank] = one.name
+    order = [found[rank] for rank in sorted(found)]
+    assert order == [f"queue length of stream {stream}" for stream in sorted(streams)]

@@ -7,10 +7,7 @@ is the relation of the traces that are exported.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -117,34 +114,14 @@ MODULES = f"""
 """
 
 GAPS = f"""
-    SELECT x.trace_id, x.device, x.start_ns + x.shift_ns, x.end_ns - x.start_ns, x.cause,
+    SELECT x.trace_id, x.device, x.start_ns + SHIFT_NS, x.end_ns - x.start_ns, x.cause,
         NULL, NULL, NULL, NULL, {_FACTS}
-    FROM (
-        SELECT x.*, chosen.shift_ns
-        FROM export_gap AS x
-        INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-        WHERE {_DURING} AND PLACED
-        ORDER BY x.trace_id, x.device, x.start_ns
-    ) AS x
+    FROM export_gap AS x
+    WHERE x.trace_id = TRACE_ID AND x.start_ns >= FROM_NS AND x.start_ns < TO_NS
+        AND x.end_ns >= ENDS_FROM_NS
+    ORDER BY x.device, x.start_ns
 """
-"""The gaps of a part of all of them: see :func:`gaps_statements`."""
-
-GAPS_AT_ONCE = 8_192
-"""So many gaps are sorted at a time: DuckDB holds what it sorts where it has names in it."""
-
-GAP_COUNT = "SELECT count(*) FROM export_gap"
-
-GAP_STARTS = f"""
-    SELECT trace_id, device, start_ns
-    FROM (
-        SELECT trace_id, device, start_ns,
-            row_number() OVER (ORDER BY trace_id, device, start_ns) AS number
-        FROM export_gap
-    )
-    WHERE number % {GAPS_AT_ONCE} = 1
-    ORDER BY ALL
-"""
-"""Where the parts of gaps begin that are sorted at a time."""
+"""The gaps of one block of a trace. They say as much as events do, and what is sorted is held."""
 
 COLLECTIVES = f"""
     -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
@@ -287,7 +264,8 @@ COUNTERS = """
     ) AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
-    ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
+    ORDER BY x.trace_id, x.device, rtrim(x.name, '0123456789'), length(x.name), x.name, x.at_ns,
+        x.place, x.value
 """
 
 
@@ -313,35 +291,8 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
     return _PLACE.sub(lambda match: values[match[0]], template)
 
 
-def gaps_statements(scope: Scope, starts: Sequence[tuple[int, str, int]]) -> list[str]:
-    """Return the SQL of all gaps in parts, one after the other.
-
-    Args:
-        scope: what is exported.
-        starts: trace, device and start of the first gap of each part; none for one part of all.
-    """
-    text = statement(GAPS, scope)
-    if not starts:
-        return [text.replace("PLACED", "TRUE")]
-    found = []
-    for at, start in enumerate(starts):
-        placed = _from(start)
-        if at + 1 < len(starts):
-            placed += f" AND NOT {_from(starts[at + 1])}"
-        found.append(text.replace("PLACED", placed))
-    return found
-
-
-def _from(start: tuple[int, str, int]) -> str:
-    """Return the condition that a gap is that one, or comes behind it."""
-    trace_id, device, start_ns = start
-    later = f"x.device = {quote(device)} AND x.start_ns >= ({start_ns})"
-    behind = f"x.trace_id = {trace_id} AND (x.device > {quote(device)} OR {later})"
-    return f"(x.trace_id > {trace_id} OR {behind})"
-
-
-def events_statement(block: Block, *, args: bool = True) -> str:
-    """Return the SQL of the events of a block, those of a track by their starts."""
+def block_statement(template: str, block: Block, *, args: bool = True) -> str:
+    """Return the SQL of what begins in a block, EVENTS or GAPS, each track by its starts."""
     part = block.part
     values = {
         "TRACE_ID": str(part.trace_id),
@@ -352,4 +303,4 @@ def events_statement(block: Block, *, args: bool = True) -> str:
         "ARGS": "e.args" if args else "NULL",
         "EXTRA": "e.extra" if args else "NULL",
     }
-    return _PLACE.sub(lambda match: values[match[0]], EVENTS)
+    return _PLACE.sub(lambda match: values[match[0]], template)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.export.reach import REACH
+from tracekit.export.reach import ALWAYS, REACH
 from tracekit.export.staged_tables import OF_ALL, OF_PIECE
 
 if TYPE_CHECKING:
@@ -118,6 +118,20 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
             end_ns = min(end_ns, part.to_ns)
             for from_ns, to_ns in _stretches(trace, part, first_ns, end_ns):
                 yield Block(part, from_ns, to_ns)
+
+
+def with_ends(blocks: list[Block]) -> list[Block]:
+    """Return blocks of which the first and the last of a trace reach as far as its part does.
+
+    What is worked out of events may begin where none of them does.
+    """
+    found = []
+    for place, block in enumerate(blocks):
+        is_first = place == 0 or blocks[place - 1].part != block.part
+        is_last = place + 1 == len(blocks) or blocks[place + 1].part != block.part
+        from_ns = -ALWAYS if is_first else block.from_ns
+        found.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
+    return found
 
 
 def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

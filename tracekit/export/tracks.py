@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.export import scene_queries as queries
 from tracekit.export.runs import runs_of
 from tracekit.export.scene import Row, Writer
-from tracekit.export.staging import arrows_left_out, blocks_of, staged
+from tracekit.export.staging import Block, arrows_left_out, blocks_of, staged, with_ends
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -23,11 +23,11 @@ _ATTRIBUTION = (
     (1, "timeline", queries.TIMELINE),
     (2, "phases", queries.PHASES),
     (3, "modules", queries.MODULES),
+    (5, "steps", queries.DEVICE_STEPS),
 )
 """Tracks of a device that need no more lanes than they have: place, name, statement."""
 
-_GAPS_PLACE, _STEPS_PLACE = 4, 5
-_COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 6, 100, 100_000
+_GAPS_PLACE, _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 4, 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
 
 _Runs = Generator[tuple[Row, Iterable[Row]]]
@@ -65,6 +65,8 @@ class Tracks:
 
     def _write(self) -> None:
         writer = self._writer
+        # All blocks before the first: nothing else is asked while rows come.
+        blocks = [*blocks_of(self._trace, self._scope)]
         for place, part in enumerate(self._scope.parts, start=1):
             self._ranks[part.trace_id] = writer.group(part.name, 0, place, part.about)
         self._write_of_ranks("steps", queries.HOST_STEPS, 1)
@@ -73,12 +75,10 @@ class Tracks:
         for place, name, template in _ATTRIBUTION:
             for (trace_id, device), rows in self._runs(template, 2):
                 self._write_track(name, self._device(trace_id, device), place, rows, 2)
-        self._write_gaps()
-        for (trace_id, device), rows in self._runs(queries.DEVICE_STEPS, 2):
-            self._write_track("steps", self._device(trace_id, device), _STEPS_PLACE, rows, 2)
+        self._write_gaps(blocks)
         self._write_collectives()
         self._find_threads()
-        self._write_events()
+        self._write_events(blocks)
         self._write_instants()
         self._write_counters()
         if self._scope.is_since_epoch:
@@ -97,6 +97,12 @@ class Tracks:
         is_columns = self._writer.takes_columns
         runs = runs_of(self._trace, statements, key_count, is_columns=is_columns)
         return self._asked.enter_context(contextlib.closing(runs))
+
+    def _runs_of_blocks(self, template: str, blocks: list[Block], key_count: int) -> _Runs:
+        return self._runs_of(
+            (queries.block_statement(template, block, args=self._args) for block in blocks),
+            key_count,
+        )
 
     def _write_track(
         self,
@@ -136,19 +142,14 @@ class Tracks:
             self._devices[trace_id, device] = group
         return group
 
-    def _write_gaps(self) -> None:
-        ((count,),) = self._rows(queries.GAP_COUNT)
-        # All parts before the first: nothing else is asked while rows come.
-        starts = [*self._rows(queries.GAP_STARTS)] if count > queries.GAPS_AT_ONCE else []
-        of_device, track = None, None
-        for key, rows in self._runs_of(queries.gaps_statements(self._scope, starts), 2):
-            if key != of_device:
-                if track is not None:
-                    self._writer.finish(track)
-                track = self._writer.track("idle causes", self._device(*key), _GAPS_PLACE)
-                of_device = key
-            self._writer.slices(track, rows, 2)
-        if track is not None:
+    def _write_gaps(self, blocks: list[Block]) -> None:
+        tracks: dict[tuple[int, str], Any] = {}
+        for key, rows in self._runs_of_blocks(queries.GAPS, with_ends(blocks), 2):
+            if key not in tracks:
+                group = self._device(*key)
+                tracks[key] = self._writer.track("idle causes", group, _GAPS_PLACE)
+            self._writer.slices(tracks[key], rows, 2)
+        for track in tracks.values():
             self._writer.finish(track)
 
     def _write_collectives(self) -> None:
@@ -187,11 +188,8 @@ class Tracks:
                 self._writer, name, group, place, about, device is not None
             )
 
-    def _write_events(self) -> None:
-        # All blocks before the first: nothing else is asked while rows come.
-        blocks = [*blocks_of(self._trace, self._scope)]
-        statements = (queries.events_statement(block, args=self._args) for block in blocks)
-        for key, rows in self._runs_of(statements, 4):
+    def _write_events(self, blocks: list[Block]) -> None:
+        for key, rows in self._runs_of_blocks(queries.EVENTS, blocks, 4):
             thread = self._threads[key[:3]]
             track = thread.work() if key[3] and thread.is_stream else thread.spans()
             self.event_count += self._writer.slices(track, rows, 4)
