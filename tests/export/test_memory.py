@@ -10,8 +10,7 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.export import packets, scene_queries, staging
-from tracekit.export.exporting import export
+from tracekit.export import packets, staging
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
@@ -68,32 +67,6 @@ def test_a_question_holds_a_block_of_events(
         in_blocks, _ = exported(trace)
         # Packets of one track come in the same order; only tracks take turns.
         assert sorted(slices_of(in_blocks)) == sorted(slices_of(at_once))
-
-
-@pytest.mark.parametrize("takes_columns", [True, False])
-def test_gaps_that_are_asked_for_in_parts_are_one_track_of_each_device(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, takes_columns: bool
-) -> None:
-    busy = [
-        kernel(f"k{at}", 10 * at, 10 * at + 1 + at % 3, device=device)
-        for device, count in ((0, 8), (1, 1), (2, 4), (10, 5))
-        for at in range(count)
-    ]
-
-    def blocks() -> bytes:
-        found: list[bytes] = []
-        writer = packets.PacketWriter(found.append)
-        writer.takes_columns = writer.takes_columns and takes_columns
-        export(trace, lambda _: writer, None, args=True)
-        return b"".join(found)
-
-    starts = scene_queries.GAP_STARTS
-    with tracekit.open(tiny_trace(busy), cache=False) as trace:
-        at_once = blocks()
-        for most in (2, 3, 7):
-            monkeypatch.setattr(scene_queries, "GAPS_AT_ONCE", most)
-            monkeypatch.setattr(scene_queries, "GAP_STARTS", starts.replace("8192", str(most)))
-            assert blocks() == at_once
 
 
 def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
