@@ -199,12 +199,14 @@ def _address(function: Callable[..., Any]) -> int:
     return _CALLBACKS[function][1]
 
 
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = (_Pointer, ctypes.c_char_p, _Pointer)
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = _Pointer
-_capsule_pointer.argtypes = (_Pointer, ctypes.c_char_p)
+# Functions of our own: those of `ctypes.pythonapi` are one for all of a process, whose libraries
+# give them other types.
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, _Pointer, ctypes.c_char_p, _Pointer)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_capsule_pointer = ctypes.PYFUNCTYPE(_Pointer, _Pointer, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 def new_stream(leaves: Sequence[Leaf], get_next: Callable[[], Rows | None]) -> CapsuleType:
