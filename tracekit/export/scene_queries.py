@@ -265,8 +265,7 @@ COUNTERS = """
     ) AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
-    ORDER BY x.trace_id, x.device, rtrim(x.name, '0123456789'), length(x.name), x.name, x.at_ns,
-        x.place, x.value
+    ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
 """
 
 
