@@ -46,17 +46,19 @@ static bool add_member(Encoder *encoder, const char *key, const Text *text, cons
     return is_good;
 }
 
+/* What is an event of the file has the category that it had there, or none. */
+static bool add_category(Encoder *encoder, const SliceRow *row)
+{
+    if (row->category != NULL)
+        return add_text(encoder, ", \"cat\": ") && add_json_of(encoder, row->category);
+    return row->has_event_id || add_text(encoder, ", \"cat\": \"tracekit\"");
+}
+
 static bool add_about(Encoder *encoder, const SliceRow *row)
 {
     const char *gap = "";
-    PyObject *category = Py_XNewRef(row->category);
-    if (category == NULL)
-        category = PyUnicode_FromString("tracekit");
-    bool is_good = category != NULL && add_text(encoder, "\"name\": ")
-        && add_json_of(encoder, row->name) && add_text(encoder, ", \"cat\": ")
-        && add_json_of(encoder, category) && add_text(encoder, ", \"args\": {");
-    Py_XDECREF(category);
-    if (!is_good)
+    if (!add_text(encoder, "\"name\": ") || !add_json_of(encoder, row->name)
+        || !add_category(encoder, row) || !add_text(encoder, ", \"args\": {"))
         return false;
     if (row->has_event_id) {
         char text[NUMBER_BYTES];

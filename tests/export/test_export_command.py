@@ -183,6 +183,24 @@ def test_chrome_json_is_read_again_with_the_same_events(
         ]
 
 
+def test_chrome_json_says_the_categories_of_the_file_and_marks_what_is_ours(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    bare = {"ph": "X", "name": "bare", "pid": 1, "tid": 1, "ts": 30, "dur": 2}
+    mark = {"ph": "i", "name": "mark", "pid": 1, "tid": 1, "ts": 31}
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    events = [bare, mark, call(1, 2, 11), kernel(nccl, 5, 9, 11)]
+    out = tmp_path / "chrome.json"
+    done = cli("export", "chrome", tiny_trace(events), "-o", out)
+    assert done.exit_code == 0, done.stderr
+    written = json.loads(out.read_text())["traceEvents"]
+    found = {one["name"]: one.get("cat") for one in written if one["ph"] in ("X", "i")}
+    assert found["bare"] is None
+    assert found["mark"] is None
+    assert found[nccl] == "kernel"
+    assert found["exposed comm"] == found["allreduce"] == "tracekit"
+
+
 # The server
 
 

@@ -122,8 +122,11 @@ class ChromeEncoder:
     def _about(self, one: Slice) -> bytes:
         texts = self._texts
         name = texts.get(one.name) or self._text_of(one.name)
-        category = "tracekit" if one.category is None else one.category
-        of_category = texts.get(category) or self._text_of(category)
+        of_category = b""
+        # What is an event of the file has the category that it had there, or none.
+        if one.category is not None or one.event_id is None:
+            category = "tracekit" if one.category is None else one.category
+            of_category = b'"cat": %b, ' % (texts.get(category) or self._text_of(category))
         parts = []
         if one.event_id is not None:
             parts.append(b'"event_id": %d' % one.event_id)
@@ -134,7 +137,7 @@ class ChromeEncoder:
         ):
             if text is not None:
                 parts.append(key + text.encode("utf-8", "replace"))
-        return b'"name": %b, "cat": %b, "args": {%b}' % (name, of_category, b", ".join(parts))
+        return b'"name": %b, %b"args": {%b}' % (name, of_category, b", ".join(parts))
 
     def add(self, event: bytes, gap: bytes = b",\n") -> None:
         """Gather an event, behind what separates it from the one before."""

@@ -154,7 +154,8 @@ COLLECTIVES = f"""
         WINDOW ranks AS (PARTITION BY c.match_id ORDER BY c.trace_id, c.event_id)
     )
     SELECT x.trace_id, x.device, x.event_id, x.start_ns + x.shift_ns, x.end_ns - x.start_ns,
-        x.name, NULL, if(x.depth = 0, x.event_id, NULL), NULL, NULL,
+        -- With the number of an event and no category, it would be one of the file without any.
+        x.name, if(x.depth = 0, 'tracekit', NULL), if(x.depth = 0, x.event_id, NULL), NULL, NULL,
         CASE WHEN x.facts IS NOT NULL THEN {_FACTS} END,
         CASE WHEN x.depth = 2 THEN
             list_filter([
@@ -264,8 +265,7 @@ COUNTERS = """
     ) AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
-    ORDER BY x.trace_id, x.device, rtrim(x.name, '0123456789'), length(x.name), x.name, x.at_ns,
-        x.place, x.value
+    ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
 """
 
 

@@ -29,6 +29,7 @@ _ATTRIBUTION = (
 
 _GAPS_PLACE, _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 4, 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
+_QUEUES_PLACE = 1_000_000_000
 
 _Runs = Generator[tuple[Row, Iterable[Row]]]
 
@@ -207,13 +208,24 @@ class Tracks:
         for (trace_id, device, name, unit), rows in self._runs(queries.COUNTERS, 4):
             group = self._ranks[trace_id] if device is None else self._device(trace_id, device)
             place += 1
-            self._writer.values(self._writer.counter(name, group, place, unit), rows, 4)
+            rank = _queue_rank(name) or place
+            self._writer.values(self._writer.counter(name, group, rank, unit), rows, 4)
 
     def _write_requests(self) -> None:
         is_whole = all(part.from_ns < 0 for part in self._scope.parts)
         for (run_id,), of_run in self._runs(queries.REQUESTS, 1, is_whole=is_whole):
             group = self._writer.group(f"requests · {run_id}", 0, 1 + len(self._ranks))
             self._write_track("requests", group, 1, of_run, 2, is_flat=True)
+
+
+def _queue_rank(name: str) -> int | None:
+    """Return the place of a queue, that of the number of its stream; None of what is none.
+
+    To sort rows so would take DuckDB more memory than they have.
+    """
+    of_queue, _, number = name.rpartition(" ")
+    is_numbered = of_queue == "queue length of stream" and number.isdecimal()
+    return _QUEUES_PLACE + min(int(number[:18]), _QUEUES_PLACE) if is_numbered else None
 
 
 class _Thread:
