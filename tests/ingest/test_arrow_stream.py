@@ -36,7 +36,9 @@ def test_types_that_a_library_gives_the_functions_of_python_do_no_harm(
     held = len(arrow_stream._streams), len(arrow_stream._held)
     values = (7).to_bytes(8, sys.byteorder) + (8).to_bytes(8, sys.byteorder)
     reader = Reader([Rows(2, [[None, values]]), None])
-    assert duckdb.sql("SELECT sum(x) FROM reader").fetchall() == [(15,)]
+    with duckdb.connect() as connection:
+        rows = connection.execute("SELECT sum(x) FROM reader").fetchall()
+    assert rows == [(15,)]
     del reader
     gc.collect()
     assert (len(arrow_stream._streams), len(arrow_stream._held)) == held

@@ -82,6 +82,8 @@ ARITHMETIC = {
     "checking": {
         # The figures that rules name, of one run, and how they stand to those of a base.
         *("measured.py", "figures.py", "judging.py", "baseline.py", "tables.py"),
+        # Whether the times of a kept base add up.
+        "baseline_document.py",
         # A percentage of a rule as a share.
         "rule.py",
         # How many rules failed.
