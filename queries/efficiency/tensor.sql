@@ -10,7 +10,7 @@
 --   dtype   VARCHAR    type as tracekit writes it: bf16
 
 CREATE OR REPLACE MACRO shape_nelems(dims) AS
-if(dims IS NULL, NULL, coalesce(list_product(dims), 1)::BIGINT);
+list_product([1] || dims)::BIGINT;
 
 CREATE OR REPLACE MACRO shapes_nelems(shapes) AS
 list_transform(

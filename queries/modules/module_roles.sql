@@ -37,10 +37,10 @@ CREATE OR REPLACE MACRO module_roles(modules) AS TABLE (
         SELECT
             leaf,
             rollup_path,
-            role_rule_of('leaf', leaf, FALSE) AS leaf_rule_id,
-            role_rule_of('path', rollup_path, FALSE) AS path_rule_id,
-            role_rule_of('attention', rollup_path, FALSE) IS NOT NULL AS is_in_attention,
-            role_rule_of('section', rollup_path, FALSE) AS section_rule_id
+            role_rule_of_leaf(leaf, FALSE) AS leaf_rule_id,
+            role_rule_of_path(rollup_path, FALSE) AS path_rule_id,
+            role_rule_of_attention(rollup_path, FALSE) IS NOT NULL AS is_in_attention,
+            role_rule_of_section(rollup_path, FALSE) AS section_rule_id
         FROM shape
     ),
 

@@ -92,9 +92,9 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             class,
             is_in_attention,
             least(
-                role_rule_of('part', module_part, is_in_attention),
-                role_rule_of('op', role_op, is_in_attention),
-                role_rule_of('class', class, is_in_attention)
+                role_rule_of_part(module_part, is_in_attention),
+                role_rule_of_op(role_op, is_in_attention),
+                role_rule_of_class(class, is_in_attention)
             ) AS rule_id
         FROM named_text
     ),
@@ -153,7 +153,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     landmark_name AS MATERIALIZED (
         SELECT
             name,
-            role_rule_of('landmark', name, FALSE) AS rule_id
+            role_rule_of_landmark(name, FALSE) AS rule_id
         FROM unplaced_name
     ),
 

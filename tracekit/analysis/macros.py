@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.interruptible import interruptible
-from tracekit.analysis.role_rules import ROLE_CALL, role_macro
+from tracekit.analysis.role_rules import ROLE_CALL, role_macros
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.spec import Spec
 from tracekit.database import execute
@@ -168,5 +168,5 @@ def _rows(name: str) -> str:
 def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
     made = [macro for macro in macros if macro.name not in macros_of_stores()]
     if any(ROLE_CALL in macro.sql for macro in made):
-        execute(connection, role_macro(connection))
+        execute(connection, role_macros(connection))
     make_macros(connection, made)

@@ -37,8 +37,8 @@ FORM = RuleForm(
     choices={"applies_to": APPLIES_TO, "inside": ("attention",)},
 )
 
-ROLE_CALL = "role_rule_of"
-"""The macro that macros call which need the rules."""
+ROLE_CALL = "role_rule_of_"
+"""How the macros begin that macros call which need the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,26 @@ def create_role_rules(connection: duckdb.DuckDBPyConnection, rules: list[RoleRul
     execute(connection, f"CREATE TABLE role_rule AS {select_rows(_COLUMNS, table)}")
 
 
-def role_macro(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the statement that makes the macro ``role_rule_of(applies_to, name, is_inside)``.
+def role_macros(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return what makes the macros ``role_rule_of_leaf(name, is_inside)``, …: one of each kind.
 
-    It is one CASE of constant patterns, which DuckDB compiles once. Compiling them takes time, and
-    few analyses ask for roles: the macro is a connection's that asks, not the store's.
+    Each is one CASE of constant patterns, which DuckDB compiles once for each call, whatever of it
+    is tried: one macro for all kinds would have all compiled each time. Compiling them takes time,
+    and few analyses ask for roles: the macros are a connection's that asks, not the store's.
 
     Args:
         connection: to a store, whose table ``role_rule`` holds the rules.
     """
-    branches = dict[str, list[str]]()
+    branches: dict[str, list[str]] = {kind: [] for kind in APPLIES_TO}
     for rule_id, applies_to, pattern, is_inside in connection.execute(
         "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
     ).fetchall():
         inside = "is_inside AND " if is_inside else ""
-        branches.setdefault(applies_to, []).append(
-            f"WHEN {inside}regexp_matches(name, {quote(pattern)}) THEN {rule_id}"
-        )
-    by_kind = " ".join(
-        f"WHEN {quote(kind)} THEN CASE {' '.join(cases)} END" for kind, cases in branches.items()
+        case = f"WHEN {inside}regexp_matches(name, {quote(pattern)}) THEN {rule_id}"
+        # A store may be anybody's, and its rules of any kind: others would be tried by nobody.
+        branches.get(applies_to, []).append(case)
+    return ";\n".join(
+        f"CREATE OR REPLACE TEMP MACRO {ROLE_CALL}{kind}(name, is_inside) AS "
+        + (f"CASE {' '.join(cases)} END" if cases else "NULL::INTEGER")
+        for kind, cases in branches.items()
     )
-    decided = f"CASE applies_to {by_kind} END" if by_kind else "NULL::INTEGER"
-    return f"CREATE OR REPLACE TEMP MACRO {ROLE_CALL}(applies_to, name, is_inside) AS {decided}"
