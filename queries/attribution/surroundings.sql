@@ -166,23 +166,26 @@ own_forward AS (
             AND n.ts_ns >= f.ts_ns
 ),
 
--- From a node to the one whose derivative it is of, and so on, back to one of a forward op.
+-- From a node to the one whose derivative it is of, and so on, back to one of a forward op. Nobody takes derivatives of
+-- more than the eighth order; a file may say so of thousands, which would take the square of them.
 first_forward AS (
     WITH RECURSIVE back AS (
         SELECT
             trace_id,
             node_id,
-            first_node_id
+            first_node_id,
+            2 AS derivative_order
         FROM own_forward
         WHERE first_node_id IS NOT NULL
         UNION ALL
         SELECT
             b.trace_id,
             b.node_id,
-            o.first_node_id
+            o.first_node_id,
+            b.derivative_order + 1 AS derivative_order
         FROM back AS b
         INNER JOIN own_forward AS o ON b.trace_id = o.trace_id AND b.first_node_id = o.node_id
-        WHERE o.first_node_id IS NOT NULL
+        WHERE o.first_node_id IS NOT NULL AND b.derivative_order < 8
     )
 
     SELECT

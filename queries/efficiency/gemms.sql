@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_peak, device_ceiling, launched_op_costs,
+-- Requires: attributed_events, device_windows, device_peak, device_ceiling, computed_type, launched_op_costs,
 --           ceilings
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all

@@ -1,14 +1,9 @@
--- What did the ops that put work on devices cost, and which type did their kernels compute in?
--- launched_op_costs() asks op_costs for the ops that launched any device event. Kernels of products of fp32 may
--- compute in tf32, which has another peak: their names tell.
+-- What did the ops that put work on devices cost?
+-- launched_op_costs() asks op_costs for the ops that launched any device event.
 --
 -- Kind:     macro
 -- Access:   private
 -- Requires: attribution, op_costs
--- Params:
---   kernel   VARCHAR  name of a kernel
---   dtype    VARCHAR  type of the operands, as in op_costs
---   is_tf32  BOOLEAN  a kernel of the op computes in tf32
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   op_id     BIGINT   the op
@@ -22,13 +17,6 @@
 --   flops     BIGINT   as in op_costs
 --   bytes     BIGINT   as in op_costs
 --   reason    VARCHAR  as in op_costs
-
-CREATE OR REPLACE MACRO is_tf32_kernel(kernel) AS
-regexp_matches(kernel, '(?i)tf32|tensorop_s1688gemm');
-
--- The type whose peak and ceiling the work is measured against.
-CREATE OR REPLACE MACRO computed_type(dtype, is_tf32) AS
-if(dtype = 'fp32' AND is_tf32, 'tf32', dtype);
 
 CREATE OR REPLACE MACRO launched_op_costs() AS TABLE (
     WITH launched_op AS (

@@ -10,8 +10,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, launched_op_costs, ceilings,
---           run, step_ranges
+-- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, computed_type, launched_op_costs,
+--           ceilings, run, step_ranges
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:

@@ -86,6 +86,20 @@ def test_a_third_derivative_leads_to_the_module_too(tiny_trace: Write) -> None:
     ]
 
 
+def test_derivatives_of_very_high_order_are_not_followed(tiny_trace: Write) -> None:
+    """To follow each of a long chain takes the square of its length."""
+    events = [*FORWARD]
+    for order in range(1, 13):
+        start = 100 * order
+        events += [
+            *node("MmBackward0", start, start + 50, 2 * order - 1),
+            op("aten::mm", start + 21, start + 40, 2 * order + 1),
+        ]
+    rows = placed(tiny_trace(events))[1:]
+    assert [row[1:] for row in rows[:8]] == [("backward", "Linear_0")] * 8
+    assert {row[2] for row in rows[8:]} == {"(loss)"}
+
+
 def test_a_node_computes_behind_what_it_recomputes(tiny_trace: Write) -> None:
     """`checkpoint(use_reentrant=False)` runs forward again where a saved tensor is asked for."""
     events = [

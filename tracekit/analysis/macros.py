@@ -8,7 +8,7 @@ store of runs alone has none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -53,20 +53,33 @@ ONLY_IF = {
 _KEPT = ("collective_matches",)
 """Macros that take no argument, and whose rows most analyses of runs read: see `rows_kept`."""
 
+_OF_MODULES = ("role_work", "serving_section_work", "serving_task_time")
+_KEPT_OF_TRACES = {
+    **dict.fromkeys(("collective_matches", "launched_op_costs", "parallel_members"), ("", "")),
+    **dict.fromkeys(_OF_MODULES, ("modules", "'module'")),
+}
+"""Macros whose rows several analyses of traces read: parameters, and what those give for them."""
+
+_MOST_ROWS_KEPT = 250_000
+"""How many device events traces may have at most, of which such rows are kept: some 30 MB."""
+
 _CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
 _MADE = re.compile(rf"{_CREATE.pattern}\s+(?P<name>\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*\(")
 
 
-def macros_of(specs: Iterable[Spec]) -> list[Spec]:
-    """Return the macros that these require, each behind those that it requires itself."""
+def macros_of(specs: Iterable[Spec], kept: Collection[str] = ()) -> list[Spec]:
+    """Return the macros that these require, each behind those that it requires itself.
+
+    Those whose rows are `kept` require nothing.
+    """
     macros = load_catalog().macros
     found: dict[str, Spec] = {}
 
     def add(names: Iterable[str]) -> None:
         for name in names:
             if name in macros and name not in found:
-                add(macros[name].requires)
+                add(() if name in kept else macros[name].requires)
                 found[name] = macros[name]
 
     for spec in specs:
@@ -89,11 +102,11 @@ def macros_of_stores() -> frozenset[str]:
 
 def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     """Create the macros that an analysis or a table requires and that its store may not have."""
-    macros = macros_of([spec])
     if spec.scope == "runs":
-        make_macros(connection, macros)
+        make_macros(connection, macros_of([spec]))
     else:
-        _provide(connection, macros)
+        kept = _rows_of_traces_kept(connection, spec)
+        _provide(connection, macros_of([spec], kept), kept)
 
 
 def provide_macros_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
@@ -115,10 +128,19 @@ def _files_by_macro() -> dict[str, str]:
     }
 
 
-def make_macros(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
-    """Create macros on a connection, whose they are alone."""
+def make_macros(
+    connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec], kept: Collection[str] = ()
+) -> None:
+    """Create macros on a connection, whose they are alone; of some the rows are `kept`."""
     for macro in macros:
-        if macro.name in _KEPT and _are_kept(connection, macro.name):
+        if macro.name in kept:
+            takes, _ = _KEPT_OF_TRACES[macro.name]
+            execute(
+                connection,
+                f"CREATE OR REPLACE TEMP MACRO {macro.name}({takes}) AS TABLE "
+                f"FROM {_rows(macro.name)}",
+            )
+        elif macro.name in _KEPT and _are_kept(connection, macro.name):
             connection.execute(
                 f"CREATE OR REPLACE TEMP MACRO {macro.name}() AS TABLE FROM {_rows(macro.name)}"
             )
@@ -153,6 +175,44 @@ def rows_kept(connection: duckdb.DuckDBPyConnection, specs: Iterable[Spec]) -> I
             make_macros(connection, [macros[name]])
 
 
+def _rows_of_traces_kept(connection: duckdb.DuckDBPyConnection, spec: Spec) -> list[str]:
+    """Return the macros that an analysis of tracekit's requires whose rows are kept, or are now.
+
+    To make them is most of what such an analysis takes, and who asks for one asks for others. They
+    are dropped with the last connection to the store.
+    """
+    catalog = load_catalog()
+    if catalog.analyses.get(spec.name) is not spec:
+        return []
+    required = [one for one in macros_of([spec]) if one.name in _KEPT_OF_TRACES]
+    missing = [macro for macro in required if not _are_kept(connection, macro.name)]
+    if missing and not _are_few(connection):
+        return []
+    for macro in missing:
+        _provide(connection, [*macros_of([macro]), macro])
+        _, given = _KEPT_OF_TRACES[macro.name]
+        connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {DATABASE}")
+        try:
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {_rows(macro.name)} AS FROM {macro.name}({given})"
+            )
+        except engine.TransactionException:
+            return []  # Another connection is making it.
+    return [macro.name for macro in required]
+
+
+def _are_few(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the device events of a store are so few that what is told of each can be kept.
+
+    Those of a dataset lie in files of their own, and are not.
+    """
+    found = connection.execute(
+        "SELECT estimated_size FROM system.main.duckdb_tables() WHERE table_name = 'attribution' "
+        "AND database_name = current_database() AND schema_name = 'main'"
+    ).fetchone()
+    return found is not None and found[0] <= _MOST_ROWS_KEPT
+
+
 def _are_kept(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     try:
         connection.execute(f"FROM {_rows(name)} LIMIT 0")
@@ -165,8 +225,10 @@ def _rows(name: str) -> str:
     return f"{DATABASE}.main.{name}_kept"
 
 
-def _provide(connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec]) -> None:
+def _provide(
+    connection: duckdb.DuckDBPyConnection, macros: Iterable[Spec], kept: Collection[str] = ()
+) -> None:
     made = [macro for macro in macros if macro.name not in macros_of_stores()]
-    if any(ROLE_CALL in macro.sql for macro in made):
+    if any(ROLE_CALL in macro.sql for macro in made if macro.name not in kept):
         execute(connection, role_macros(connection))
-    make_macros(connection, made)
+    make_macros(connection, made, kept)
