@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from alone import alone
@@ -107,6 +108,20 @@ def _write_script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def _faster_malloc() -> dict[str, str]:
+    """Return what gives a Python the malloc that Ray brings, if that is installed.
+
+    To plan statements, which is most of what the tests do, takes an eighth less time with it. What
+    is forked from such a Python keeps it, what is started by that has the system's.
+    """
+    ray = find_spec("ray")
+    for folder in (ray and ray.submodule_search_locations) or ():
+        library = Path(folder, "core", "libjemalloc.so")
+        if library.is_file():
+            return {"LD_PRELOAD": str(library)}
+    return {}
+
+
 def _start(log: Path, kind: str, owner: str, socket: Path) -> None:
     """Start a server, and wait until it listens."""
     environment = {
@@ -117,6 +132,7 @@ def _start(log: Path, kind: str, owner: str, socket: Path) -> None:
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "HF_HUB_OFFLINE": "1",
         "KINETO_LOG_LEVEL": "6",
+        **_faster_malloc(),
     }
     words = [sys.executable, str(_HERE / "warm_server.py"), str(socket), owner]
     socket.parent.mkdir(mode=0o700, exist_ok=True)
