@@ -10,23 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import Event, process, thread
 
 import tracekit
 from tracekit.analysis.device_rules import FILE_NAME, ROLES, load_device_rules
 from tracekit.analysis.rule_loader import builtin_content
-
-Event = dict[str, Any]
-
-
-def process(pid: int, name: str, label: str | None = None) -> list[Event]:
-    events = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}]
-    if label is not None:
-        events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
-    return events
-
-
-def thread(pid: int, tid: int, name: str) -> Event:
-    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def span(
@@ -67,12 +55,8 @@ def accelerator(asked: AskedByRank, rank: int) -> tuple[Any, ...]:
 
 
 def classes(asked: AskedByRank, rank: int) -> dict[str, tuple[str, str]]:
-    return {
-        name: (kind, kernel_class)
-        for name, kind, kernel_class in asked.table(
-            rank, "device_events", "DISTINCT name, kind, class"
-        )
-    }
+    found = asked.table(rank, "device_events", "DISTINCT name, kind, class")
+    return {name: (kind, kernel_class) for name, kind, kernel_class in found}
 
 
 def test_the_rules_are_sound() -> None:
@@ -393,11 +377,7 @@ def test_an_unknown_device_beside_a_known_one(asked: AskedByRank) -> None:
 
 OTHER_PROCESSES = {
     name: CASES.add(
-        [
-            *process(5, name),
-            span(5, 1, "anything", 0, 20),
-            span(5, 1, "aten::mm", 0, 20, "cpu_op"),
-        ]
+        [*process(5, name), span(5, 1, "anything", 0, 20), span(5, 1, "aten::mm", 0, 20, "cpu_op")]
     )
     for name in ("python", "gpu_worker", "/host:CPU", "/device:CPU:0", "trainer")
 }
