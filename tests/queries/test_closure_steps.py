@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
@@ -33,13 +31,7 @@ def on_cpu(*extra: Event) -> list[Event]:
 
 
 CASES = Cases()
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """The traces of `CASES`, opened once; each is a rank."""
-    with CASES.opened(tmp_path_factory.mktemp("cases")) as cases:
-        yield cases
+asked = CASES.fixture()
 
 
 def wall_ns(asked: AskedByRank, rank: int) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,7 @@ def span(
 
 
 CASES = Cases()
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """All traces that are made up here, opened once."""
-    with CASES.opened(tmp_path_factory.mktemp("cases")) as cases:
-        yield cases
+asked = CASES.fixture()
 
 
 def timelines(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,7 @@ def launch(start: float, end: float, correlation: int) -> Any:
 
 
 CASES = Cases()
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """The traces of `CASES`, opened once; each is a rank."""
-    with CASES.opened(tmp_path_factory.mktemp("cases")) as cases:
-        yield cases
+asked = CASES.fixture()
 
 
 def told(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:

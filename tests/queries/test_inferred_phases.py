@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -56,13 +56,7 @@ class Step:
 
 
 CASES = Cases()
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """All steps that are written down here, opened once."""
-    with CASES.opened(tmp_path_factory.mktemp("steps")) as cases:
-        yield cases
+asked = CASES.fixture()
 
 
 def phases(asked: AskedByRank, rank: int) -> list[tuple[str, str, bool]]:

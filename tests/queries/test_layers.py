@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ def trace_of(steps: list[list[Work]]) -> list[Event]:
 
 
 CASES = Cases()
+cases = CASES.fixture()
 TWO_STEPS = CASES.add(trace_of([STEP, STEP]))
 ONE_STEP = CASES.add(trace_of([STEP]))
 AROUND_LAYERS = CASES.add(
@@ -97,13 +98,6 @@ IN_NO_MODULE = {
 # The modules inside of a region have no ranges: their work is at the one that calls it.
 REGION = ("tk/phase/forward", "tk/module/forward/model#LlamaModel", "Torch-Compiled Region: 0/0")
 BESIDE_A_REGION = CASES.add(trace_of([[*STEP, (REGION, "k", 6.0)]]))
-
-
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """All traces that are made up here, opened once."""
-    with CASES.opened(tmp_path_factory.mktemp("cases")) as opened:
-        yield opened
 
 
 def asked(cases: AskedByRank, rank: int, name: str, **params: object) -> dict[tuple[str, str], Any]:

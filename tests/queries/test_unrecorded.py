@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,7 @@ LABEL = {"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 
 
 FOUND = "accelerator, is_recorded, launch_count, reason"
 CASES = Cases()
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
-    """The traces of `CASES`, opened once; each is a rank."""
-    with CASES.opened(tmp_path_factory.mktemp("cases"), deviceProperties=[]) as cases:
-        yield cases
+asked = CASES.fixture(deviceProperties=[])
 
 
 def found(asked: AskedByRank, rank: int) -> tuple[Any, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from traces_by_hand import Event
 
 import tracekit
@@ -61,11 +62,16 @@ class Cases:
         self._cases.append([*events])
         return len(self._cases) - 1
 
-    @contextlib.contextmanager
-    def opened(self, folder: Path, **top_level: Any) -> Iterator[AskedByRank]:
-        """Open them all as one run; keywords are as for `opened_as_ranks`."""
-        with opened_as_ranks(folder, self._cases, **top_level) as trace:
-            yield AskedByRank(trace)
+    def fixture(self, **top_level: Any) -> Callable[..., Iterator[AskedByRank]]:
+        """Return a fixture that opens them all once; keywords are as for `opened_as_ranks`."""
+
+        @pytest.fixture(scope="module")
+        def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
+            folder = tmp_path_factory.mktemp("cases")
+            with opened_as_ranks(folder, self._cases, **top_level) as trace:
+                yield AskedByRank(trace)
+
+        return asked
 
 
 class AskedByRank:
