@@ -230,8 +230,13 @@ def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "hole"])
 def test_a_damaged_cached_store_is_made_again(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path, damage: str
+    cli: Callable[..., Any],
+    sample_trace: Path,
+    keep_stores: Callable[..., None],
+    tmp_path: Path,
+    damage: str,
 ) -> None:
+    keep_stores(tmp_path / "cache", sample_trace)
     whole = cli("breakdown", sample_trace, "--format", "json")
     assert (whole.exit_code, whole.stderr) == (0, "")
     (path,) = (tmp_path / "cache").glob("*.duckdb")
@@ -250,8 +255,12 @@ def test_a_damaged_cached_store_is_made_again(
 
 
 def test_a_damaged_cached_store_under_a_statement(
-    sample_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample_trace: Path,
+    keep_stores: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    keep_stores(tmp_path / "cache", sample_trace)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     with tracekit.open(sample_trace) as trace:
         right = ask(trace)
