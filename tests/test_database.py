@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 from store_folders import left_in
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit import database
@@ -27,13 +30,31 @@ from tracekit.schema import SCHEMA_VERSION, TABLES
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:
+def run_python(
+    script: str, *args: str | Path, python: str = sys.executable
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, args)],
+        [python, "-c", textwrap.dedent(script), *map(str, args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.fixture(scope="module")
+def made_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of a trace of ten kernels."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "trace.json").write_text(
+        json.dumps({"traceEvents": [kernel("k", at, at + 1) for at in range(0, 20, 2)]})
+    )
+    return ingest([folder / "trace.json"], folder / "run.duckdb")
+
+
+@pytest.fixture
+def store(made_store: Path, tmp_path: Path) -> Path:
+    """A copy of that store, of the test's own."""
+    return Path(shutil.copyfile(made_store, tmp_path / "run.duckdb"))
 
 
 # -- building --------------------------------------------------------------------------------------
@@ -53,8 +74,7 @@ def test_a_store_holds_the_documented_tables(kernels: Path, tmp_path: Path) -> N
     assert left_in(tmp_path / "tmp") == []
 
 
-def test_any_duckdb_client_reads_a_store(kernels: Path, tmp_path: Path) -> None:
-    store = ingest([kernels], tmp_path / "run.duckdb")
+def test_any_duckdb_client_reads_a_store(store: Path) -> None:
     with duckdb.connect(str(store), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM event").fetchone() == (10,)
         assert connection.execute("SELECT sum(wall_ns) FROM device_events").fetchone() == (10_000,)
@@ -73,8 +93,9 @@ def test_an_existing_store_is_kept_unless_forced(kernels: Path, tmp_path: Path) 
         assert trace.query("timeline").to_dicts()[0]["busy_ns"] == 10_000
 
 
-def test_an_error_leaves_nothing_and_keeps_the_old_store(kernels: Path, tmp_path: Path) -> None:
-    store = ingest([kernels], tmp_path / "run.duckdb")
+def test_an_error_leaves_nothing_and_keeps_the_old_store(
+    kernels: Path, store: Path, tmp_path: Path
+) -> None:
     before = store.read_bytes()
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
@@ -153,7 +174,7 @@ def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> No
 
 
 def test_two_processes_ingesting_the_same_file_both_end_well(
-    sample_trace: Path, cache: Path
+    sample_trace: Path, cache: Path, python: Callable[[str], str]
 ) -> None:
     script = """
         import sys, time
@@ -162,8 +183,9 @@ def test_two_processes_ingesting_the_same_file_both_end_well(
         with tracekit.open(sys.argv[1]) as trace:
             print(trace.query("timeline").rows, trace.store_path)
     """
+    warm = python("tracekit")
     begin = time.time() + 0.5
-    running = [run_python(script, sample_trace, str(begin)) for _ in range(3)]
+    running = [run_python(script, sample_trace, str(begin), python=warm) for _ in range(3)]
     outputs = [process.communicate(timeout=120) for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], outputs
     assert len({out for out, _ in outputs}) == 1
@@ -198,8 +220,7 @@ def test_what_is_no_store(tmp_path: Path, content: bytes | None) -> None:
     assert "building" not in raised.value.message
 
 
-def test_another_schema_version_is_refused(kernels: Path, tmp_path: Path) -> None:
-    store = ingest([kernels], tmp_path / "run.duckdb")
+def test_another_schema_version_is_refused(store: Path) -> None:
     with duckdb.connect(str(store)) as connection:
         connection.execute("UPDATE store_info SET schema_version = 999")
     with pytest.raises(StoreError) as raised:
@@ -210,9 +231,12 @@ def test_another_schema_version_is_refused(kernels: Path, tmp_path: Path) -> Non
     assert raised.value.hint == ("make a new one from the trace: tracekit ingest TRACE -o STORE")
 
 
-def test_a_store_in_a_folder_that_may_not_be_written_opens(kernels: Path, tmp_path: Path) -> None:
+def test_a_store_in_a_folder_that_may_not_be_written_opens(
+    made_store: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "published"
-    store = ingest([kernels], folder / "run.duckdb")
+    folder.mkdir()
+    store = Path(shutil.copyfile(made_store, folder / "run.duckdb"))
     folder.chmod(0o500)
     try:
         with tracekit.open(store) as trace:
@@ -222,17 +246,16 @@ def test_a_store_in_a_folder_that_may_not_be_written_opens(kernels: Path, tmp_pa
     assert left_in(folder) == ["run.duckdb"]
 
 
-def test_rules_cannot_be_given_for_a_store(kernels: Path, tmp_path: Path) -> None:
-    store = ingest([kernels], tmp_path / "run.duckdb")
+def test_rules_cannot_be_given_for_a_store(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="a store has its classes already"):
         tracekit.open(store, rules=tmp_path / "rules.toml")
 
 
 def test_what_is_too_much_for_memory_goes_to_disk(
-    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "60MB")
-    with tracekit.open(kernels) as trace:
+    with tracekit.open(store) as trace:
         wide = "md5(range::VARCHAR) || repeat('x', 50)"
         assert trace.sql(
             f"SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY {wide}), {wide} "

@@ -71,8 +71,10 @@ CRAFTED = {
 
 
 @pytest.fixture(scope="session")
-def whole_store(sample_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ingest([sample_trace], tmp_path_factory.mktemp("store") / "run.duckdb")
+def whole_store(sample_trace: Path, opened: Callable[[Path], tracekit.Trace]) -> Path:
+    store = opened(sample_trace).store_path
+    assert store is not None
+    return store
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_a_crafted_store_by_the_command(
 
 
 def test_what_tracekit_makes_is_no_crafted_store(
-    sample_trace: Path, tmp_path: Path, make_run: Callable[..., Path]
+    kernels: Path, tmp_path: Path, make_run: Callable[..., Path]
 ) -> None:
     """Also with rules of the user's, whatever their patterns say, and without a trace."""
     rules = tmp_path / "rules.toml"
@@ -120,27 +122,27 @@ def test_what_tracekit_makes_is_no_crafted_store(
         "label = '\\1'\n"
     )
     run = make_run("a", requests=[{"request_id": 1, "outcome": "ok"}])
-    for source, given in ((sample_trace, rules), (run, None)):
+    for source, given in ((kernels, rules), (run, None)):
         path = ingest([source], tmp_path / "out" / "run.duckdb", rules=given, force=True)
         with tracekit.open(path) as trace:
             assert trace.sql("SELECT count(*) FROM store_info").rows == [(1,)]
 
 
 def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
-    sample_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder that others may write to, a store with SQL of its own is made again."""
     cache = tmp_path / "shared"
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
-    with tracekit.open(sample_trace) as trace:
+    with tracekit.open(kernels) as trace:
         right = trace.query("timeline").rows
         path = trace.store_path
     assert path is not None
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE MACRO sum(x) AS 0")
-    with tracekit.open(sample_trace) as trace:
+    with tracekit.open(kernels) as trace:
         assert trace.query("timeline").rows == right
 
 
@@ -228,8 +230,13 @@ def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "hole"])
 def test_a_damaged_cached_store_is_made_again(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path, damage: str
+    cli: Callable[..., Any],
+    sample_trace: Path,
+    keep_stores: Callable[..., None],
+    tmp_path: Path,
+    damage: str,
 ) -> None:
+    keep_stores(tmp_path / "cache", sample_trace)
     whole = cli("breakdown", sample_trace, "--format", "json")
     assert (whole.exit_code, whole.stderr) == (0, "")
     (path,) = (tmp_path / "cache").glob("*.duckdb")
@@ -248,8 +255,12 @@ def test_a_damaged_cached_store_is_made_again(
 
 
 def test_a_damaged_cached_store_under_a_statement(
-    sample_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample_trace: Path,
+    keep_stores: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    keep_stores(tmp_path / "cache", sample_trace)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     with tracekit.open(sample_trace) as trace:
         right = ask(trace)

@@ -64,12 +64,25 @@ def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- one run ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
-def test_a_run_by_its_folder_or_a_file_in_it(make_run: MakeRun, given: str) -> None:
-    folder = make_run("one", [OK], opt="R+Z3")
+@pytest.fixture(scope="module")
+def kept_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with requests, a trace and a folder of logs; beside it is a cache."""
+    folder = tmp_path_factory.mktemp("kept") / "one"
     add_trace(folder)
+    known = {"run_id": "one", "stage": "pretrain", "engine": "deepspeed", "opt": "R+Z3"}
+    known |= {"tracekit_version": "0.1.0", "created_at": "2026-01-31T12:00:00Z"}
+    (folder / "run.json").write_text(json.dumps(known))
+    (folder / "requests.jsonl").write_text(json.dumps(OK) + "\n")
     (folder / "logs").mkdir()
-    with tracekit.open(folder / given, cache=False) as trace:
+    return folder
+
+
+@pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
+def test_a_run_by_its_folder_or_a_file_in_it(
+    kept_run: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_run.parent / "cache"))
+    with tracekit.open(kept_run / given) as trace:
         assert trace.sql("SELECT run_id, file_name FROM trace").rows == [("one", "rank0.json.gz")]
         assert trace.query("run").column("opt") == ["R+Z3"]
         assert trace.query("timeline").column("window_ns") == [2000]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_folders import left_in, stores
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit import database
@@ -87,23 +90,35 @@ def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -
         assert plain.store_path != own.store_path
 
 
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Any]]:
+    """Return a trace, its store in a cache, and the rows of its timeline."""
+    folder = tmp_path_factory.mktemp("cached")
+    trace_path = folder / "trace.json"
+    trace_path.write_text(json.dumps({"traceEvents": [kernel("k", 0, 1), kernel("k", 2, 3)]}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACEKIT_CACHE_DIR", str(folder / "cache"))
+        with tracekit.open(trace_path) as trace:
+            assert trace.store_path is not None
+            return trace_path, trace.store_path, trace.query("timeline").rows
+
+
 @pytest.mark.parametrize("damage", ["empty", "text", "half", "header"])
 def test_a_damaged_store_in_the_cache_is_made_again(
-    kernels: Path, cache: Path, damage: str
+    cached: tuple[Path, Path, list[Any]], cache: Path, damage: str
 ) -> None:
-    with tracekit.open(kernels) as trace:
-        store, rows = trace.store_path, trace.query("timeline").rows
-    assert store is not None
-    content = store.read_bytes()
+    path, whole, rows = cached
+    content = whole.read_bytes()
     damaged = {
         "empty": b"",
         "text": b"no store",
         "half": content[: len(content) // 2],
         "header": b"\xff" * 8192 + content[8192:],
     }
-    store.unlink()
+    cache.mkdir(mode=0o700)
+    store = cache / whole.name
     store.write_bytes(damaged[damage])
-    with tracekit.open(kernels) as trace:
+    with tracekit.open(path) as trace:
         assert trace.query("timeline").rows == rows
         assert trace.store_path == store
 
@@ -156,8 +171,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert database.cache_dir() == Path.home() / ".cache" / "tracekit"
 
 
-def test_no_cache_leaves_nothing(sample_trace: Path, cache: Path, tmp_path: Path) -> None:
-    with tracekit.open(sample_trace, cache=False) as trace:
+def test_no_cache_leaves_nothing(kernels: Path, cache: Path, tmp_path: Path) -> None:
+    with tracekit.open(kernels, cache=False) as trace:
         assert trace.store_path is None
         assert trace.query("timeline").rows
     bad = tmp_path / "bad.json"

@@ -13,17 +13,17 @@ import pytest
 
 import tracekit
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
+from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.sources import find_traces
 from tracekit.opening import ingest
 
 Write = Callable[..., Path]
+Breakdown = dict[str, Result]
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def kernel(ts: float = 1, dur: float = 1, name: str = "k") -> dict[str, Any]:
@@ -311,18 +311,21 @@ def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
 # -- the facade ------------------------------------------------------------------------------------
 
 
-def test_a_trace_and_its_store_say_the_same(sample_trace: Path, tmp_path: Path) -> None:
-    from tracekit.opening import ingest
+@pytest.fixture(scope="module")
+def sample_breakdown(sample_trace: Path) -> Breakdown:
+    """What a breakdown of the sample says that is asked behind the opening, without a cache."""
+    with tracekit.open(sample_trace, cache=False) as trace:
+        return trace.breakdown()
 
-    store = ingest([sample_trace], tmp_path / "run.duckdb")
-    opened = [
-        tracekit.open(sample_trace),
-        tracekit.open(sample_trace, cache=False),
-        tracekit.open(store),
-    ]
-    answers = [trace.breakdown() for trace in opened]
-    for trace in opened:
-        trace.close()
+
+def test_a_trace_and_its_store_say_the_same(
+    sample_trace: Path,
+    sample_breakdown: Breakdown,
+    opened: Callable[[Path], tracekit.Trace],
+    tmp_path: Path,
+) -> None:
+    with tracekit.open(ingest([sample_trace], tmp_path / "run.duckdb")) as store:
+        answers = [opened(sample_trace).breakdown(), sample_breakdown, store.breakdown()]
     assert [name for name in answers[0] if name not in TOTALS.values()] == list(BREAKDOWN)
     assert answers[0] == answers[1] == answers[2]
 
@@ -371,8 +374,8 @@ def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
         assert answers["trace"].column("rejected_count") == [1000]
 
 
-def test_a_closed_trace_says_so(sample_trace: Path) -> None:
-    trace = tracekit.open(sample_trace, cache=False)
+def test_a_closed_trace_says_so(tiny_trace: Write) -> None:
+    trace = tracekit.open(tiny_trace([kernel()]), cache=False)
     trace.close()
     for ask in (trace.breakdown, trace.health, lambda: trace.sql("SELECT 1")):
         with pytest.raises(StoreError, match=r"^the trace is closed$"):
@@ -382,17 +385,14 @@ def test_a_closed_trace_says_so(sample_trace: Path) -> None:
 def test_a_store_has_the_name_of_one(sample_trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"run\.db: a store's name ends in \.duckdb"):
         ingest([sample_trace], tmp_path / "run.db")
-    assert list(tmp_path.iterdir()) == []
+    assert [*tmp_path.rglob("*")] == [tmp_path / "tmp"]
 
 
 def test_what_a_breakdown_found_while_the_store_was_made_is_what_the_store_says(
-    sample_trace: Path,
+    sample_trace: Path, sample_breakdown: Breakdown
 ) -> None:
-    with (
-        tracekit.open(sample_trace, cache=False, expect_breakdown=True) as early,
-        tracekit.open(sample_trace, cache=False) as late,
-    ):
-        found, asked = early.breakdown(), late.breakdown()
+    with tracekit.open(sample_trace, cache=False, expect_breakdown=True) as early:
+        found, asked = early.breakdown(), sample_breakdown
     assert list(found) == list(asked)
     assert set(BREAKDOWN) < set(found)
     for name in found:

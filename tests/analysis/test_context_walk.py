@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks
+from cases_as_ranks import AskedByRank, Cases, opened_as_ranks
 from traces_by_hand import Event, span
 
 import tracekit
@@ -30,73 +30,97 @@ def module(name: str, start: float, end: float) -> Event:
     return span("python_function", f"nn.Module: {name}", start, end)
 
 
-def contexts(path: Path) -> dict[int, tuple[Any, ...]]:
+CONTEXTS = """(
+    SELECT e.trace_id, e.correlation, e.op_id, m.path, e.phase
+    FROM attributed_events AS e
+    LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
+)"""
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def contexts(asked: AskedByRank, rank: int) -> dict[int, tuple[Any, ...]]:
     """Op, module path and phase of every launch, by correlation."""
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql(
-            "SELECT e.correlation, e.op_id, m.path, e.phase FROM attributed_events AS e"
-            " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
-        ).rows
+    rows = asked.table(rank, CONTEXTS, "correlation, op_id, path, phase")
     return {correlation: rest for correlation, *rest in rows}
 
 
-def test_a_child_that_ends_late_by_rounding_stays_inside(tiny_trace: Write) -> None:
-    events = [module("Outer_0", 0, 100), module("Inner_0", 50, 100.4), *work(60)]
-    assert contexts(tiny_trace(events))[1][1] == "Outer_0/Inner_0"
+ENDS_LATE = CASES.add([module("Outer_0", 0, 100), module("Inner_0", 50, 100.4), *work(60)])
 
 
-def test_a_range_that_a_call_opened_outlives_the_call(tiny_trace: Write) -> None:
-    """`_record_function_enter` contains the start of the range that it opens."""
-    events = [
+def test_a_child_that_ends_late_by_rounding_stays_inside(asked: AskedByRank) -> None:
+    assert contexts(asked, ENDS_LATE)[1][1] == "Outer_0/Inner_0"
+
+
+OUTLIVES = CASES.add(
+    [
         module("Outer_0", 0, 1000),
         span("python_function", "nn.Module: Enter_0", 10, 15),
         span("user_annotation", "tk/phase/decode", 12, 900),
         *work(500),
     ]
-    _, path, phase = contexts(tiny_trace(events))[1]
+)
+
+
+def test_a_range_that_a_call_opened_outlives_the_call(asked: AskedByRank) -> None:
+    """`_record_function_enter` contains the start of the range that it opens."""
+    _, path, phase = contexts(asked, OUTLIVES)[1]
     assert (path, phase) == ("Outer_0", "decode")
 
 
-def test_of_equal_spans_the_outer_kind_is_outside(tiny_trace: Write) -> None:
-    events = [
+EQUAL_SPANS = CASES.add(
+    [
         span("cpu_op", "aten::mm", 0, 10),
         span("user_annotation", "Optimizer.step#SGD.step", 0, 10),
         module("Net_0", 0, 10),
         *work(5),
     ]
-    op, path, phase = contexts(tiny_trace(events))[1]
+)
+
+
+def test_of_equal_spans_the_outer_kind_is_outside(asked: AskedByRank) -> None:
+    op, path, phase = contexts(asked, EQUAL_SPANS)[1]
     assert (op, path, phase) == (0, None, "optimizer")
 
 
-def test_spans_without_length_enclose_nothing(tiny_trace: Write) -> None:
-    events = [module("Net_0", 0, 10), span("cpu_op", "aten::mm", 5, 5), *work(5)]
-    assert contexts(tiny_trace(events))[1][:2] == [None, "Net_0"]
+WITHOUT_LENGTH = CASES.add([module("Net_0", 0, 10), span("cpu_op", "aten::mm", 5, 5), *work(5)])
 
 
-def test_threads_do_not_enclose_each_other(tiny_trace: Write) -> None:
-    events = [module("Net_0", 0, 100), *work(50, 1, tid=2), *work(60, 2)]
-    found = contexts(tiny_trace(events))
+def test_spans_without_length_enclose_nothing(asked: AskedByRank) -> None:
+    assert contexts(asked, WITHOUT_LENGTH)[1][:2] == [None, "Net_0"]
+
+
+TWO_THREADS = CASES.add([module("Net_0", 0, 100), *work(50, 1, tid=2), *work(60, 2)])
+
+
+def test_threads_do_not_enclose_each_other(asked: AskedByRank) -> None:
+    found = contexts(asked, TWO_THREADS)
     assert (found[1][1], found[2][1]) == (None, "Net_0")
 
 
-def test_a_module_called_again_is_the_same(tiny_trace: Write) -> None:
-    events = [module("Net_0", 0, 10), *work(5, 1), module("Net_0", 20, 30), *work(25, 2)]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        assert trace.sql("SELECT path, position, last_position FROM module").rows == [
-            ("Net_0", 0, 0)
-        ]
+CALLED_AGAIN = CASES.add(
+    [module("Net_0", 0, 10), *work(5, 1), module("Net_0", 20, 30), *work(25, 2)]
+)
 
 
-def test_the_tree_is_numbered_from_the_top(tiny_trace: Write) -> None:
-    events = [
+def test_a_module_called_again_is_the_same(asked: AskedByRank) -> None:
+    rows = asked.table(CALLED_AGAIN, "module", "path, position, last_position")
+    assert rows == [("Net_0", 0, 0)]
+
+
+TREE = CASES.add(
+    [
         module("Net_0", 0, 100),
         module("A_0", 1, 20),
         module("B_0", 2, 10),
         module("C_0", 30, 50),
         *work(5),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.sql("SELECT name, depth, position, last_position FROM module ORDER BY 3").rows
+)
+
+
+def test_the_tree_is_numbered_from_the_top(asked: AskedByRank) -> None:
+    rows = asked.table(TREE, "module", "name, depth, position, last_position", "3")
     assert rows == [("Net_0", 0, 0, 3), ("A_0", 1, 1, 2), ("B_0", 2, 2, 2), ("C_0", 1, 3, 3)]
 
 
@@ -172,30 +196,35 @@ def test_names_that_never_repeat_do_not_fill_the_memory(
         assert trace.query("modules").column("module_path") == ["all"]
 
 
-def test_a_backward_range_does_not_end_the_node_that_it_crosses(tiny_trace: Write) -> None:
-    """Hooks begin it inside of one autograd node and end it inside of another."""
-    number = {"Sequence number": 5}
-    node = {**number, "Fwd thread id": 1}
-    events = [
+NUMBER = {"Sequence number": 5}
+NODE = {**NUMBER, "Fwd thread id": 1}
+
+
+CROSSED_NODE = CASES.add(
+    [
         span("user_annotation", "tk/module/forward/fc#Linear", 0, 10),
-        span("cpu_op", "aten::mm", 1, 9, **number),
-        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 20, 50, **node),
+        span("cpu_op", "aten::mm", 1, 9, **NUMBER),
+        span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 20, 50, **NODE),
         span("user_annotation", "tk/module/backward/other#Linear", 25, 70),
         *work(30, correlation=1),
-        span("cpu_op", "MmBackward0", 35, 45, **node),
+        span("cpu_op", "MmBackward0", 35, 45, **NODE),
         *work(40, correlation=2),
         span("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 55, 80),
         *work(60, correlation=3),
     ]
-    found = contexts(tiny_trace(events))
+)
+
+
+def test_a_backward_range_does_not_end_the_node_that_it_crosses(asked: AskedByRank) -> None:
+    """Hooks begin it inside of one autograd node and end it inside of another."""
+    found = contexts(asked, CROSSED_NODE)
     assert found[1][1:] == ["fc", "backward"]
     assert found[2][1:] == ["fc", "backward"]
     assert found[3][2] == "backward"
 
 
-def test_what_hooks_do_with_a_gradient_is_no_recomputation(tiny_trace: Write) -> None:
-    """DeepSpeed's run inside of AccumulateGrad with grad mode on: their ops have numbers."""
-    events = [
+HOOKS = CASES.add(
+    [
         span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 0, 20),
         span("cpu_op", "aten::mm", 5, 15, **{"Sequence number": 1}),
         *work(10, correlation=1),
@@ -207,30 +236,36 @@ def test_what_hooks_do_with_a_gradient_is_no_recomputation(tiny_trace: Write) ->
         span("cpu_op", "aten::view_as", 40, 50, **{"Sequence number": 9}),
         *work(45, correlation=2),
     ]
-    found = contexts(tiny_trace(events))
+)
+
+
+def test_what_hooks_do_with_a_gradient_is_no_recomputation(asked: AskedByRank) -> None:
+    """DeepSpeed's run inside of AccumulateGrad with grad mode on: their ops have numbers."""
+    found = contexts(asked, HOOKS)
     assert found[1][2] == "recompute"
     assert found[2][2] == "backward"
 
 
-def test_the_backward_pass_of_a_tensor_parallel_layer_is_no_recomputation(
-    tiny_trace: Write,
-) -> None:
-    """DTensor computes in backward with grad mode on, as checkpointing does: see `derivative`."""
-    numbered = {"Sequence number": 5, "Fwd thread id": 1}
-    again = {"Sequence number": 9, "Fwd thread id": 0}
-    events = [
-        span(
-            "cpu_op", "autograd::engine::evaluate_function: RedistributeBackward", 0, 50, **numbered
-        ),
-        span("cpu_op", "RedistributeBackward", 1, 49, **numbered),
-        span("cpu_op", "NestedRedistribute", 2, 40, **again),
+AGAIN = {"Sequence number": 9, "Fwd thread id": 0}
+TENSOR_PARALLEL = CASES.add(
+    [
+        span("cpu_op", "autograd::engine::evaluate_function: RedistributeBackward", 0, 50, **NODE),
+        span("cpu_op", "RedistributeBackward", 1, 49, **NODE),
+        span("cpu_op", "NestedRedistribute", 2, 40, **AGAIN),
         span("cpu_op", "c10d::allgather_", 3, 30),
         *work(10),
-        span("cpu_op", "aten::mm", 41, 48, **again),
+        span("cpu_op", "aten::mm", 41, 48, **AGAIN),
         *work(45, correlation=2),
         # In forward it is an op like others.
-        span("cpu_op", "_FromTorchTensor", 60, 70, **again),
+        span("cpu_op", "_FromTorchTensor", 60, 70, **AGAIN),
         *work(65, correlation=3),
     ]
-    found = contexts(tiny_trace(events))
+)
+
+
+def test_the_backward_pass_of_a_tensor_parallel_layer_is_no_recomputation(
+    asked: AskedByRank,
+) -> None:
+    """DTensor computes in backward with grad mode on, as checkpointing does: see `derivative`."""
+    found = contexts(asked, TENSOR_PARALLEL)
     assert [found[number][2] for number in (1, 2, 3)] == ["backward", "recompute", "forward"]

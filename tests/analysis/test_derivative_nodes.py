@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
 
-import tracekit
-
-Write = Callable[..., Path]
 NUMBER, THREAD = "Sequence number", "Fwd thread id"
 
 
@@ -33,22 +28,28 @@ def module(name: str, start: float, end: float) -> Event:
     return span("python_function", f"nn.Module: {name}", start, end)
 
 
-def placed(path: Path) -> list[tuple[str, str, str | None]]:
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def placed(asked: AskedByRank, rank: int) -> list[tuple[str, str, str | None]]:
     """Name, phase and module (or row) of each op that worked, in the order of their starts."""
-    with tracekit.open(path, cache=False) as trace:
-        return trace.sql(
-            "SELECT e.name, e.phase, coalesce(m.path, e.row_name) FROM attributed_events AS e"
-            " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
-            " WHERE e.piece = 0 AND e.name NOT LIKE '%Backward%' ORDER BY e.ts_ns"
-        ).rows
+    return asked.table(
+        rank,
+        "(SELECT e.trace_id, e.ts_ns, e.name, e.phase, coalesce(m.path, e.row_name) AS place"
+        " FROM attributed_events AS e"
+        " LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id"
+        " WHERE e.piece = 0 AND e.name NOT LIKE '%Backward%')",
+        "name, phase, place",
+        "ts_ns",
+    )
 
 
 FORWARD = [module("Linear_0", 0, 30), op("aten::linear", 1, 20, 1)]
 
 
-def test_what_is_to_be_derived_once_more_is_backward(tiny_trace: Write) -> None:
-    """`torch.autograd.grad(y, x, create_graph=True)`, and the derivative of what it gave."""
-    events = [
+DERIVED_AGAIN = CASES.add(
+    [
         *FORWARD,
         *node("MmBackward0", 100, 150, 1),
         op("aten::t", 110, 120, 2),
@@ -60,7 +61,12 @@ def test_what_is_to_be_derived_once_more_is_backward(tiny_trace: Write) -> None:
         *node("MmBackward0", 230, 280, 3),
         op("aten::mm", 240, 270),
     ]
-    assert placed(tiny_trace(events)) == [
+)
+
+
+def test_what_is_to_be_derived_once_more_is_backward(asked: AskedByRank) -> None:
+    """`torch.autograd.grad(y, x, create_graph=True)`, and the derivative of what it gave."""
+    assert placed(asked, DERIVED_AGAIN) == [
         ("aten::linear", "forward", "Linear_0"),
         ("aten::t", "backward", "Linear_0"),
         ("aten::mm", "backward", "Linear_0"),
@@ -70,8 +76,8 @@ def test_what_is_to_be_derived_once_more_is_backward(tiny_trace: Write) -> None:
     ]
 
 
-def test_a_third_derivative_leads_to_the_module_too(tiny_trace: Write) -> None:
-    events = [
+THIRD_DERIVATIVE = CASES.add(
+    [
         *FORWARD,
         *node("MmBackward0", 100, 150, 1),
         op("aten::mm", 121, 140, 3),
@@ -80,91 +86,111 @@ def test_a_third_derivative_leads_to_the_module_too(tiny_trace: Write) -> None:
         *node("MmBackward0", 300, 350, 5),
         op("aten::mm", 321, 340),
     ]
-    assert [row[1:] for row in placed(tiny_trace(events))] == [
+)
+
+
+def test_a_third_derivative_leads_to_the_module_too(asked: AskedByRank) -> None:
+    assert [row[1:] for row in placed(asked, THIRD_DERIVATIVE)] == [
         ("forward", "Linear_0"),
         *[("backward", "Linear_0")] * 3,
     ]
 
 
-def test_derivatives_of_very_high_order_are_not_followed(tiny_trace: Write) -> None:
+def derivative(order: int) -> list[Event]:
+    start = 100 * order
+    return [
+        *node("MmBackward0", start, start + 50, 2 * order - 1),
+        op("aten::mm", start + 21, start + 40, 2 * order + 1),
+    ]
+
+
+HIGH_ORDER = CASES.add(
+    [*FORWARD, *(event for order in range(1, 13) for event in derivative(order))]
+)
+
+
+def test_derivatives_of_very_high_order_are_not_followed(asked: AskedByRank) -> None:
     """To follow each of a long chain takes the square of its length."""
-    events = [*FORWARD]
-    for order in range(1, 13):
-        start = 100 * order
-        events += [
-            *node("MmBackward0", start, start + 50, 2 * order - 1),
-            op("aten::mm", start + 21, start + 40, 2 * order + 1),
-        ]
-    rows = placed(tiny_trace(events))[1:]
+    rows = placed(asked, HIGH_ORDER)[1:]
     assert [row[1:] for row in rows[:8]] == [("backward", "Linear_0")] * 8
     assert {row[2] for row in rows[8:]} == {"(loss)"}
 
 
-def test_a_node_computes_behind_what_it_recomputes(tiny_trace: Write) -> None:
-    """`checkpoint(use_reentrant=False)` runs forward again where a saved tensor is asked for."""
-    events = [
+RECOMPUTED = CASES.add(
+    [
         *FORWARD,
         *node("MmBackward0", 100, 150, 1),
         op("aten::linear", 110, 120, 2),
         op("aten::mm", 121, 140),
     ]
-    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+)
+
+
+def test_a_node_computes_behind_what_it_recomputes(asked: AskedByRank) -> None:
+    """`checkpoint(use_reentrant=False)` runs forward again where a saved tensor is asked for."""
+    assert [row[:2] for row in placed(asked, RECOMPUTED)[1:]] == [
         ("aten::linear", "recompute"),
         ("aten::mm", "backward"),
     ]
 
 
-def test_a_backward_pass_inside_of_a_node_is_of_what_it_recomputed(tiny_trace: Write) -> None:
-    """`checkpoint(use_reentrant=True)`, here as the only node."""
-    events = [
+REENTRANT = CASES.add(
+    [
         *FORWARD,
         *node("CheckpointFunctionBackward", 100, 200, 1),
         op("aten::linear", 110, 120, 2),
         *node("MmBackward0", 130, 190, 2),
         op("aten::mm", 140, 180),
     ]
-    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+)
+
+
+def test_a_backward_pass_inside_of_a_node_is_of_what_it_recomputed(asked: AskedByRank) -> None:
+    """`checkpoint(use_reentrant=True)`, here as the only node."""
+    assert [row[:2] for row in placed(asked, REENTRANT)[1:]] == [
         ("aten::linear", "recompute"),
         ("aten::mm", "backward"),
     ]
 
 
-def test_a_module_that_is_called_in_a_pass_with_a_derivative_runs_again(tiny_trace: Write) -> None:
-    events = [
+CALLED_AGAIN = CASES.add(
+    [
         *FORWARD,
         *node("MmBackward0", 100, 150, 1),
         module("Linear_0", 109, 121),
         op("aten::linear", 110, 120, 2),
         op("aten::mm", 125, 140, 3),
     ]
-    assert [row[:2] for row in placed(tiny_trace(events))[1:]] == [
+)
+
+
+def test_a_module_that_is_called_in_a_pass_with_a_derivative_runs_again(asked: AskedByRank) -> None:
+    assert [row[:2] for row in placed(asked, CALLED_AGAIN)[1:]] == [
         ("aten::linear", "recompute"),
         ("aten::mm", "backward"),
     ]
 
 
-def test_a_node_of_the_programs_own_is_of_the_pass_that_it_is_in(tiny_trace: Write) -> None:
+OWN = [*node("FlashBackward", 200, 250, 2), op("aten::linear", 210, 220, 9)]
+BEFORE = [*FORWARD, op("aten::flash", 21, 25, 2), *node("MmBackward0", 100, 150, 3)]
+OWN_NODES = {
+    CASES.add([*BEFORE, op("aten::mm", 110, 120), *OWN]): "recompute",
+    CASES.add([*BEFORE, op("aten::mm", 110, 120, 8), *OWN]): "backward",
+    CASES.add(
+        [*BEFORE[:2], *OWN, *node("MmBackward0", 300, 350, 3), op("aten::mm", 310, 320, 10)]
+    ): "backward",
+}
+
+
+def test_a_node_of_the_programs_own_is_of_the_pass_that_it_is_in(asked: AskedByRank) -> None:
     """Behind what is recomputed, its kernels may be none of torch's: then it has no last op."""
-    own = [*node("FlashBackward", 200, 250, 2), op("aten::linear", 210, 220, 9)]
-    before = [*FORWARD, op("aten::flash", 21, 25, 2), *node("MmBackward0", 100, 150, 3)]
-    recomputed = [*before, op("aten::mm", 110, 120), *own]
-    derived = [*before, op("aten::mm", 110, 120, 8), *own]
-    then = [*before[:2], *own, *node("MmBackward0", 300, 350, 3), op("aten::mm", 310, 320, 10)]
-
-    def phase(events: list[Event]) -> str:
-        rows = placed(tiny_trace(events))
-        return next(row[1] for row in rows[1:] if row[0] == "aten::linear")
-
-    assert [phase(events) for events in (recomputed, derived, then)] == [
-        "recompute",
-        "backward",
-        "backward",
-    ]
+    for rank, phase in OWN_NODES.items():
+        rows = placed(asked, rank)[1:]
+        assert next(row[1] for row in rows if row[0] == "aten::linear") == phase
 
 
-def test_work_on_gradients_that_are_to_be_derived_is_no_optimizer(tiny_trace: Write) -> None:
-    """As `torch.ones_like(gradient)` of a product of Hessian and vector, which has no number."""
-    events = [
+ON_GRADIENTS = CASES.add(
+    [
         *FORWARD,
         *node("MmBackward0", 100, 150, 1),
         op("aten::mm", 121, 140, 3),
@@ -173,5 +199,10 @@ def test_work_on_gradients_that_are_to_be_derived_is_no_optimizer(tiny_trace: Wr
         *node("MulBackward0", 200, 220, 4),
         op("aten::mul", 205, 210),
     ]
-    found = {name: phase for name, phase, _ in placed(tiny_trace(events))}
+)
+
+
+def test_work_on_gradients_that_are_to_be_derived_is_no_optimizer(asked: AskedByRank) -> None:
+    """As `torch.ones_like(gradient)` of a product of Hessian and vector, which has no number."""
+    found = {name: phase for name, phase, _ in placed(asked, ON_GRADIENTS)}
     assert found["aten::ones_like"] == "forward"

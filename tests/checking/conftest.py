@@ -18,18 +18,24 @@ class Outcome:
     stderr: str
 
 
+SAMPLES = frozenset((Path(__file__).resolve().parents[2] / "sample_traces").iterdir())
+
+
 @pytest.fixture
 def tracekit_in_process(
     shared_folder: Path,
+    keep_stores: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., Outcome]:
     """Return a function that runs a command, and says how it ended."""
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(shared_folder / "checked"))
+    cache = shared_folder / "checked"
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
     monkeypatch.chdir(tmp_path)
 
     def run(*args: str | Path) -> Outcome:
+        keep_stores(cache, *SAMPLES.intersection(args))
         exit_code = main([str(arg) for arg in args])
         return Outcome(exit_code, *capsys.readouterr())
 

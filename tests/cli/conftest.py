@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,14 +146,25 @@ def tracekit_command(
     return run
 
 
+@pytest.fixture(scope="session")
+def kept_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a cache that keeps the stores of the traces that tests share."""
+    return tmp_path_factory.mktemp("kept_stores")
+
+
+@pytest.fixture
+def own_queries_only(tmp_path: Path, kept_stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let there be no SQL files but those that the test names, as in an empty home."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_stores))
+    monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)
+
+
 @pytest.fixture
 def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own_queries_only: None, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., own_queries.Outcome]:
     """Run a command in this process, in an empty home."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)
 
     def run_it(*args: str | Path) -> own_queries.Outcome:
         exit_code = main([str(arg) for arg in args])
@@ -161,6 +173,9 @@ def run(
     return run_it
 
 
-@pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Path:
-    return tiny_trace(own_queries.OPS)
+@pytest.fixture(scope="session")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a trace of some ops, which tests only read."""
+    path = tmp_path_factory.mktemp("ops") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": own_queries.OPS}), "utf-8")
+    return path

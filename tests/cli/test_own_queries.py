@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,23 @@ from tracekit.errors import QueryError, UsageError
 REPO = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def run_folder(tiny_trace: Callable[..., Path]) -> Path:
-    folder = tiny_trace(OPS, "a_run/rank0.json").parent
+pytestmark = pytest.mark.usefixtures("own_queries_only")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "a_run"
+    folder.mkdir()
+    (folder / "rank0.json").write_text(json.dumps({"traceEvents": OPS}), "utf-8")
     shutil.copy(REPO / "sample_traces" / "pretrain_R+Z3" / "run.json", folder)
     return folder
+
+
+@pytest.fixture
+def run_folder(recorded: Path) -> Iterator[Path]:
+    """A run folder that brings no SQL files yet; its store is made once."""
+    yield recorded
+    shutil.rmtree(recorded / "queries")
 
 
 def test_a_folder_that_is_named(run: Any, trace: Path, tmp_path: Path) -> None:
@@ -85,7 +97,7 @@ def test_none_replaces_another(run: Any, run_folder: Path, tmp_path: Path) -> No
     assert f"not used: {run_folder}/queries/timeline.sql: {taken}" in done.stderr
     assert f"longest_ops.sql: {mine}/longest_ops.sql has the same name" in done.stderr
     assert "broken.sql: line 4: unknown Scope 'trce'" in done.stderr
-    with tracekit.open(run_folder, cache=False, queries=mine) as opened:
+    with tracekit.open(run_folder, queries=mine) as opened:
         assert opened.query("timeline").column_names[:2] == ("rank", "device")
         assert opened.query("longest_ops").rows == LONGEST_ROWS
         with pytest.raises(QueryError, match=r"broken\.sql: line 4: unknown Scope"):
@@ -133,7 +145,6 @@ HARMFUL = {
 def test_what_a_run_folder_brings_can_only_read_the_trace(
     run_folder: Path, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     names = {name.replace(" ", "_").lower(): sql for name, sql in HARMFUL.items()}
     write(run_folder / "queries", **{name: HEAD + sql for name, sql in names.items()})
@@ -169,7 +180,7 @@ def test_a_macro_of_a_run_folder_changes_no_figure(run_folder: Path) -> None:
 def test_nothing_of_a_run_folder_runs_where_sql_may_reach_files(run_folder: Path) -> None:
     write(run_folder / "queries", harm=HEAD + "SELECT 1::BIGINT AS n")
     with (
-        tracekit.open(run_folder, cache=False, unsafe=True) as opened,
+        tracekit.open(run_folder, unsafe=True) as opened,
         pytest.raises(QueryError, match="SQL may reach files here"),
     ):
         opened.query("harm")
@@ -181,7 +192,7 @@ def test_what_is_no_file_is_not_waited_for(run_folder: Path) -> None:
     (folder / "device.sql").symlink_to("/dev/zero")
     (folder / "long.sql").write_text("-- x" * 300_000)
     (folder / "bytes.sql").write_bytes(b"-- \xff\n")
-    with tracekit.open(run_folder, cache=False) as opened:
+    with tracekit.open(run_folder) as opened:
         assert opened.query("fine").rows == [(1,)]
         with pytest.raises(QueryError, match=r"long\.sql: longer than"):
             opened.query("long")
@@ -198,7 +209,7 @@ def test_files_that_require_each_other(trace: Path, tmp_path: Path) -> None:
         more_sums=text.format("op_sums"),
     )
     with (
-        tracekit.open(trace, cache=False, queries=mine) as opened,
+        tracekit.open(trace, queries=mine) as opened,
         pytest.raises(QueryError, match="op_sums → more_sums → op_sums"),
     ):
         opened.query("longest_ops")
@@ -207,7 +218,7 @@ def test_files_that_require_each_other(trace: Path, tmp_path: Path) -> None:
 def test_columns_other_than_declared(trace: Path, tmp_path: Path) -> None:
     mine = write(tmp_path / "mine", odd=HEAD + "SELECT 1::INTEGER AS n")
     with (
-        tracekit.open(trace, cache=False, queries=mine) as opened,
+        tracekit.open(trace, queries=mine) as opened,
         pytest.raises(QueryError, match="declared but not returned: n BIGINT") as caught,
     ):
         opened.query("odd")
@@ -235,7 +246,7 @@ FROM timeline_rows
 
 def test_one_that_reduces_an_analysis(run: Any, trace: Path, tmp_path: Path) -> None:
     mine = write(tmp_path / "mine", all_devices=REDUCING)
-    with tracekit.open(trace, cache=False, queries=mine) as opened:
+    with tracekit.open(trace, queries=mine) as opened:
         windows = opened.query("timeline").column("window_ns")
         busy = opened.query("timeline").column("busy_ns")
         result = opened.query("all_devices")

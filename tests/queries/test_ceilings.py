@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,15 @@ FOUR_TIMES = MM | {"median_ns": 2_500.0}
 RATE = 6.5536e9
 
 
+@pytest.fixture(scope="module")
+def kept_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a cache in which nothing is remembered but stores."""
+    return tmp_path_factory.mktemp("stores")
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+def _own_cache(kept_stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_stores))
 
 
 def work(category: str, name: str, start: float, end: float, link: int, **args: Any) -> list[Event]:
@@ -57,18 +64,33 @@ def on_cpu(start: float, end: float, dtype: str = BF16) -> Event:
     return span("cpu_op", "aten::mm", start, end, **shapes)
 
 
+@pytest.fixture(scope="module")
+def one_product(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a trace of an H100 with a product of 10 us in bf16."""
+    path = tmp_path_factory.mktemp("product") / "trace.json"
+    path.write_text(json.dumps({"deviceProperties": H100, "traceEvents": product(0, 10, 1)}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def two_products(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a trace of a CPU with a product of 10 us in bf16 and one of 10 us in fp32."""
+    path = tmp_path_factory.mktemp("products") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [on_cpu(0, 10), on_cpu(10, 20, "float")]}))
+    return path
+
+
 def shares(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name.startswith("ceiling_")}
 
 
 def test_a_product_has_a_share_of_the_data_sheet_and_of_what_was_measured(
-    tiny_trace: MakeTrace, make_bench: MakeBench
+    one_product: Path, make_bench: MakeBench
 ) -> None:
     bench = make_bench("bench", [TWICE | {"dtype": "bf16"}, FOUR_TIMES | {"dtype": "bf16"}], **GPU)
-    path = tiny_trace(product(0, 10, 1), deviceProperties=H100)
-    with tracekit.open(path, cache=False) as trace:
+    with tracekit.open(one_product) as trace:
         (before,) = trace.query("gemms").to_dicts()
-    with tracekit.open(path, cache=False, ceilings=bench) as trace:
+    with tracekit.open(one_product, ceilings=bench) as trace:
         (row,) = trace.query("gemms").to_dicts()
     assert row["flop_per_s"] == pytest.approx(RATE)
     assert (row["peak_flop_per_s"], row["reason"]) == (989.5e12, None)
@@ -87,13 +109,10 @@ def test_a_product_has_a_share_of_the_data_sheet_and_of_what_was_measured(
     assert {**row, **shares(before)} == before
 
 
-def test_more_than_was_measured_is_shown_as_it_is(
-    tiny_trace: MakeTrace, make_bench: MakeBench
-) -> None:
+def test_more_than_was_measured_is_shown_as_it_is(one_product: Path, make_bench: MakeBench) -> None:
     """Clocks may have been higher; a share above 100 is no error."""
     slow = MM | {"dtype": "bf16", "median_ns": 20_000.0}
-    path = tiny_trace(product(0, 10, 1), deviceProperties=H100)
-    with tracekit.open(path, cache=False, ceilings=make_bench("b", [slow], **GPU)) as trace:
+    with tracekit.open(one_product, ceilings=make_bench("b", [slow], **GPU)) as trace:
         (row,) = trace.query("gemms").to_dicts()
     assert row["ceiling_pct"] == pytest.approx(200)
 
@@ -119,12 +138,11 @@ def test_fp32_on_a_tf32_kernel_has_the_ceiling_of_tf32(
 
 
 def test_a_step_of_a_cpu_has_a_share_of_what_was_measured(
-    tiny_trace: MakeTrace, make_bench: MakeBench
+    two_products: Path, make_bench: MakeBench
 ) -> None:
     """10 us in bf16 at half, 10 us in fp32 at a quarter of the rate measured: 37.5 % of 20 us."""
     bench = make_bench("b", [TWICE | {"dtype": "bf16"}, FOUR_TIMES | {"dtype": "fp32"}], **CPU)
-    path = tiny_trace([on_cpu(0, 10), on_cpu(10, 20, "float")])
-    with tracekit.open(path, cache=False, ceilings=bench) as trace:
+    with tracekit.open(two_products, ceilings=bench) as trace:
         (row,) = trace.query("mfu").to_dicts()
     assert (row["step_ns"], row["flops"], row["mfu_pct"]) == (20_000, 131_072, None)
     assert row["reason"] == "the peak of a CPU is not known"
@@ -138,11 +156,10 @@ def test_a_step_of_a_cpu_has_a_share_of_what_was_measured(
 
 
 def test_a_step_is_refused_where_one_of_its_types_was_not_measured(
-    tiny_trace: MakeTrace, make_bench: MakeBench
+    two_products: Path, make_bench: MakeBench
 ) -> None:
-    path = tiny_trace([on_cpu(0, 10), on_cpu(10, 20, "float")])
     bench = make_bench("b", [TWICE | {"dtype": "bf16"}], **CPU)
-    with tracekit.open(path, cache=False, ceilings=bench) as trace:
+    with tracekit.open(two_products, ceilings=bench) as trace:
         (row,) = trace.query("mfu").to_dicts()
     # fp32 is the type of the row: the rate of the other one is none of it.
     assert (row["dtype"], row["ceiling_flop_per_s"], row["ceiling_mfu_pct"]) == ("fp32", None, None)
@@ -165,13 +182,13 @@ def test_the_parameters_of_a_run_tell_where_shapes_do_not(
     tiny_trace([step, span("cpu_op", "aten::mm", 0, 10)], "run/rank0.json")
     fast = MM | {"dtype": "bf16", "m": 1000, "n": 12, "k": 1, "median_ns": 1000.0}
     bench = make_bench("b", [fast], **CPU)
-    with tracekit.open(folder, cache=False, ceilings=bench) as trace:
+    with tracekit.open(folder, ceilings=bench) as trace:
         (row,) = [row for row in trace.query("mfu").to_dicts() if row["step"] == 1]
     assert (row["source"], row["flops"], row["mfu_pct"]) == ("parameters", 60_000, None)
     assert row["ceiling_mfu_pct"] == pytest.approx(100 * 6e9 / 24e9)
     assert (row["ceiling_hfu_pct"], row["ceiling_reason"]) == (None, None)
     with tracekit.open(
-        folder, cache=False, ceilings=make_bench("c", [TWICE | {"dtype": "fp32"}], **CPU)
+        folder, ceilings=make_bench("c", [TWICE | {"dtype": "fp32"}], **CPU)
     ) as trace:
         (row,) = [row for row in trace.query("mfu").to_dicts() if row["step"] == 1]
     assert row["ceiling_mfu_pct"] is None
@@ -179,7 +196,7 @@ def test_the_parameters_of_a_run_tell_where_shapes_do_not(
 
 
 def test_the_measured_roofline_has_a_bound_of_its_own(
-    tiny_trace: MakeTrace, make_bench: MakeBench
+    one_product: Path, make_bench: MakeBench
 ) -> None:
     """65,536 operations and 7,168 bytes: 9.14 a byte, between the two ridges."""
     copy = {"family": "memcpy", "op": "d2d", "message_bytes": 2**28}
@@ -189,8 +206,7 @@ def test_the_measured_roofline_has_a_bound_of_its_own(
         copy | {"median_ns": float(2**28)},
         copy | {"message_bytes": 2**20, "median_ns": 1000.0},
     ]
-    path = tiny_trace(product(0, 10, 1), deviceProperties=H100)
-    with tracekit.open(path, cache=False, ceilings=make_bench("b", points, **GPU)) as trace:
+    with tracekit.open(one_product, ceilings=make_bench("b", points, **GPU)) as trace:
         (row,) = trace.query("compute_memory").to_dicts()
     assert (row["flops"], row["bytes"], row["bound"]) == (65_536, 7_168, "memory")
     assert row["ceiling_flop_per_s"] == pytest.approx(2 * RATE)
@@ -202,7 +218,7 @@ def test_the_measured_roofline_has_a_bound_of_its_own(
     assert row["ceiling_source"] == (
         "b, 2026-01-31: mm 64 × 16 × 32; b, 2026-01-31: d2d, 268,435,456 bytes"
     )
-    with tracekit.open(path, cache=False, ceilings=make_bench("c", points[::2], **GPU)) as trace:
+    with tracekit.open(one_product, ceilings=make_bench("c", points[::2], **GPU)) as trace:
         (row,) = trace.query("compute_memory").to_dicts()
     assert (row["ceiling_bound"], row["ceiling_attainable_pct"]) == (None, None)
     assert row["ceiling_reason"] == "the rate of its memory was not measured"

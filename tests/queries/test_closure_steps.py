@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
-
-import tracekit
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 STEP = "Optimizer.step#AdamW.step"
@@ -34,9 +30,12 @@ def on_cpu(*extra: Event) -> list[Event]:
     ]
 
 
-def wall_ns(path: Path) -> dict[str, int]:
-    with tracekit.open(path, cache=False) as trace:
-        return {row["phase"]: row["wall_ns"] for row in trace.query("phases").to_dicts()}
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def wall_ns(asked: AskedByRank, rank: int) -> dict[str, int]:
+    return {row["phase"]: row["wall_ns"] for row in asked.rows(rank, "phases")}
 
 
 def launched(start: float, correlation: int, tid: int = 1) -> list[Event]:
@@ -49,28 +48,23 @@ def launched(start: float, correlation: int, tid: int = 1) -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        (),
-        (span("python_function", "nn.Module: Net_0", 9, 20),),
-        (span("user_annotation", "tk/phase/optimizer", 1, 99),),
-    ],
-    ids=["ops", "modules", "our own range"],
-)
-def test_what_a_closure_does_is_not_the_optimizers(
-    tiny_trace: Callable[..., Path], extra: tuple[Event, ...]
-) -> None:
-    found = wall_ns(tiny_trace(on_cpu(*extra)))
+CLOSURES = {
+    "ops": CASES.add(on_cpu()),
+    "modules": CASES.add(on_cpu(span("python_function", "nn.Module: Net_0", 9, 20))),
+    "our own range": CASES.add(on_cpu(span("user_annotation", "tk/phase/optimizer", 1, 99))),
+}
+
+
+@pytest.mark.parametrize("extra", CLOSURES)
+def test_what_a_closure_does_is_not_the_optimizers(asked: AskedByRank, extra: str) -> None:
+    found = wall_ns(asked, CLOSURES[extra])
     assert found == {"forward": 25_000, "backward": 21_000, "optimizer": 16_000}
 
 
-def test_the_rows_of_modules_follow(tiny_trace: Callable[..., Path]) -> None:
-    path = tiny_trace(on_cpu(span("python_function", "nn.Module: Net_0", 9, 20)))
+def test_the_rows_of_modules_follow(asked: AskedByRank) -> None:
     rows: dict[str, int] = {}
-    with tracekit.open(path, cache=False) as trace:
-        for row in trace.query("modules").to_dicts():
-            rows[row["module_path"]] = rows.get(row["module_path"], 0) + row["self_wall_ns"]
+    for row in asked.rows(CLOSURES["modules"], "modules"):
+        rows[row["module_path"]] = rows.get(row["module_path"], 0) + row["self_wall_ns"]
     assert rows == {
         "Net_0": 10_000 + 18_000,
         "(loss)": 5_000 + 10_000 + 3_000,
@@ -79,9 +73,8 @@ def test_the_rows_of_modules_follow(tiny_trace: Callable[..., Path]) -> None:
     }
 
 
-def test_a_backward_pass_on_another_thread(tiny_trace: Callable[..., Path]) -> None:
-    """With an accelerator, autograd has threads of its own."""
-    events = [
+ON_ANOTHER_THREAD = CASES.add(
+    [
         span("user_annotation", STEP, 0, 100),
         span("cpu_op", "aten::addmm", 10, 20, **{"Sequence number": 1}),
         *launched(12, 1),
@@ -89,31 +82,44 @@ def test_a_backward_pass_on_another_thread(tiny_trace: Callable[..., Path]) -> N
         *launched(40, 2, tid=2),
         *launched(90, 3),
     ]
-    assert wall_ns(tiny_trace(events)) == {
+)
+
+
+def test_a_backward_pass_on_another_thread(asked: AskedByRank) -> None:
+    """With an accelerator, autograd has threads of its own."""
+    assert wall_ns(asked, ON_ANOTHER_THREAD) == {
         "forward": 10_000,
         "backward": 10_000,
         "optimizer": 10_000,
     }
 
 
-def test_an_optimizer_that_computes_with_gradients_on(tiny_trace: Callable[..., Path]) -> None:
-    """Some foreign ones do; without a backward pass inside, all of it is the optimizer's."""
-    events = [
+WITH_GRADIENTS = CASES.add(
+    [
         span("cpu_op", "aten::addmm", 0, 10, **{"Sequence number": 1}),
         span("cpu_op", "MmBackward0", 20, 30, **{"Sequence number": 1, "Fwd thread id": 1}),
         span("user_annotation", STEP, 40, 60),
         span("cpu_op", "aten::add_", 41, 51, **{"Sequence number": 2}),
     ]
-    assert wall_ns(tiny_trace(events))["optimizer"] == 10_000
+)
 
 
-def test_an_optimizer_inside_of_a_node(tiny_trace: Callable[..., Path]) -> None:
-    """A hook that steps as soon as a gradient is there."""
-    events = [
+def test_an_optimizer_that_computes_with_gradients_on(asked: AskedByRank) -> None:
+    """Some foreign ones do; without a backward pass inside, all of it is the optimizer's."""
+    assert wall_ns(asked, WITH_GRADIENTS)["optimizer"] == 10_000
+
+
+INSIDE_OF_A_NODE = CASES.add(
+    [
         span("cpu_op", "aten::addmm", 0, 10, **{"Sequence number": 1}),
         span("cpu_op", "MmBackward0", 20, 60, **{"Sequence number": 1, "Fwd thread id": 1}),
         span("user_annotation", STEP, 30, 50),
         span("cpu_op", "aten::add_", 31, 41),
     ]
-    found = wall_ns(tiny_trace(events))
+)
+
+
+def test_an_optimizer_inside_of_a_node(asked: AskedByRank) -> None:
+    """A hook that steps as soon as a gradient is there."""
+    found = wall_ns(asked, INSIDE_OF_A_NODE)
     assert found["optimizer"] == 10_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks, rows_by_rank
+from cases_as_ranks import AskedByRank, Cases
 from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
@@ -50,22 +50,29 @@ def arguments(collective: str, incoming: int, outgoing: int, size: int = 4) -> d
     }
 
 
-def only(trace: tracekit.Trace, name: str, **params: object) -> dict[str, Any]:
-    (row,) = trace.query(name, **params).to_dicts()
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def only(asked: AskedByRank, rank: int, name: str, **params: object) -> dict[str, Any]:
+    (row,) = asked.rows(rank, name, **params)
     return row
 
 
-def test_time_bytes_and_bandwidth_on_paper(tiny_trace: Callable[..., Path]) -> None:
-    """An all-reduce of 1 MB over 4 ranks in 40 µs, half of it behind compute; a step of 200 µs."""
-    events = [
+REDUCED = CASES.add(
+    [
         span("user_annotation", "ProfilerStep#3", 0, 200),
         *work(1, 10, 50, 1),
         *work(2, 30, 70, 2, ALL_REDUCE, **arguments("allreduce", 500_000, 500_000)),
         *work(90, 100, 110, 3),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        row = only(trace, "communication")
-        call = only(trace, "collectives")
+)
+
+
+def test_time_bytes_and_bandwidth_on_paper(asked: AskedByRank) -> None:
+    """An all-reduce of 1 MB over 4 ranks in 40 µs, half of it behind compute; a step of 200 µs."""
+    row = only(asked, REDUCED, "communication")
+    call = only(asked, REDUCED, "collectives")
     assert (row["class"], row["collective"], row["class_source"]) == (
         "comm_allreduce",
         "allreduce",
@@ -96,43 +103,34 @@ COLLECTIVES = {
 }
 
 
-@pytest.fixture(scope="module")
-def collectives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return what analysis communication says of each, by its name."""
-    cases = [
-        work(1, 10, 20, 1, SEND_RECV, **arguments(name, incoming, outgoing))
-        for name, (incoming, outgoing, *_) in COLLECTIVES.items()
-    ]
-    with opened_as_ranks(tmp_path_factory.mktemp("collectives"), cases) as trace:
-        found = rows_by_rank(trace, "communication")
-    assert [len(found[rank]) for rank in range(len(cases))] == [1] * len(cases)
-    return {name: found[rank][0] for rank, name in enumerate(COLLECTIVES)}
+OF_A_KIND = {
+    name: CASES.add(work(1, 10, 20, 1, SEND_RECV, **arguments(name, incoming, outgoing)))
+    for name, (incoming, outgoing, *_) in COLLECTIVES.items()
+}
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_each_collective_has_its_message_and_factor(
-    collectives: dict[str, dict[str, Any]], name: str
-) -> None:
+def test_each_collective_has_its_message_and_factor(asked: AskedByRank, name: str) -> None:
     _, _, expected_class, message_bytes, factor = COLLECTIVES[name]
-    row = collectives[name]
+    row = only(asked, OF_A_KIND[name], "communication")
     assert (row["class"], row["message_bytes"]) == (expected_class, message_bytes)
     assert row["bus_bytes_per_s"] == pytest.approx(factor * row["algorithm_bytes_per_s"])
 
 
-def test_the_record_around_the_launch_tells_what_the_kernel_is(
-    tiny_trace: Callable[..., Path],
-) -> None:
-    """A SendRecv kernel without arguments, launched inside an all-to-all; the next one is bare."""
-    told = arguments("all_to_all", 800, 800)
-    events = [
+ALL_TO_ALL = CASES.add(
+    [
         span("cpu_op", "c10d::alltoall_base_", 0, 10),
-        span("cpu_op", "record_param_comms", 1, 9, **told),
+        span("cpu_op", "record_param_comms", 1, 9, **arguments("all_to_all", 800, 800)),
         span("user_annotation", "nccl:all_to_all", 2, 8),
         *work(3, 20, 30, 1, SEND_RECV),
         *work(12, 40, 50, 2, SEND_RECV),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        first, second = trace.query("communication").to_dicts()
+)
+
+
+def test_the_record_around_the_launch_tells_what_the_kernel_is(asked: AskedByRank) -> None:
+    """A SendRecv kernel without arguments, launched inside an all-to-all; the next one is bare."""
+    first, second = asked.rows(ALL_TO_ALL, "communication")
     assert (first["class"], first["class_source"]) == ("comm_alltoall", "record_param_comms")
     assert (first["message_bytes"], first["reason"]) == (1600, None)
     assert (second["class"], second["class_source"]) == ("comm_p2p", "name")
@@ -140,52 +138,67 @@ def test_the_record_around_the_launch_tells_what_the_kernel_is(
     assert second["algorithm_bytes_per_s"] is None
 
 
-def test_shapes_of_the_op_tell_size_and_group(tiny_trace: Callable[..., Path]) -> None:
-    """An all-gather of 2023, whose record has no arguments: 4 × 1,000 floats out, 1,000 in."""
-    shapes = {"Input Dims": [[4000], [1000], []], "Input type": ["float", "float", ""]}
-    events = [
-        span("cpu_op", "c10d::_allgather_base_", 0, 10, **shapes),
+GATHERED = {"Input Dims": [[4000], [1000], []], "Input type": ["float", "float", ""]}
+
+
+ALL_GATHER = CASES.add(
+    [
+        span("cpu_op", "c10d::_allgather_base_", 0, 10, **GATHERED),
         span("cpu_op", "record_param_comms", 1, 9),
         *work(3, 20, 30, 1, SEND_RECV),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        row = only(trace, "communication")
+)
+
+
+def test_shapes_of_the_op_tell_size_and_group(asked: AskedByRank) -> None:
+    """An all-gather of 2023, whose record has no arguments: 4 × 1,000 floats out, 1,000 in."""
+    row = only(asked, ALL_GATHER, "communication")
     assert (row["class"], row["class_source"]) == ("comm_allgather", "op")
     assert (row["group_size"], row["message_bytes"], row["reason"]) == (4, 16_000, None)
 
 
-def test_incomplete_arguments_are_refused_with_the_reason(tiny_trace: Callable[..., Path]) -> None:
-    told = arguments("allreduce", 1000, 1000)
-    del told["Group size"]
-    events = [
-        *work(1, 10, 20, 1, ALL_REDUCE, **told),
-        *work(2, 30, 40, 2, ALL_REDUCE, **{**told, "dtype": "Quaternion"})[1:],
+WITHOUT_GROUP = arguments("allreduce", 1000, 1000)
+del WITHOUT_GROUP["Group size"]
+
+
+INCOMPLETE = CASES.add(
+    [
+        *work(1, 10, 20, 1, ALL_REDUCE, **WITHOUT_GROUP),
+        *work(2, 30, 40, 2, ALL_REDUCE, **{**WITHOUT_GROUP, "dtype": "Quaternion"})[1:],
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("collectives").to_dicts()
+)
+
+
+def test_incomplete_arguments_are_refused_with_the_reason(asked: AskedByRank) -> None:
+    rows = asked.rows(INCOMPLETE, "collectives")
     assert [(row["message_bytes"], row["bus_bytes_per_s"], row["reason"]) for row in rows] == [
         (2000, None, "its call does not tell the size of the group"),
         (None, None, "its launch was not recorded"),
     ]
 
 
-def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., Path]) -> None:
-    """The c10d op tells what the span on the backend's thread is; it is one collective."""
-    dims = {"Input Dims": [[500], [1000], []], "Input type": ["float", "float", ""]}
-    spans = {"Input Dims": [[1000]], "Input type": ["float"]}
-    events = [
+OF_THE_OP = {"Input Dims": [[500], [1000], []], "Input type": ["float", "float", ""]}
+OF_GLOO = {"Input Dims": [[1000]], "Input type": ["float"]}
+
+
+GLOO = CASES.add(
+    [
         span("cpu_op", "aten::mul", 0, 10),
-        span("cpu_op", "c10d::_reduce_scatter_base_", 10, 12, **dims),
-        span("user_annotation", "gloo:all_reduce", 13, 23, 2, **spans),
+        span("cpu_op", "c10d::_reduce_scatter_base_", 10, 12, **OF_THE_OP),
+        span("user_annotation", "gloo:all_reduce", 13, 23, 2, **OF_GLOO),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        row = only(trace, "communication")
-        transfer, call = trace.query("collectives").to_dicts()
-        (kernels,) = (
-            found
-            for found in trace.query("kernel_classes").to_dicts()
-            if found["class"] == "comm_reducescatter"
-        )
+)
+
+
+def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(asked: AskedByRank) -> None:
+    """The c10d op tells what the span on the backend's thread is; it is one collective."""
+    row = only(asked, GLOO, "communication")
+    transfer, call = asked.rows(GLOO, "collectives")
+    (kernels,) = (
+        found
+        for found in asked.rows(GLOO, "kernel_classes")
+        if found["class"] == "comm_reducescatter"
+    )
     assert (row["class"], row["collective"]) == (
         "comm_reducescatter",
         "c10d::_reduce_scatter_base_",
@@ -206,11 +219,12 @@ def test_gloo_runs_a_reduce_scatter_as_an_all_reduce(tiny_trace: Callable[..., P
     ]
 
 
-def test_a_trace_without_communication_has_no_rows(tiny_trace: Callable[..., Path]) -> None:
-    with tracekit.open(tiny_trace(work(1, 10, 50, 1)), cache=False) as trace:
-        assert not trace.query("communication").rows
-        assert not trace.query("collectives").rows
-        assert not trace.query("overlap").rows
+WITHOUT_COMMUNICATION = CASES.add(work(1, 10, 50, 1))
+
+
+def test_a_trace_without_communication_has_no_rows(asked: AskedByRank) -> None:
+    for analysis in ("communication", "collectives", "overlap"):
+        assert asked.rows(WITHOUT_COMMUNICATION, analysis) == []
 
 
 def test_kernel_arguments_against_the_file(public_traces: Path, opened: Opened) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import AskedByRank, Cases
 
 import tracekit
 
@@ -64,11 +65,8 @@ EVENTS = [
 
 
 @pytest.fixture
-def trace(
-    tiny_trace: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tracekit.Trace]:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    with tracekit.open(tiny_trace(EVENTS, distributedInfo={"rank": 0})) as trace:
+def trace(tiny_trace: Write) -> Iterator[tracekit.Trace]:
+    with tracekit.open(tiny_trace(EVENTS, distributedInfo={"rank": 0}), cache=False) as trace:
         yield trace
 
 
@@ -93,44 +91,60 @@ def test_by_graph_and_file(trace: tracekit.Trace) -> None:
     assert trace.query("compiled", limit=2).rows == found.rows[:2]
 
 
-def test_sequence_numbers_begin_again(tiny_trace: Write) -> None:
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def region(at: float, graph: str) -> list[dict[str, Any]]:
+    """A region whose forward pass has the number 7, and its backward pass."""
+    return [
+        span("cpu_op", f"Torch-Compiled Region: {graph}", at, at + 20),
+        forward(at + 1, at + 19, 7),
+        *backward(at + 30, at + 40, 7),
+        *work(at + 32, at + 1, GEMM, ENGINE),
+    ]
+
+
+SAME_NUMBERS = CASES.add([*region(0, "0/0"), *region(100, "5/1")])
+
+
+def test_sequence_numbers_begin_again(asked: AskedByRank) -> None:
     """The forward pass of a backward pass is the last one of its number before it."""
-    events = []
-    for at, graph in ((0, "0/0"), (100, "5/1")):
-        events += [
-            span("cpu_op", f"Torch-Compiled Region: {graph}", at, at + 20),
-            forward(at + 1, at + 19, 7),
-            *backward(at + 30, at + 40, 7),
-            *work(at + 32, at + 1, GEMM, ENGINE),
-        ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("compiled").to_dicts()
+    rows = asked.rows(SAME_NUMBERS, "compiled")
     assert [(row["pass"], row["graph"]) for row in rows] == [
         ("backward", "0/0"),
         ("backward", "5/1"),
     ]
 
 
-def test_what_no_region_is_around(tiny_trace: Write) -> None:
+WITHOUT_REGION = CASES.add(
+    [forward(0, 10, 1), *work(2, 1, GEMM), *backward(20, 30, 1), *work(22, 2, GEMM, 2)]
+)
+
+
+def test_what_no_region_is_around(asked: AskedByRank) -> None:
     """Old versions name no region: what is compiled is known, of which graph is not."""
-    events = [forward(0, 10, 1), *work(2, 1, GEMM), *backward(20, 30, 1), *work(22, 2, GEMM, 2)]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("compiled").to_dicts()
+    rows = asked.rows(WITHOUT_REGION, "compiled")
     assert [(row["pass"], row["graph"]) for row in rows] == [("backward", None), ("forward", None)]
 
 
-def test_a_compiled_model_without_training_is_a_forward_pass(tiny_trace: Write) -> None:
-    events = [
+WITHOUT_TRAINING = CASES.add(
+    [
         span("cpu_op", "Torch-Compiled Region: 0/0", 0, 20),
         span("user_annotation", "## Call CompiledFxGraph fabc ##", 1, 19),
         *work(5, 1, GEMM),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        assert trace.query("phases").column("phase") == ["forward"]
-        path = "Torch-Compiled Region: 0/0/## Call CompiledFxGraph fabc ##"
-        assert trace.query("modules").column("module_path")[-1] == path
+)
 
 
-def test_without_compiled_regions_there_is_nothing(tiny_trace: Write) -> None:
-    with tracekit.open(tiny_trace(work(0, 1, GEMM)), cache=False) as trace:
-        assert trace.query("compiled").rows == []
+def test_a_compiled_model_without_training_is_a_forward_pass(asked: AskedByRank) -> None:
+    assert [row["phase"] for row in asked.rows(WITHOUT_TRAINING, "phases")] == ["forward"]
+    path = "Torch-Compiled Region: 0/0/## Call CompiledFxGraph fabc ##"
+    assert asked.rows(WITHOUT_TRAINING, "modules")[-1]["module_path"] == path
+
+
+NOT_COMPILED = CASES.add(work(0, 1, GEMM))
+
+
+def test_without_compiled_regions_there_is_nothing(asked: AskedByRank) -> None:
+    assert asked.rows(NOT_COMPILED, "compiled") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks, rows_by_rank
+from cases_as_ranks import AskedByRank, Cases
 from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, span
 
@@ -115,24 +115,19 @@ ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """Return what is said of each of `ON_PAPER`, which is the rank of its number."""
-    cases = [op(name, dims, values) for name, dims, values, *_ in ON_PAPER]
-    folder = tmp_path_factory.mktemp("on_paper")
-    with opened_as_ranks(folder, cases, deviceProperties=A100) as trace:
-        return rows_by_rank(trace, "compute_memory")
+CASES = Cases()
+asked = CASES.fixture(deviceProperties=A100)
+
+OPS = [(CASES.add(op(name, dims, values)), *said) for name, dims, values, *said in ON_PAPER]
 
 
 @pytest.mark.parametrize(
-    ("rank", "op_class", "flops", "size"),
-    [(rank, *said) for rank, (_, _, _, *said) in enumerate(ON_PAPER)],
-    ids=[case[0] for case in ON_PAPER],
+    ("rank", "op_class", "flops", "size"), OPS, ids=[case[0] for case in ON_PAPER]
 )
 def test_operations_and_bytes_on_paper(
-    on_paper: dict[int, list[dict[str, Any]]], rank: int, op_class: str, flops: int, size: int
+    asked: AskedByRank, rank: int, op_class: str, flops: int, size: int
 ) -> None:
-    (row,) = on_paper[rank]
+    (row,) = asked.rows(rank, "compute_memory")
     assert (row["op_class"], row["flops"], row["bytes"]) == (op_class, flops, size)
     assert row["kernel_pct"] == 100.0
     assert row["intensity_flop_per_byte"] == pytest.approx(flops / size)
@@ -141,28 +136,36 @@ def test_operations_and_bytes_on_paper(
     assert row["reason"] is None
 
 
-def test_types_of_each_argument_count(tiny_trace: Callable[..., Path]) -> None:
-    """Rows of an embedding by int64 numbers; bf16 plus fp32 gives fp32."""
-    events = [
+TYPES = CASES.add(
+    [
         *op("aten::embedding", [[1000, 64], [2, 5], []], types=[BF16, "long int", "Scalar"]),
         *op("aten::add", [[10], [10], []], types=[BF16, "float", "Scalar"], start=20, end=30),
         *op("aten::mul", [[10], []], types=[BF16, "double"], start=40, end=50),
     ]
-    with tracekit.open(tiny_trace(events, deviceProperties=A100), cache=False) as trace:
-        rows = {row["op_class"]: row for row in trace.query("compute_memory").to_dicts()}
+)
+
+
+def test_types_of_each_argument_count(asked: AskedByRank) -> None:
+    """Rows of an embedding by int64 numbers; bf16 plus fp32 gives fp32."""
+    rows = {row["op_class"]: row for row in asked.rows(TYPES, "compute_memory")}
     assert rows["embedding"]["bytes"] == 2 * 2 * 10 * 64 + 8 * 10
     assert rows["elementwise"]["bytes"] == (20 + 40 + 40) + (20 + 8 + 20)
 
 
-def test_packed_sequences_and_unknown_ops_are_refused(tiny_trace: Callable[..., Path]) -> None:
-    packed = [[200, 8, 64], [200, 8, 64], [200, 8, 64], [3], [3], *[[]] * 5]
-    types = [BF16, BF16, BF16, "int", "int", *["Scalar"] * 5]
-    events = [
-        *op("aten::_flash_attention_forward", packed, [""] * 10, types=types),
+PACKED = [[200, 8, 64], [200, 8, 64], [200, 8, 64], [3], [3], *[[]] * 5]
+PACKED_TYPES = [BF16, BF16, BF16, "int", "int", *["Scalar"] * 5]
+
+
+REFUSED = CASES.add(
+    [
+        *op("aten::_flash_attention_forward", PACKED, [""] * 10, types=PACKED_TYPES),
         *op("my::op", [[2]], start=20, end=50),
     ]
-    with tracekit.open(tiny_trace(events, deviceProperties=A100), cache=False) as trace:
-        rows = trace.query("compute_memory").to_dicts()
+)
+
+
+def test_packed_sequences_and_unknown_ops_are_refused(asked: AskedByRank) -> None:
+    rows = asked.rows(REFUSED, "compute_memory")
     assert [(row["op_class"], row["top_op"], row["reason"]) for row in rows] == [
         (None, "my::op", "its operations are not known"),
         (
@@ -174,12 +177,12 @@ def test_packed_sequences_and_unknown_ops_are_refused(tiny_trace: Callable[..., 
     assert [row["kernel_pct"] for row in rows] == [75.0, 25.0]
 
 
-def test_an_optimizer_has_operations_but_no_bytes(tiny_trace: Callable[..., Path]) -> None:
+OPTIMIZER = CASES.add(op("aten::_fused_adamw_", [[[100], [28]]] * 4, types=["TensorList"] * 4))
+
+
+def test_an_optimizer_has_operations_but_no_bytes(asked: AskedByRank) -> None:
     """The types of the tensors of a list are not recorded."""
-    lists = [[[100], [28]]] * 4
-    events = op("aten::_fused_adamw_", lists, types=["TensorList"] * 4)
-    with tracekit.open(tiny_trace(events, deviceProperties=A100), cache=False) as trace:
-        (row,) = trace.query("compute_memory").to_dicts()
+    (row,) = asked.rows(OPTIMIZER, "compute_memory")
     assert (row["op_class"], row["flops"], row["bytes"]) == ("optimizer", 15 * 128, None)
     assert row["reason"] == "its shapes and types do not tell its bytes"
 
@@ -197,20 +200,25 @@ def step(number: int, start: float, end: float) -> Event:
     return span("user_annotation", f"ProfilerStep#{number}", start, end)
 
 
-def test_utilisation_of_a_step_on_paper(tiny_trace: Callable[..., Path]) -> None:
-    """1e9 operations each in forward and in recomputation, in a step of 100 µs: 3.2 and 6.4 %."""
-    shapes = [[1000, 1000], [1000, 500]]
-    gemm = {"kernel": "sm80_xmma_gemm_bf16"}
-    events = [
+SHAPES = [[1000, 1000], [1000, 500]]
+GEMM = {"kernel": "sm80_xmma_gemm_bf16"}
+
+
+ONE_STEP = CASES.add(
+    [
         step(1, 0, 100),
         span("user_annotation", "tk/module/forward/model.layers.0#Block", 0, 40),
-        *op("aten::mm", shapes, start=5, end=20, **gemm),
+        *op("aten::mm", SHAPES, start=5, end=20, **GEMM),
         span("user_annotation", "tk/module/recompute/model.layers.0#Block", 50, 90),
-        *op("aten::mm", shapes, start=55, end=70, **gemm),
+        *op("aten::mm", SHAPES, start=55, end=70, **GEMM),
     ]
-    with tracekit.open(tiny_trace(events, deviceProperties=A100), cache=False) as trace:
-        phases = {row["phase"] for row in trace.query("phases").to_dicts()}
-        (row,) = trace.query("mfu").to_dicts()
+)
+
+
+def test_utilisation_of_a_step_on_paper(asked: AskedByRank) -> None:
+    """1e9 operations each in forward and in recomputation, in a step of 100 µs: 3.2 and 6.4 %."""
+    phases = {row["phase"] for row in asked.rows(ONE_STEP, "phases")}
+    (row,) = asked.rows(ONE_STEP, "mfu")
     assert "recompute" in phases
     assert (row["step"], row["step_ns"], row["flops"]) == (1, 100_000, 2 * 10**9)
     assert (row["recompute_flops"], row["dtype"], row["covered_pct"]) == (10**9, "bf16", 100.0)
@@ -219,18 +227,19 @@ def test_utilisation_of_a_step_on_paper(tiny_trace: Callable[..., Path]) -> None
     assert row["reason"] is None
 
 
-def test_utilisation_is_refused_with_the_reason(tiny_trace: Callable[..., Path]) -> None:
-    gemm = {"kernel": "sm80_xmma_gemm_bf16"}
-    known = op("aten::mm", [[10, 10], [10, 10]], end=10, **gemm)
-    unknown = op("my::gemm", [[10, 10]], start=20, end=25, **gemm)
-    path = tiny_trace([*known, *unknown], deviceProperties=A100)
-    with tracekit.open(path, cache=False) as trace:
-        (row,) = trace.query("mfu").to_dicts()
-        (lenient,) = trace.query("mfu", min_covered_pct=60).to_dicts()
+KNOWN = op("aten::mm", [[10, 10], [10, 10]], end=10, **GEMM)
+PARTLY_KNOWN = CASES.add([*KNOWN, *op("my::gemm", [[10, 10]], start=20, end=25, **GEMM)])
+
+
+def test_utilisation_is_refused_with_the_reason(
+    asked: AskedByRank, tiny_trace: Callable[..., Path]
+) -> None:
+    (row,) = asked.rows(PARTLY_KNOWN, "mfu")
+    (lenient,) = asked.rows(PARTLY_KNOWN, "mfu", min_covered_pct=60)
     assert row["covered_pct"] == pytest.approx(100 * 10 / 15)
     assert (row["step"], row["mfu_pct"]) == (None, None)
     assert row["reason"] == "the operations are known for too little of the time of such kernels"
     assert lenient["mfu_pct"] == pytest.approx(100 * 2000 / 312e12 / 25e-6)
-    with tracekit.open(tiny_trace(known), cache=False) as trace:
+    with tracekit.open(tiny_trace(KNOWN), cache=False) as trace:
         (row,) = trace.query("mfu").to_dicts()
     assert row["reason"] == "the peak of this device is not known"

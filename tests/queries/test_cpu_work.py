@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
-import tracekit
-
-Write = Callable[..., Path]
+from cases_as_ranks import AskedByRank, Cases
 
 
 class Op(NamedTuple):
@@ -45,25 +39,23 @@ class Op(NamedTuple):
         )
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+CASES = Cases()
+asked = CASES.fixture()
 
 
-@pytest.fixture
-def pieces(tiny_trace: Write) -> Callable[[list[Op]], list[tuple[int, int, int, int]]]:
-    """Return a function that gives the pieces of ops: op, piece, start and end in µs."""
+def add(ops: list[Op]) -> int:
+    """Add a trace of some ops; return the number of its rank."""
+    return CASES.add([op.event for op in ops])
 
-    def of(ops: list[Op]) -> list[tuple[int, int, int, int]]:
-        with tracekit.open(tiny_trace([op.event for op in ops]), cache=False) as trace:
-            return [
-                (event_id, piece, start_ns // 1000, (start_ns + dur_ns) // 1000)
-                for event_id, piece, start_ns, dur_ns in trace.sql(
-                    "SELECT event_id, piece, ts_ns, dur_ns FROM cpu_work ORDER BY ALL"
-                ).rows
-            ]
 
-    return of
+def pieces(asked: AskedByRank, rank: int) -> list[tuple[int, int, int, int]]:
+    """Return the pieces of the ops: op, piece, start and end in µs."""
+    return [
+        (event_id, piece, start_ns // 1000, (start_ns + dur_ns) // 1000)
+        for event_id, piece, start_ns, dur_ns in asked.table(
+            rank, "cpu_work", "event_id, piece, ts_ns, dur_ns"
+        )
+    ]
 
 
 def by_stack(ops: list[Op]) -> dict[int, set[int]]:
@@ -103,20 +95,24 @@ def nested(chance: random.Random, tid: int) -> list[Op]:
     return ops
 
 
-def test_every_moment_has_the_innermost_op(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
+def nested_threads() -> list[list[Op]]:
     chance = random.Random(11)
-    threads = [nested(chance, tid) for tid in range(120)]
-    ops = [op for thread in threads for op in thread]
+    return [nested(chance, tid) for tid in range(120)]
+
+
+THREADS = nested_threads()
+NESTED = add([op for thread in THREADS for op in thread])
+
+
+def test_every_moment_has_the_innermost_op(asked: AskedByRank) -> None:
     found: dict[int, set[int]] = defaultdict(set)
-    for at, _, start, end in pieces(ops):
+    for at, _, start, end in pieces(asked, NESTED):
         moments = set(range(start, end))
         assert moments
         assert not moments & found[at]
         found[at] |= moments
     first = 0
-    for thread in threads:
+    for thread in THREADS:
         if thread:
             expected = by_stack(thread)
             here = {
@@ -126,10 +122,7 @@ def test_every_moment_has_the_innermost_op(
         first += len(thread)
 
 
-def test_ops_that_do_not_nest_lose_nothing(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
-    """Rounding makes children end after their parents: no moment is lost, none counts twice."""
+def crossing() -> list[Op]:
     chance = random.Random(5)
     ops = []
     for tid in range(150):
@@ -137,16 +130,27 @@ def test_ops_that_do_not_nest_lose_nothing(
             start = chance.randint(0, 30)
             name = chance.choice(["aten::mm"] * 4 + ["c10d::allreduce_"])
             ops.append(Op(tid, start, start + chance.randint(0, 12), name))
+    return ops
+
+
+CROSSING = add(crossing())
+
+
+def test_ops_that_do_not_nest_lose_nothing(asked: AskedByRank) -> None:
+    """Rounding makes children end after their parents: no moment is lost, none counts twice."""
+    ops = crossing()
     found: list[tuple[int, int]] = []
-    for at, _, start, end in pieces(ops):
+    for at, _, start, end in pieces(asked, CROSSING):
         found += [(ops[at].tid, now) for now in range(start, end)]
     assert len(set(found)) == len(found)
     assert set(found) == {(op.tid, now) for op in ops for now in range(op.start_us, op.end_us)}
 
 
-def test_pieces_of_an_op(pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]]) -> None:
-    outer, first, second = Op(1, 0, 20), Op(1, 2, 5, "aten::add"), Op(1, 5, 9, "aten::mul")
-    assert pieces([outer, first, second]) == [
+IN_PIECES = add([Op(1, 0, 20), Op(1, 2, 5, "aten::add"), Op(1, 5, 9, "aten::mul")])
+
+
+def test_pieces_of_an_op(asked: AskedByRank) -> None:
+    assert pieces(asked, IN_PIECES) == [
         (0, 0, 0, 2),
         (0, 1, 9, 20),
         (1, 0, 2, 5),
@@ -154,34 +158,33 @@ def test_pieces_of_an_op(pieces: Callable[[list[Op]], list[tuple[int, int, int, 
     ]
 
 
-def test_a_parent_that_comes_later_in_the_file(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
-    assert pieces([Op(1, 2, 5, "aten::add"), Op(1, 0, 20)]) == [
+PARENT_LATER = add([Op(1, 2, 5, "aten::add"), Op(1, 0, 20)])
+
+
+def test_a_parent_that_comes_later_in_the_file(asked: AskedByRank) -> None:
+    assert pieces(asked, PARENT_LATER) == [
         (0, 0, 2, 5),
         (1, 0, 0, 2),
         (1, 1, 5, 20),
     ]
 
 
-def test_ops_of_no_duration_and_ranges_of_python_own_nothing(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
-    ops = [Op(1, 0, 10), Op(1, 4, 4, "aten::view"), Op(2, 0, 9, "ProfilerStep*")]
-    assert pieces(ops) == [(0, 0, 0, 10)]
+OWNING_NOTHING = add([Op(1, 0, 10), Op(1, 4, 4, "aten::view"), Op(2, 0, 9, "ProfilerStep*")])
 
 
-def test_a_node_of_autograd_is_no_work_but_what_it_calls_is(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
-    ops = [Op(1, 0, 10, "autograd::engine::evaluate_function: MmBackward0"), Op(1, 3, 7)]
-    assert pieces(ops) == [(1, 0, 3, 7)]
+def test_ops_of_no_duration_and_ranges_of_python_own_nothing(asked: AskedByRank) -> None:
+    assert pieces(asked, OWNING_NOTHING) == [(0, 0, 0, 10)]
 
 
-def test_a_collective_is_one_piece(
-    pieces: Callable[[list[Op]], list[tuple[int, int, int, int]]],
-) -> None:
-    ops = [
+NODE = add([Op(1, 0, 10, "autograd::engine::evaluate_function: MmBackward0"), Op(1, 3, 7)])
+
+
+def test_a_node_of_autograd_is_no_work_but_what_it_calls_is(asked: AskedByRank) -> None:
+    assert pieces(asked, NODE) == [(1, 0, 3, 7)]
+
+
+COLLECTIVES = add(
+    [
         Op(1, 0, 20, "c10d::allreduce_"),
         Op(1, 4, 8, "aten::copy_"),
         Op(1, 15, 23, "aten::to"),  # Outlasts it.
@@ -189,30 +192,36 @@ def test_a_collective_is_one_piece(
         Op(2, 2, 3, "aten::add"),
         Op(3, 0, 5, "user range", "user_annotation"),
     ]
-    assert pieces(ops) == [(0, 0, 0, 20), (2, 0, 20, 23), (3, 0, 1, 9)]
+)
 
 
-def test_threads_are_apart_and_the_device_is_the_cpu(tiny_trace: Write) -> None:
-    ops = [Op(1, 0, 10), Op(2, 5, 12, "aten::add"), Op(2, 30, 40, "c10d::allreduce_")]
-    with tracekit.open(tiny_trace([op.event for op in ops])) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert row["device"] == "cpu"
-        assert (row["window_ns"], row["compute_ns"], row["idle_ns"], row["comm_ns"]) == (
-            40_000,
-            12_000,
-            18_000,
-            10_000,
-        )
-        rows = trace.query("kernels").to_dicts()
-        assert [(r["name"], r["kernel_ns"], r["wall_ns"], r["kernel_count"]) for r in rows] == [
-            ("aten::mm", 10_000, 10_000, 1),
-            ("c10d::allreduce_", 10_000, 10_000, 1),
-            ("aten::add", 7_000, 2_000, 1),
-        ]
+def test_a_collective_is_one_piece(asked: AskedByRank) -> None:
+    assert pieces(asked, COLLECTIVES) == [(0, 0, 0, 20), (2, 0, 20, 23), (3, 0, 1, 9)]
 
 
-def test_with_an_accelerator_the_cpu_is_no_device(tiny_trace: Write) -> None:
-    kernel = Op(7, 5, 6, "k", "kernel")
-    with tracekit.open(tiny_trace([Op(1, 0, 10).event, kernel.event])) as trace:
-        assert trace.sql("SELECT count(*) FROM cpu_work").rows == [(0,)]
-        assert trace.query("timeline").column("device") == ["1"]
+TWO_THREADS = add([Op(1, 0, 10), Op(2, 5, 12, "aten::add"), Op(2, 30, 40, "c10d::allreduce_")])
+
+
+def test_threads_are_apart_and_the_device_is_the_cpu(asked: AskedByRank) -> None:
+    (row,) = asked.rows(TWO_THREADS, "timeline")
+    assert row["device"] == "cpu"
+    assert (row["window_ns"], row["compute_ns"], row["idle_ns"], row["comm_ns"]) == (
+        40_000,
+        12_000,
+        18_000,
+        10_000,
+    )
+    rows = asked.rows(TWO_THREADS, "kernels")
+    assert [(r["name"], r["kernel_ns"], r["wall_ns"], r["kernel_count"]) for r in rows] == [
+        ("aten::mm", 10_000, 10_000, 1),
+        ("c10d::allreduce_", 10_000, 10_000, 1),
+        ("aten::add", 7_000, 2_000, 1),
+    ]
+
+
+WITH_ACCELERATOR = add([Op(1, 0, 10), Op(7, 5, 6, "k", "kernel")])
+
+
+def test_with_an_accelerator_the_cpu_is_no_device(asked: AskedByRank) -> None:
+    assert asked.table(WITH_ACCELERATOR, "cpu_work", "count(*)") == [(0,)]
+    assert [row["device"] for row in asked.rows(WITH_ACCELERATOR, "timeline")] == ["1"]

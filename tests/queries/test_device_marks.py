@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from cases_as_ranks import opened_as_ranks
+from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import Event, process, thread
 
 import tracekit
 from tracekit.analysis.device_rules import FILE_NAME, ROLES, load_device_rules
 from tracekit.analysis.rule_loader import builtin_content
-
-Event = dict[str, Any]
-Write = Callable[..., Path]
-
-
-def process(pid: int, name: str, label: str | None = None) -> list[Event]:
-    events = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}]
-    if label is not None:
-        events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
-    return events
-
-
-def thread(pid: int, tid: int, name: str) -> Event:
-    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def span(
@@ -37,36 +23,33 @@ def span(
     return event if cat is None else {**event, "cat": cat}
 
 
-def timelines(path: Path) -> list[tuple[Any, ...]]:
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def timelines(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Device, window, compute, communication, copies, idle in µs, and count of each device."""
-    with tracekit.open(path) as trace:
-        return [
-            (
-                row["device"],
-                *(
-                    row[f"{part}_ns"] // 1000
-                    for part in ("window", "compute", "exposed_comm", "exposed_memcpy", "idle")
-                ),
-                row["event_count"],
-            )
-            for row in trace.query("timeline").to_dicts()
-        ]
+    return [
+        (
+            row["device"],
+            *(
+                row[f"{part}_ns"] // 1000
+                for part in ("window", "compute", "exposed_comm", "exposed_memcpy", "idle")
+            ),
+            row["event_count"],
+        )
+        for row in rows
+    ]
 
 
-def accelerator(path: Path) -> tuple[Any, ...]:
-    with tracekit.open(path) as trace:
-        (row,) = trace.sql("SELECT accelerator, is_recorded, unknown FROM accelerator").rows
+def accelerator(asked: AskedByRank, rank: int) -> tuple[Any, ...]:
+    (row,) = asked.table(rank, "accelerator", "accelerator, is_recorded, unknown")
     return row
 
 
-def classes(path: Path) -> dict[str, tuple[str, str]]:
-    with tracekit.open(path) as trace:
-        return {
-            name: (kind, kernel_class)
-            for name, kind, kernel_class in trace.sql(
-                "SELECT DISTINCT name, kind, class FROM device_events"
-            ).rows
-        }
+def classes(asked: AskedByRank, rank: int) -> dict[str, tuple[str, str]]:
+    found = asked.table(rank, "device_events", "DISTINCT name, kind, class")
+    return {name: (kind, kernel_class) for name, kind, kernel_class in found}
 
 
 def test_the_rules_are_sound() -> None:
@@ -94,46 +77,46 @@ def test_the_rules_are_sound() -> None:
 # -- MTIA ------------------------------------------------------------------------------------------
 
 
-def test_mtia_waits_are_no_work(tiny_trace: Write) -> None:
-    category = "mtia_ccp_events"
-    path = tiny_trace(
-        [
-            *process(17, "MTIA 17", "MTIA 17"),
-            span(17, 3, "pe_exe", 100, 50, category, stream=101, correlation=5),
-            span(17, 3, "event_wait", 150, 40, category, stream=101, wait_on_stream=104),
-            span(17, 3, "event_record", 190, 1, category, stream=101),
-            span(17, 9, "dma_request", 195, 5, category, direction="DEVICE_TO_HOST", size=64),
-            span(17, 9, "dma_request", 210, 6, category, direction="HOST_TO_DEVICE", size=32),
-            span(5, 1, "runFunction - job_prep", 90, 5, "mtia_runtime", correlation=5),
-        ]
-    )  # fmt: skip
-    assert timelines(path) == [("17", 116, 50, 0, 11, 55, 3)]
-    assert accelerator(path) == ("mtia", True, None)
-    with tracekit.open(path) as trace:
-        assert trace.sql(
-            "SELECT name, class, bytes, stream FROM device_events ORDER BY ts_ns"
-        ).rows == [
-            ("pe_exe", "other", None, 101),
-            ("dma_request", "memcpy_d2h", 64, 9),
-            ("dma_request", "memcpy_h2d", 32, 9),
-        ]
-        assert trace.sql("SELECT link FROM attribution ORDER BY event_id").rows[0] == ("launch",)
+MTIA = CASES.add(
+    [
+        *process(17, "MTIA 17", "MTIA 17"),
+        span(17, 3, "pe_exe", 100, 50, "mtia_ccp_events", stream=101, correlation=5),
+        span(17, 3, "event_wait", 150, 40, "mtia_ccp_events", stream=101, wait_on_stream=104),
+        span(17, 3, "event_record", 190, 1, "mtia_ccp_events", stream=101),
+        span(17, 9, "dma_request", 195, 5, "mtia_ccp_events", direction="DEVICE_TO_HOST", size=64),
+        span(17, 9, "dma_request", 210, 6, "mtia_ccp_events", direction="HOST_TO_DEVICE", size=32),
+        span(5, 1, "runFunction - job_prep", 90, 5, "mtia_runtime", correlation=5),
+    ]
+)
+
+
+def test_mtia_waits_are_no_work(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(MTIA, "timeline")) == [("17", 116, 50, 0, 11, 55, 3)]
+    assert accelerator(asked, MTIA) == ("mtia", True, None)
+    assert asked.table(MTIA, "device_events", "name, class, bytes, stream", "ts_ns") == [
+        ("pe_exe", "other", None, 101),
+        ("dma_request", "memcpy_d2h", 64, 9),
+        ("dma_request", "memcpy_h2d", 32, 9),
+    ]
+    assert asked.table(MTIA, "attribution", "link", "event_id")[0] == ("launch",)
 
 
 # -- HPU -------------------------------------------------------------------------------------------
 
 
-def test_hpu_events_of_the_host_are_no_work(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            *process(5, "python", "CPU"),
-            *process(0, "python", "HPU 0"),
-            span(5, 1, "synLaunch", 0, 20, "hpu_op"),
-            span(0, 7, "mme_kernel", 10, 30, "hpu_op", stream=7),
-        ]
-    )
-    assert timelines(path) == [("0", 30, 30, 0, 0, 0, 1)]
-    assert accelerator(path) == ("hpu", True, None)
+HPU = CASES.add(
+    [
+        *process(5, "python", "CPU"),
+        *process(0, "python", "HPU 0"),
+        span(5, 1, "synLaunch", 0, 20, "hpu_op"),
+        span(0, 7, "mme_kernel", 10, 30, "hpu_op", stream=7),
+    ]
+)
+
+
+def test_hpu_events_of_the_host_are_no_work(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(HPU, "timeline")) == [("0", 30, 30, 0, 0, 0, 1)]
+    assert accelerator(asked, HPU) == ("hpu", True, None)
 
 
 # -- Ascend ----------------------------------------------------------------------------------------
@@ -162,45 +145,46 @@ def ascend() -> list[Event]:
     ]
 
 
-def test_ascend(tiny_trace: Write) -> None:
-    path = tiny_trace(ascend())
-    assert timelines(path) == [("npu", 150, 80, 40, 10, 20, 3)]
-    assert accelerator(path) == ("npu", True, None)
-    assert classes(path) == {
+ASCEND = CASES.add(ascend())
+# The queue of the host was recorded, and nothing of the device.
+HOST_OF_ASCEND = CASES.add([event for event in ascend() if event["pid"] == 1])
+
+
+def test_ascend(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(ASCEND, "timeline")) == [("npu", 150, 80, 40, 10, 20, 3)]
+    assert accelerator(asked, ASCEND) == ("npu", True, None)
+    assert classes(asked, ASCEND) == {
         "MatMulV2": ("compute", "gemm"),
         "MEMCPY_ASYNC": ("memcpy", "memcpy_d2d"),
         "hcom_allReduce__123_0_1": ("comm", "comm_allreduce"),
     }
-    with tracekit.open(path) as trace:
-        assert {row[0] for row in trace.sql("SELECT stream FROM device_events").rows} == {2, 0}
+    assert {row[0] for row in asked.table(ASCEND, "device_events", "stream")} == {2, 0}
 
 
-def test_ascend_without_the_devices_data(tiny_trace: Write) -> None:
-    """The queue of the host was recorded, and nothing of the device."""
-    events = [event for event in ascend() if event["pid"] == 1]
-    with tracekit.open(tiny_trace(events)) as trace:
-        ((name, reason),) = trace.sql("SELECT accelerator, reason FROM accelerator").rows
-        assert name == "npu"
-        assert reason.startswith("kernels were not recorded: 1 calls put work on a device")
-        assert trace.query("timeline").rows == []
+def test_ascend_without_the_devices_data(asked: AskedByRank) -> None:
+    ((name, reason),) = asked.table(HOST_OF_ASCEND, "accelerator", "accelerator, reason")
+    assert name == "npu"
+    assert reason.startswith("kernels were not recorded: 1 calls put work on a device")
+    assert asked.rows(HOST_OF_ASCEND, "timeline") == []
 
 
 # -- Intel XPU -------------------------------------------------------------------------------------
 
 
-def test_xpu_driver_calls_launch(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            span(5, 1, "aten::mm", 0, 20, "cpu_op"),
-            span(5, 1, "zeCommandListAppendLaunchKernel", 5, 5, "xpu_driver", correlation=9),
-            span(0, 7, "gemm_kernel", 30, 10, "kernel", device=0, stream=7, correlation=9),
-            span(5, 1, "urQueueFinish", 12, 20, "xpu_sync"),
-        ]
-    )
-    assert accelerator(path) == ("xpu", True, None)
-    with tracekit.open(path) as trace:
-        assert trace.sql("SELECT link, op_name FROM attribution").rows == [("launch", "aten::mm")]
-    assert timelines(path) == [("0", 10, 10, 0, 0, 0, 1)]
+XPU = CASES.add(
+    [
+        span(5, 1, "aten::mm", 0, 20, "cpu_op"),
+        span(5, 1, "zeCommandListAppendLaunchKernel", 5, 5, "xpu_driver", correlation=9),
+        span(0, 7, "gemm_kernel", 30, 10, "kernel", device=0, stream=7, correlation=9),
+        span(5, 1, "urQueueFinish", 12, 20, "xpu_sync"),
+    ]
+)
+
+
+def test_xpu_driver_calls_launch(asked: AskedByRank) -> None:
+    assert accelerator(asked, XPU) == ("xpu", True, None)
+    assert asked.table(XPU, "attribution", "link, op_name") == [("launch", "aten::mm")]
+    assert timelines(asked.rows(XPU, "timeline")) == [("0", 10, 10, 0, 0, 0, 1)]
 
 
 # -- JAX, XProf ------------------------------------------------------------------------------------
@@ -221,41 +205,47 @@ def xprof(device: str) -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize("device", ["GPU", "TPU"])
-def test_xla_ops(tiny_trace: Write, device: str) -> None:
-    path = tiny_trace(xprof(device))
-    assert timelines(path) == [("0", 60, 20, 30, 0, 10, 2)]
-    assert accelerator(path) == (device.lower(), True, None)
-    assert classes(path)["all-reduce.7"] == ("comm", "comm_allreduce")
+XLA = {device: CASES.add(xprof(device)) for device in ("GPU", "TPU")}
 
 
-def test_on_gpus_streams_are_the_work_where_there_are_some(tiny_trace: Write) -> None:
-    streams = [
+@pytest.mark.parametrize("device", XLA)
+def test_xla_ops(asked: AskedByRank, device: str) -> None:
+    assert timelines(asked.rows(XLA[device], "timeline")) == [("0", 60, 20, 30, 0, 10, 2)]
+    assert accelerator(asked, XLA[device]) == (device.lower(), True, None)
+    assert classes(asked, XLA[device])["all-reduce.7"] == ("comm", "comm_allreduce")
+
+
+XLA_STREAMS = CASES.add(
+    [
+        *xprof("GPU"),
         thread(1, 13, "Stream #13(Compute,MemcpyD2D)"),
         span(1, 13, "loop_fusion_kernel", 12, 15),
         span(1, 13, "MemcpyD2H", 50, 5),
     ]
-    path = tiny_trace(xprof("GPU") + streams)
-    assert timelines(path) == [("0", 43, 15, 0, 5, 23, 2)]
-    with tracekit.open(path) as trace:
-        assert {row[0] for row in trace.sql("SELECT stream FROM device_events").rows} == {13}
+)
 
 
-def test_two_devices(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            *process(501, "/device:TPU:2 (pid 501)"),
-            *process(502, "/device:TPU:3 (pid 502)"),
-            thread(501, 3, "XLA Ops"),
-            thread(502, 3, "XLA Ops"),
-            span(501, 3, "dot.1", 0, 10),
-            span(502, 3, "dot.1", 5, 10),
-        ]
-    )
-    assert [row[0] for row in timelines(path)] == ["501", "502"] or [
-        row[0] for row in timelines(path)
-    ] == ["2", "3"]
-    assert classes(path) == {"dot.1": ("compute", "gemm")}
+def test_on_gpus_streams_are_the_work_where_there_are_some(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(XLA_STREAMS, "timeline")) == [("0", 43, 15, 0, 5, 23, 2)]
+    assert {row[0] for row in asked.table(XLA_STREAMS, "device_events", "stream")} == {13}
+
+
+TWO_TPUS = CASES.add(
+    [
+        *process(501, "/device:TPU:2 (pid 501)"),
+        *process(502, "/device:TPU:3 (pid 502)"),
+        thread(501, 3, "XLA Ops"),
+        thread(502, 3, "XLA Ops"),
+        span(501, 3, "dot.1", 0, 10),
+        span(502, 3, "dot.1", 5, 10),
+    ]
+)
+
+
+def test_two_devices(asked: AskedByRank) -> None:
+    devices = [row[0] for row in timelines(asked.rows(TWO_TPUS, "timeline"))]
+    assert devices in (["501", "502"], ["2", "3"])
+    assert classes(asked, TWO_TPUS) == {"dot.1": ("compute", "gemm")}
 
 
 # -- AIU -------------------------------------------------------------------------------------------
@@ -279,71 +269,83 @@ def test_synthetic_ascend_is_busy_for_eight_tenths(public_traces: Path) -> None:
     if not path.is_file():
         pytest.skip(f"no {path}")
     # Ten kernels of 800 µs, one each ms: the window ends with the last of them.
-    assert timelines(path) == [("npu", 9_800, 8_000, 0, 0, 1_800, 10)]
+    with tracekit.open(path) as trace:
+        rows = trace.query("timeline").to_dicts()
+    assert timelines(rows) == [("npu", 9_800, 8_000, 0, 0, 1_800, 10)]
 
 
 # -- old Kineto, home-made traces ------------------------------------------------------------------
 
 
-def test_kineto_of_2021(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            span(5, 1, "aten::mm", 0, 20, "Operator", **{"External id": 3}),
-            span(5, 1, "cudaLaunchKernel", 5, 5, "Runtime", correlation=9),
-            span(0, 7, "volta_sgemm_nn", 30, 10, "Kernel", device=0, stream=7, correlation=9),
-            span(0, 7, "Memcpy DtoH (Device -> Pageable)", 40, 5, "Memcpy", device=0, stream=7),
-            span(0, 7, "Memset (Device)", 45, 5, "Memset", device=0, stream=7),
-        ]
-    )  # fmt: skip
-    assert timelines(path) == [("0", 20, 15, 0, 5, 0, 3)]
-    with tracekit.open(path) as trace:
-        assert trace.sql("SELECT link, op_name FROM attribution ORDER BY event_id").rows[0] == (
-            "launch",
-            "aten::mm",
-        )
+OLD_KINETO = CASES.add(
+    [
+        span(5, 1, "aten::mm", 0, 20, "Operator", **{"External id": 3}),
+        span(5, 1, "cudaLaunchKernel", 5, 5, "Runtime", correlation=9),
+        span(0, 7, "volta_sgemm_nn", 30, 10, "Kernel", device=0, stream=7, correlation=9),
+        span(0, 7, "Memcpy DtoH (Device -> Pageable)", 40, 5, "Memcpy", device=0, stream=7),
+        span(0, 7, "Memset (Device)", 45, 5, "Memset", device=0, stream=7),
+    ]
+)
 
 
-def test_home_made_traces_without_categories(tiny_trace: Write) -> None:
+def test_kineto_of_2021(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(OLD_KINETO, "timeline")) == [("0", 20, 15, 0, 5, 0, 3)]
+    links = asked.table(OLD_KINETO, "attribution", "link, op_name", "event_id")
+    assert links[0] == ("launch", "aten::mm")
+
+
+def home_made() -> list[Event]:
     events: list[Event] = [*process(0, "GPU 0"), *process(1, "GPU 1"), *process(7, "host")]
     for pid in (0, 1):
         for phase, ts in (("B", 10 + pid), ("E", 30 + pid)):
             events.append({"ph": phase, "pid": pid, "tid": 1, "ts": ts, "name": "matmul"})
         events.append(span(pid, 1, "wait", 30 + pid, 5))
         events.append(span(pid, 1, "Memcpy HtoD", 40 + pid, 5))
-    events.append(span(7, 1, "train_step", 0, 100))
-    path = tiny_trace(events)
-    assert timelines(path) == [("0", 35, 20, 0, 5, 10, 2), ("1", 35, 20, 0, 5, 10, 2)]
-    assert accelerator(path) == ("gpu", True, None)
+    return [*events, span(7, 1, "train_step", 0, 100)]
 
 
-def test_rows_without_a_number_are_told_apart_by_process(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [span(3, 1, "add Cmpt Exec", 0, 5), span(4, 1, "add Cmpt Exec", 2, 5)],
-    )
-    assert [row[0] for row in timelines(path)] == ["3", "4"]
+HOME_MADE = CASES.add(home_made())
+
+
+def test_home_made_traces_without_categories(asked: AskedByRank) -> None:
+    assert timelines(asked.rows(HOME_MADE, "timeline")) == [
+        ("0", 35, 20, 0, 5, 10, 2),
+        ("1", 35, 20, 0, 5, 10, 2),
+    ]
+    assert accelerator(asked, HOME_MADE) == ("gpu", True, None)
+
+
+ROWS_WITHOUT_NUMBER = CASES.add(
+    [span(3, 1, "add Cmpt Exec", 0, 5), span(4, 1, "add Cmpt Exec", 2, 5)],
+)
+
+
+def test_rows_without_a_number_are_told_apart_by_process(asked: AskedByRank) -> None:
+    assert [row[0] for row in timelines(asked.rows(ROWS_WITHOUT_NUMBER, "timeline"))] == ["3", "4"]
 
 
 # -- what is not known -----------------------------------------------------------------------------
 
 
-def test_an_unknown_device_is_named(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            *process(3, "/device:FOO:0"),
-            *process(4, "/device:FOO:1"),
-            *[span(3, 1, f"op{i}", i, 1) for i in range(100)],
-            *[span(4, 1, f"op{i}", i, 1) for i in range(17)],
-            span(5, 1, "aten::mm", 0, 20, "cpu_op"),
-        ]
-    )
+UNKNOWN_DEVICE = CASES.add(
+    [
+        *process(3, "/device:FOO:0"),
+        *process(4, "/device:FOO:1"),
+        *[span(3, 1, f"op{i}", i, 1) for i in range(100)],
+        *[span(4, 1, f"op{i}", i, 1) for i in range(17)],
+        span(5, 1, "aten::mm", 0, 20, "cpu_op"),
+    ]
+)
+
+
+def test_an_unknown_device_is_named(asked: AskedByRank) -> None:
     said = (
         "processes `/device:FOO:0`, `/device:FOO:1` with 117 events look like a device; "
         "tracekit does not know them"
     )
-    assert accelerator(path) == ("unknown", False, said)
-    with tracekit.open(path) as trace:
-        assert trace.query("timeline").rows == []
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    assert accelerator(asked, UNKNOWN_DEVICE) == ("unknown", False, said)
+    assert asked.rows(UNKNOWN_DEVICE, "timeline") == []
+    health = {row["metric"]: row for row in asked.rows(UNKNOWN_DEVICE, "health")}
     assert (health["unknown_devices"]["severity"], health["unknown_devices"]["meaning"]) == (
         "warn",
         said,
@@ -351,35 +353,42 @@ def test_an_unknown_device_is_named(tiny_trace: Write) -> None:
     assert health["device_events"]["value"] is None
 
 
-def test_an_unknown_device_beside_a_known_one(tiny_trace: Write) -> None:
-    path = tiny_trace(
-        [
-            *process(3, "NPU 7"),
-            span(3, 1, "op", 1, 1),
-            span(0, 7, "k", 30, 10, "kernel", device=0, stream=7),
-        ]
-    )
+UNKNOWN_BESIDE_KNOWN = CASES.add(
+    [
+        *process(3, "NPU 7"),
+        span(3, 1, "op", 1, 1),
+        span(0, 7, "k", 30, 10, "kernel", device=0, stream=7),
+    ]
+)
+
+
+def test_an_unknown_device_beside_a_known_one(asked: AskedByRank) -> None:
     said = "process `NPU 7` with 1 events looks like a device; tracekit does not know it"
-    assert accelerator(path) == ("cuda", True, said)
-    assert len(timelines(path)) == 1
+    assert accelerator(asked, UNKNOWN_BESIDE_KNOWN) == ("cuda", True, said)
+    assert len(timelines(asked.rows(UNKNOWN_BESIDE_KNOWN, "timeline"))) == 1
 
 
-def test_other_processes_are_none(tmp_path: Path) -> None:
-    names = ["python", "gpu_worker", "/host:CPU", "/device:CPU:0", "trainer"]
-    work = [span(5, 1, "anything", 0, 20), span(5, 1, "aten::mm", 0, 20, "cpu_op")]
-    with opened_as_ranks(tmp_path, [[*process(5, name), *work] for name in names]) as trace:
-        found = trace.sql(
-            "SELECT accelerator, is_recorded, unknown FROM accelerator ORDER BY trace_id"
-        ).rows
-        ranks = trace.query("timeline").column("rank")
-    assert dict(zip(names, found, strict=True)) == dict.fromkeys(names, ("cpu", True, None))
-    assert ranks == [*range(len(names))]
+OTHER_PROCESSES = {
+    name: CASES.add(
+        [*process(5, name), span(5, 1, "anything", 0, 20), span(5, 1, "aten::mm", 0, 20, "cpu_op")]
+    )
+    for name in ("python", "gpu_worker", "/host:CPU", "/device:CPU:0", "trainer")
+}
 
 
-def test_names_that_are_hostile(tiny_trace: Write) -> None:
+@pytest.mark.parametrize("name", OTHER_PROCESSES)
+def test_other_processes_are_none(asked: AskedByRank, name: str) -> None:
+    assert accelerator(asked, OTHER_PROCESSES[name]) == ("cpu", True, None)
+    assert len(asked.rows(OTHER_PROCESSES[name], "timeline")) == 1
+
+
+HOSTILE = CASES.add(
+    [*process(3, "/device:FOO:0'; DROP TABLE event; --\x1b[2J"), span(3, 1, "x'(", 0, 1)]
+)
+
+
+def test_names_that_are_hostile(asked: AskedByRank) -> None:
     """Names are data: they are neither SQL nor patterns."""
-    nasty = "/device:FOO:0'; DROP TABLE event; --\x1b[2J"
-    path = tiny_trace([*process(3, nasty), span(3, 1, "x'(", 0, 1)])
-    found = accelerator(path)
+    found = accelerator(asked, HOSTILE)
     assert found[0] in ("unknown", "cpu")
     assert json.dumps(found)

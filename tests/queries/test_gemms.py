@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks, rows_by_rank
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
 
 import tracekit
@@ -62,23 +62,19 @@ SIZES: list[tuple[str, list[Any], tuple[int, ...]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sized(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """Return the products of each of `SIZES`, which is the rank of its number."""
-    cases = [op(name, dims, 0, 10, 1) for name, dims, _ in SIZES]
-    with opened_as_ranks(tmp_path_factory.mktemp("sizes"), cases, deviceProperties=H100) as trace:
-        return rows_by_rank(trace, "gemms")
+ON_H100 = Cases()
+asked_on_h100 = ON_H100.fixture(deviceProperties=H100)
+CASES = Cases()
+asked = CASES.fixture()
+
+SIZED = [(ON_H100.add(op(name, dims, 0, 10, 1)), expected) for name, dims, expected in SIZES]
 
 
-@pytest.mark.parametrize(
-    ("rank", "expected"),
-    [(rank, expected) for rank, (_, _, expected) in enumerate(SIZES)],
-    ids=[name for name, *_ in SIZES],
-)
+@pytest.mark.parametrize(("rank", "expected"), SIZED, ids=[name for name, *_ in SIZES])
 def test_sizes_follow_from_shapes(
-    sized: dict[int, list[dict[str, Any]]], rank: int, expected: tuple[int, ...]
+    asked_on_h100: AskedByRank, rank: int, expected: tuple[int, ...]
 ) -> None:
-    (row,) = sized[rank]
+    (row,) = asked_on_h100.rows(rank, "gemms")
     assert tuple(row[column] for column in ("m", "n", "k", "batch")) == expected
     m, n, k, batch = expected
     assert row["flops"] == 2 * m * n * k * batch
@@ -88,18 +84,22 @@ def test_sizes_follow_from_shapes(
     assert row["reason"] is None
 
 
-def test_what_has_no_size_says_why(tiny_trace: Callable[..., Path]) -> None:
-    events = [
+WITHOUT_SIZE = ON_H100.add(
+    [
         *op("aten::mm", [[4, 3], [5, 6]], 0, 10, 1),
         *op("my::fused_mlp", [[4, 3]], 20, 35, 2),
-        *op("aten::mm", [], 40, 60, 3),
+        # One whose shapes were not recorded.
+        op("aten::mm", [], 40, 60, 3)[0] | {"args": {}},
+        *op("aten::mm", [], 40, 60, 3)[1:],
         *op("aten::mm", [[4, 3], [3, 6]], 70, 100, 4)[2:],
         span("cuda_runtime", "cudaLaunchKernel", 110, 111, correlation=5),
         span("kernel", "sm90_xmma_gemm_bf16", 120, 121, 7, correlation=5, device=0, stream=7),
     ]
-    events[6]["args"].clear()
-    with tracekit.open(tiny_trace(events, deviceProperties=H100), cache=False) as trace:
-        rows = trace.query("gemms").to_dicts()
+)
+
+
+def test_what_has_no_size_says_why(asked_on_h100: AskedByRank) -> None:
+    rows = asked_on_h100.rows(WITHOUT_SIZE, "gemms")
     assert {row["reason"]: (row["kernel_ns"], row["m"], row["flops"]) for row in rows} == {
         "its launch was not recorded": (30_000, None, None),
         "its shapes were not recorded": (20_000, None, None),
@@ -109,47 +109,53 @@ def test_what_has_no_size_says_why(tiny_trace: Callable[..., Path]) -> None:
     }
 
 
-def test_peaks_that_are_not_known_say_why(tiny_trace: Callable[..., Path]) -> None:
-    events = op("aten::mm", [[4, 3], [3, 6]], 0, 10, 1)
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        (row,) = trace.query("gemms").to_dicts()
+PRODUCT = op("aten::mm", [[4, 3], [3, 6]], 0, 10, 1)
+ON_UNKNOWN = CASES.add(PRODUCT)
+ON_CPU = CASES.add([span("cpu_op", "aten::mm", 0, 10, **PRODUCT[0]["args"])])
+
+
+def test_peaks_that_are_not_known_say_why(asked: AskedByRank) -> None:
+    (row,) = asked.rows(ON_UNKNOWN, "gemms")
     assert (row["flops"], row["peak_pct"]) == (144, None)
     assert row["reason"] == "the peak of this device is not known"
-    on_cpu = [span("cpu_op", "aten::mm", 0, 10, **events[0]["args"])]
-    with tracekit.open(tiny_trace(on_cpu), cache=False) as trace:
-        (row,) = trace.query("gemms").to_dicts()
+    (row,) = asked.rows(ON_CPU, "gemms")
     assert (row["flops"], row["reason"]) == (144, "the peak of a CPU is not known")
 
 
-def test_fp32_on_a_tf32_kernel_is_measured_against_tf32(tiny_trace: Callable[..., Path]) -> None:
-    shapes = [[4, 3], [3, 6]]
-    events = [
-        *op("aten::mm", shapes, 0, 10, 1, "float", "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n"),
-        *op("aten::mm", shapes, 20, 25, 2, "float", "ampere_sgemm_128x64_nn"),
+TF32 = "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n"
+IN_FP32 = ON_H100.add(
+    [
+        *op("aten::mm", [[4, 3], [3, 6]], 0, 10, 1, "float", TF32),
+        *op("aten::mm", [[4, 3], [3, 6]], 20, 25, 2, "float", "ampere_sgemm_128x64_nn"),
     ]
-    with tracekit.open(tiny_trace(events, deviceProperties=H100), cache=False) as trace:
-        rows = trace.query("gemms").to_dicts()
+)
+
+
+def test_fp32_on_a_tf32_kernel_is_measured_against_tf32(asked_on_h100: AskedByRank) -> None:
+    rows = asked_on_h100.rows(IN_FP32, "gemms")
     assert [(row["dtype"], row["peak_type"], row["peak_flop_per_s"]) for row in rows] == [
         ("fp32", "tf32", 494.5e12),
         ("fp32", "fp32", 67e12),
     ]
 
 
-def test_an_op_of_other_ops_counts_once(tiny_trace: Callable[..., Path]) -> None:
-    """On cpu aten::linear, its aten::addmm and the copy of the bias all have time of their own."""
+def cpu_op(name: str, dims: list[Any], start: float, end: float) -> Event:
+    types = ["float"] * len(dims)
+    return span("cpu_op", name, start, end, **{"Input Dims": dims, "Input type": types})
 
-    def cpu_op(name: str, dims: list[Any], start: float, end: float) -> Event:
-        return span(
-            "cpu_op", name, start, end, **{"Input Dims": dims, "Input type": ["float"] * len(dims)}
-        )
 
-    events = [
+OF_OTHER_OPS = CASES.add(
+    [
         cpu_op("aten::linear", [[4, 3], [6, 3], [6]], 0, 100),
         cpu_op("aten::addmm", [[6], [4, 3], [3, 6]], 10, 90),
         cpu_op("aten::copy_", [[4, 6], [4, 6]], 20, 30),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("gemms").to_dicts()
+)
+
+
+def test_an_op_of_other_ops_counts_once(asked: AskedByRank) -> None:
+    """On cpu aten::linear, its aten::addmm and the copy of the bias all have time of their own."""
+    rows = asked.rows(OF_OTHER_OPS, "gemms")
     assert [(row["op_name"], row["flops"], row["kernel_ns"]) for row in rows] == [
         ("aten::addmm", 144, 70_000),
         ("aten::linear", None, 20_000),
@@ -190,16 +196,19 @@ def test_products_of_a_model_against_the_file(public_traces: Path, opened: Opene
     assert found == expected
 
 
-def test_share_of_each_phase_on_paper(tiny_trace: Callable[..., Path]) -> None:
-    events = [
+IN_PHASES = CASES.add(
+    [
         span("user_annotation", "tk/phase/forward", 0, 50),
         *op("aten::mm", [[4, 3], [3, 6]], 0, 30, 1),
         *op("aten::mul", [[4, 3], [4, 3]], 40, 50, 2, kernel="vectorized_elementwise_kernel<4>"),
         span("user_annotation", "tk/phase/backward", 60, 100),
         *op("aten::mm", [[4, 3], [3, 6]], 60, 100, 3),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("gemm_share").to_dicts()
+)
+
+
+def test_share_of_each_phase_on_paper(asked: AskedByRank) -> None:
+    rows = asked.rows(IN_PHASES, "gemm_share")
     columns = ("phase", "gemm_count", "gemm_kernel_ns", "kernel_ns", "gemm_pct", "gemm_wall_pct")
     assert [tuple(row[column] for column in columns) for row in rows] == [
         ("backward", 1, 40_000, 40_000, 100.0, 100.0),
@@ -208,7 +217,7 @@ def test_share_of_each_phase_on_paper(tiny_trace: Callable[..., Path]) -> None:
     ]
 
 
-def test_copies_per_step_on_paper(tiny_trace: Callable[..., Path]) -> None:
+def copies_in_steps() -> list[Event]:
     """Steps of 110 µs (to the next one's first copy) and 100 µs: 40 µs to the device, 20 back."""
     events = [
         span("user_annotation", "ProfilerStep#1", 0, 100),
@@ -227,8 +236,14 @@ def test_copies_per_step_on_paper(tiny_trace: Callable[..., Path]) -> None:
             span("cuda_runtime", "cudaMemcpyAsync", start, start + 1, correlation=number),
             span("gpu_memcpy", name, start, end, 7, **link) | {"pid": 0},
         ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("memcpy_steps").to_dicts()
+    return events
+
+
+COPIES = CASES.add(copies_in_steps())
+
+
+def test_copies_per_step_on_paper(asked: AskedByRank) -> None:
+    rows = asked.rows(COPIES, "memcpy_steps")
     columns = ("direction", "step_count", "copy_count", "step_kernel_ns", "step_bytes", "step_pct")
     assert [tuple(row[column] for column in columns) for row in rows] == [
         ("memcpy_h2d", 2, 2, 20_000.0, 2000.0, 100 * 40 / 210),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import span
 
 import tracekit
@@ -22,11 +22,6 @@ FIRST = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Any:
     return span("kernel", name, start, end, device=0, stream=stream, correlation=correlation)
 
@@ -35,23 +30,31 @@ def launch(start: float, end: float, correlation: int) -> Any:
     return span("cuda_runtime", "cudaLaunchKernel", start, end, correlation=correlation)
 
 
-def said(path: Path) -> dict[str, tuple[Any, ...]]:
-    """Value, unit and severity of each metric of the only trace."""
-    with tracekit.open(path) as trace:
-        rows = trace.health().to_dicts()
-        assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def told(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Value, unit and severity of each metric of a trace."""
+    assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
     return {row["metric"]: (row["value"], row["unit"], row["severity"]) for row in rows}
 
 
-def meanings(path: Path) -> dict[str, str]:
-    with tracekit.open(path) as trace:
-        return {row["metric"]: row["meaning"] for row in trace.health().to_dicts()}
+def explained(rows: list[dict[str, Any]]) -> dict[str, str]:
+    return {row["metric"]: row["meaning"] for row in rows}
+
+
+def health(path: Path) -> list[dict[str, Any]]:
+    """What is said of a trace that is alone."""
+    with tracekit.open(path, cache=False) as trace:
+        return trace.health().to_dicts()
 
 
 def test_a_sound_trace(tiny_trace: Write) -> None:
     events = [launch(0, 2, 1), kernel("ampere_sgemm_128x64_tn", 3, 8, 1)]
     path = tiny_trace(events, distributedInfo={"rank": 0, "world_size": 1})
-    assert {metric: row for metric, row in said(path).items() if metric in FIRST} == {
+    rows = health(path)
+    assert {metric: row for metric, row in told(rows).items() if metric in FIRST} == {
         "rejected": (0, "count", "ok"),
         "repaired": (0, "count", "ok"),
         "truncated": (0, "count", "ok"),
@@ -68,8 +71,8 @@ def test_a_sound_trace(tiny_trace: Write) -> None:
         "unfinished_ops": (0, "count", "ok"),
         "profiler_overhead": (0, "ns", "ok"),
     }
-    assert meanings(path)["truncated"] == "the file is whole"
-    assert meanings(path)["rank_unknown"] == "rank from distributedInfo"
+    assert explained(rows)["truncated"] == "the file is whole"
+    assert explained(rows)["rank_unknown"] == "rank from distributedInfo"
 
 
 def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
@@ -88,7 +91,8 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
     text = (
         json.dumps(events)[1:-1] + ', 5, {"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, {"ph": "X"'
     )
-    found = said(tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}'))
+    path = tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}')
+    found = told(health(path))
     assert {metric: row for metric, row in found.items() if metric in FIRST} == {
         "rejected": (2, "count", "warn"),
         "repaired": (1, "count", "note"),
@@ -110,86 +114,103 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
 
 def test_what_was_cut_off_is_said(tiny_trace: Write) -> None:
     path = tiny_trace(json.dumps([kernel("k", 0, 1, 1)])[:-1])
-    assert meanings(path)["truncated"] == "the file ends inside the array of events"
+    assert explained(health(path))["truncated"] == "the file ends inside the array of events"
 
 
-def test_how_much_must_be_linked(tmp_path: Path) -> None:
+LINKED = {
+    us: CASES.add([launch(0, 1, 1), kernel("k", 2, 2 + us, 1), kernel("k", 5000, 6000 - us, 2)])
+    for us in (1000, 990, 989, 900, 899)
+}
+
+
+def test_how_much_must_be_linked(asked: AskedByRank) -> None:
     severities = {1000: "ok", 990: "ok", 989: "note", 900: "note", 899: "warn"}
-    cases = [
-        [launch(0, 1, 1), kernel("k", 2, 2 + us, 1), kernel("k", 5000, 6000 - us, 2)]
-        for us in severities
-    ]
-    with opened_as_ranks(tmp_path, cases) as trace:
-        rows = [row for row in trace.health().to_dicts() if row["metric"] == "device_time_linked"]
-    found = {row["rank"]: (row["value"], row["unit"], row["severity"]) for row in rows}
-    for rank, (linked_us, severity) in enumerate(severities.items()):
-        assert found[rank] == (linked_us / 10, "pct", severity)
+    for linked_us, severity in severities.items():
+        found = told(asked.rows(LINKED[linked_us], "health"))["device_time_linked"]
+        assert found == (linked_us / 10, "pct", severity)
 
 
-def test_several_kernels_of_one_launch_are_linked_once(tiny_trace: Write) -> None:
-    """A graph replay: its kernels share the correlation of one launch, which may come twice."""
-    events = [launch(0, 1, 5), launch(1, 2, 5)]
-    events += [kernel("k", at, at + 1, 5) for at in range(10, 20)]
-    found = said(tiny_trace(events))
+# A graph replay: its kernels share the correlation of one launch, which may come twice.
+REPLAY = CASES.add(
+    [launch(0, 1, 5), launch(1, 2, 5), *[kernel("k", at, at + 1, 5) for at in range(10, 20)]]
+)
+
+
+def test_several_kernels_of_one_launch_are_linked_once(asked: AskedByRank) -> None:
+    found = told(asked.rows(REPLAY, "health"))
     assert found["device_events"] == (10, "count", "ok")
     assert found["unlinked_device_events"] == (0, "count", "ok")
 
 
-def test_without_an_accelerator(tiny_trace: Write) -> None:
-    path = tiny_trace([span("cpu_op", "aten::mm", 0, 10)])
-    found = said(path)
+WITHOUT_ACCELERATOR = CASES.add([span("cpu_op", "aten::mm", 0, 10)])
+
+
+def test_without_an_accelerator(asked: AskedByRank) -> None:
+    rows = asked.rows(WITHOUT_ACCELERATOR, "health")
+    found, meanings = told(rows), explained(rows)
     assert found["device_events"] == (1, "count", "ok")
     for metric in ("device_time_linked", "unlinked_device_events", "same_stream_overlaps"):
         assert found[metric][0] is None
         assert found[metric][2] == "ok"
-    assert meanings(path)["device_events"].startswith("no accelerator was recorded")
-    assert meanings(path)["device_time_linked"] == "ops of the CPU have no launch"
+    assert meanings["device_events"].startswith("no accelerator was recorded")
+    assert meanings["device_time_linked"] == "ops of the CPU have no launch"
 
 
-def test_without_any_work(tiny_trace: Write) -> None:
-    path = tiny_trace([span("python_function", "main", 0, 10)])
-    found = said(path)
+WITHOUT_WORK = CASES.add([span("python_function", "main", 0, 10)])
+
+
+def test_without_any_work(asked: AskedByRank) -> None:
+    rows = asked.rows(WITHOUT_WORK, "health")
+    found = told(rows)
     assert found["device_events"] == (0, "count", "warn")
     assert found["device_time_classified"][0] is None
-    assert meanings(path)["device_events"] == "no work of a device is in the trace"
+    assert explained(rows)["device_events"] == "no work of a device is in the trace"
 
 
 def test_the_same_as_the_facade(tiny_trace: Write) -> None:
-    with tracekit.open(tiny_trace([kernel("k", 0, 1, 1)])) as trace:
+    with tracekit.open(tiny_trace([kernel("k", 0, 1, 1)]), cache=False) as trace:
         assert trace.health() == trace.query("health")
         assert trace.health().column_names == (
             "rank", "metric", "value", "unit", "severity", "meaning",
         )  # fmt: skip
 
 
-def test_what_was_launched_in_compiled_regions(tiny_trace: Write) -> None:
-    """A fifth before the region, two fifths in it, two in its backward pass."""
-    node = "CompiledFunctionBackward"
-    events = [
+NODE = "CompiledFunctionBackward"
+# A fifth before the region, two fifths in it, two in its backward pass.
+COMPILED = CASES.add(
+    [
         launch(0, 1, 1),
         span("cpu_op", "Torch-Compiled Region: 0/1", 10, 30),
         span("cpu_op", "CompiledFunction", 12, 28),
         launch(14, 15, 2),
         launch(26, 27, 3),
-        span("cpu_op", f"autograd::engine::evaluate_function: {node}", 40, 60),
-        span("cpu_op", node, 42, 58),
+        span("cpu_op", f"autograd::engine::evaluate_function: {NODE}", 40, 60),
+        span("cpu_op", NODE, 42, 58),
         launch(50, 51, 4),
         *[kernel("gemm", at, at + 10, number) for number, at in enumerate((2, 16, 28), start=1)],
         kernel("gemm", 52, 72, 4),
     ]
-    path = tiny_trace(events)
-    value, *rest = said(path)["compiled_region_device_time"]
+)
+
+
+def test_what_was_launched_in_compiled_regions(asked: AskedByRank) -> None:
+    rows = asked.rows(COMPILED, "health")
+    value, *rest = told(rows)["compiled_region_device_time"]
     assert (pytest.approx(value), *rest) == (80.0, "pct", "note")
-    meaning = meanings(path)["compiled_region_device_time"]
+    meaning = explained(rows)["compiled_region_device_time"]
     assert "(graphs 0/1)" in meaning
     assert "at the module that calls the region" in meaning
 
 
-def test_a_trace_without_compiled_regions(tiny_trace: Write) -> None:
-    events = [launch(0, 2, 1), span("cpu_op", "my::CompiledFunction", 0, 3)]
-    path = tiny_trace([*events, kernel("gemm", 3, 8, 1)])
-    assert said(path)["compiled_region_device_time"] == (None, "pct", "ok")
-    assert said(path)["cut_module_paths"] == (None, "count", "ok")
+NOT_COMPILED = CASES.add(
+    [launch(0, 2, 1), span("cpu_op", "my::CompiledFunction", 0, 3), kernel("gemm", 3, 8, 1)]
+)
+
+
+def test_a_trace_without_compiled_regions(asked: AskedByRank) -> None:
+    found = told(asked.rows(NOT_COMPILED, "health"))
+    assert found["compiled_region_device_time"] == (None, "pct", "ok")
+    assert found["cut_module_paths"] == (None, "count", "ok")
 
 
 def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> None:
@@ -204,7 +225,7 @@ def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> N
             launch(at + 2, at + 5, number),
             kernel("gemm", at + 6, at + 8, number),
         ]
-    with tracekit.open(tiny_trace(events)) as trace:
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
         rows = trace.query("modules").to_dicts()
         (cut,) = [row for row in trace.health().to_dicts() if row["metric"] == "cut_module_paths"]
     by_depth = {row["depth"]: row for row in rows}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import AskedByRank, Cases
 from every_trace import Answered, on_every_trace
 from traces_by_hand import call, kernel, span
 
@@ -64,15 +65,27 @@ STEP = [
 ]
 
 
-@pytest.fixture
-def step(tiny_trace: Callable[..., Path]) -> Path:
-    return tiny_trace(STEP, distributedInfo={"rank": 3, "world_size": 8})
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("step") / "trace.json"
+    whole = {"distributedInfo": {"rank": 3, "world_size": 8}, "traceEvents": STEP}
+    path.write_text(json.dumps(whole), "utf-8")
+    return path
 
 
-def test_every_cause_once(step: Path) -> None:
+@pytest.fixture(scope="module")
+def opened_step(step: Path) -> Iterator[tracekit.Trace]:
     with tracekit.open(step, cache=False) as trace:
-        rows = trace.query("idle_causes").rows
-        timeline = trace.query("timeline").to_dicts()[0]
+        yield trace
+
+
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def test_every_cause_once(opened_step: tracekit.Trace) -> None:
+    rows = opened_step.query("idle_causes").rows
+    timeline = opened_step.query("timeline").to_dicts()[0]
     module = "model.layers.0.mlp"
     assert [(rank, device, *rest) for rank, device, *rest in rows] == [
         (3, "0", "host_bound", 1, 50_000, 100 * 50 / 270, "aten::sort", module),
@@ -89,9 +102,8 @@ def test_every_cause_once(step: Path) -> None:
     assert timeline["idle_ns"] == sum(row[4] for row in rows) == 169_000
 
 
-def test_the_longest_gap_with_everything_about_it(step: Path) -> None:
-    with tracekit.open(step, cache=False) as trace:
-        (gap,) = trace.query("idle_gaps", limit=1).to_dicts()
+def test_the_longest_gap_with_everything_about_it(opened_step: tracekit.Trace) -> None:
+    (gap,) = opened_step.query("idle_gaps", limit=1).to_dicts()
     assert gap == {
         "rank": 3,
         "device": "0",
@@ -111,12 +123,11 @@ def test_the_longest_gap_with_everything_about_it(step: Path) -> None:
     }
 
 
-def test_gaps_can_be_chosen(step: Path) -> None:
-    with tracekit.open(step, cache=False) as trace:
-        everything = trace.query("idle_gaps", limit=0)
-        long = trace.query("idle_gaps", min_gap_ns=20_000)
-        waits = trace.query("idle_gaps", cause="host_sync")
-        none = trace.query("idle_gaps", cause="host_sync", min_gap_ns=20_001)
+def test_gaps_can_be_chosen(opened_step: tracekit.Trace) -> None:
+    everything = opened_step.query("idle_gaps", limit=0)
+    long = opened_step.query("idle_gaps", min_gap_ns=20_000)
+    waits = opened_step.query("idle_gaps", cause="host_sync")
+    none = opened_step.query("idle_gaps", cause="host_sync", min_gap_ns=20_001)
     assert everything.column("idle_ns") == sorted(everything.column("idle_ns"), reverse=True)
     assert len(everything) == 9
     assert long.column("idle_ns") == [50_000, 40_000, 30_000, 20_000]
@@ -126,38 +137,41 @@ def test_gaps_can_be_chosen(step: Path) -> None:
     assert len(none) == 0
 
 
-def test_no_gap_no_row(tiny_trace: Callable[..., Path]) -> None:
-    path = tiny_trace([call(1, 2, 1), kernel("a", 5, 10, 1), kernel("b", 10, 20, 1)])
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.query("idle_causes").rows == []
-        assert trace.query("idle_gaps").rows == []
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+NO_GAP = CASES.add([call(1, 2, 1), kernel("a", 5, 10, 1), kernel("b", 10, 20, 1)])
+
+
+def test_no_gap_no_row(asked: AskedByRank) -> None:
+    assert asked.rows(NO_GAP, "idle_causes") == []
+    assert asked.rows(NO_GAP, "idle_gaps") == []
+    health = {row["metric"]: row for row in asked.rows(NO_GAP, "health")}
     assert health["idle_explained"]["value"] is None
     assert health["idle_explained"]["severity"] == "ok"
 
 
+# Two kernels, launched in time; one starts 0.1 ms late, the other one 0.2 ms.
+LATE = [
+    *(call(1, 2, 1), call(3, 4, 2), call(5, 6, 3)),
+    *(kernel("a", 10, 20, 1), kernel("b", 120, 130, 2), kernel("c", 330, 340, 3)),
+]
+MOSTLY_LATE = CASES.add(LATE)
+HARDLY_LATE = CASES.add([*LATE, call(7, 8, 4), kernel("d", 340, 40_000, 4)])
+
+
 def test_health_says_what_the_file_cannot_explain(
-    step: Path, tiny_trace: Callable[..., Path]
+    opened_step: tracekit.Trace, asked: AskedByRank
 ) -> None:
-    with tracekit.open(step, cache=False) as trace:
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    health = {row["metric"]: row for row in opened_step.health().to_dicts()}
     assert health["idle_explained"]["value"] == pytest.approx(100 * (169 - 8) / 169)
     assert health["idle_explained"]["severity"] == "ok"
     assert health["unexplained_late_starts"]["value"] == 0
 
-    # Two kernels, launched in time; one starts 0.1 ms late, the other one 0.2 ms.
-    late = [call(1, 2, 1), call(3, 4, 2), call(5, 6, 3)]
-    late += [kernel("a", 10, 20, 1), kernel("b", 120, 130, 2), kernel("c", 330, 340, 3)]
-    with tracekit.open(tiny_trace(late, name="late.json"), cache=False) as trace:
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    health = {row["metric"]: row for row in asked.rows(MOSTLY_LATE, "health")}
     assert health["unexplained_late_starts"]["value"] == 1
     assert health["unexplained_late_starts"]["severity"] == "warn"
     assert "0.2 ms" in health["unexplained_late_starts"]["meaning"]
     assert health["idle_explained"]["value"] == pytest.approx(100 / 3)
 
-    late += [call(7, 8, 4), kernel("d", 340, 40_000, 4)]
-    with tracekit.open(tiny_trace(late, name="long.json"), cache=False) as trace:
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    health = {row["metric"]: row for row in asked.rows(HARDLY_LATE, "health")}
     assert health["unexplained_late_starts"]["severity"] == "note"
 
 

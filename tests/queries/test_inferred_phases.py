@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
-
-import tracekit
-
-Write = Callable[..., Path]
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_tn"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
@@ -58,20 +54,21 @@ class Step:
     def range(self, name: str, *names: str) -> None:
         self.inside("user_annotation", name, *names)
 
-    def phases(self, tiny_trace: Write) -> list[tuple[str, str, bool]]:
-        """Return name, phase and whether it is inferred, of every device event in order."""
-        with tracekit.open(tiny_trace(self.events), cache=False) as trace:
-            rows = trace.sql(
-                "SELECT name, phase, is_inferred FROM attributed_events ORDER BY ts_ns"
-            ).rows
-        return [(name, phase, is_inferred) for name, phase, is_inferred in rows]
+
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def phases(asked: AskedByRank, rank: int) -> list[tuple[str, str, bool]]:
+    """Return name, phase and whether it is inferred, of every device event in order."""
+    return asked.table(rank, "attributed_events", "name, phase, is_inferred", "ts_ns")
 
 
 def only_phases(found: Sequence[tuple[str, str, bool]]) -> list[str]:
     return [phase for _, phase, _ in found]
 
 
-def test_a_compiled_forward_behind_zero_grad(tiny_trace: Write) -> None:
+def compiled_forward() -> Step:
     """The op that is compiled has the sequence number; what it calls has none."""
     step = Step()
     step.range("Optimizer.zero_grad#SGD.zero_grad", ADD)
@@ -85,7 +82,14 @@ def test_a_compiled_forward_behind_zero_grad(tiny_trace: Write) -> None:
     step.at += 2
     step.backward(27, GEMM, TRITON)
     step.range("Optimizer.step#SGD.step", ADD)
-    assert step.phases(tiny_trace) == [
+    return step
+
+
+COMPILED_FORWARD = CASES.add(compiled_forward().events)
+
+
+def test_a_compiled_forward_behind_zero_grad(asked: AskedByRank) -> None:
+    assert phases(asked, COMPILED_FORWARD) == [
         (ADD, "optimizer", False),
         (GEMM, "forward", False),
         (TRITON, "forward", False),
@@ -94,109 +98,160 @@ def test_a_compiled_forward_behind_zero_grad(tiny_trace: Write) -> None:
         (TRITON, "backward", False),
         (ADD, "optimizer", False),
     ]
-    with tracekit.open(tiny_trace(step.events), cache=False) as trace:
-        linked = trace.sql(
-            "SELECT DISTINCT f.name FROM surroundings AS s"
-            " JOIN event AS f ON s.forward_op_id = f.event_id WHERE s.node_id IS NOT NULL"
-        ).rows
+    linked = asked.table(
+        COMPILED_FORWARD,
+        "(SELECT s.trace_id, f.name FROM surroundings AS s"
+        " JOIN event AS f ON (s.trace_id, s.forward_op_id) = (f.trace_id, f.event_id)"
+        " WHERE s.node_id IS NOT NULL)",
+        "DISTINCT name",
+    )
     assert linked == [("CompiledFunction",)]
 
 
-@pytest.mark.parametrize("names", [(GEMM, TRITON), (TRITON, ADD)], ids=["gemm", "elementwise"])
-@pytest.mark.parametrize("zeroed", [(), (ADD,)], ids=["to None", "to zero"])
-def test_what_runs_between_zero_grad_and_backward_is_forward(
-    tiny_trace: Write, names: tuple[str, ...], zeroed: tuple[str, ...]
-) -> None:
+def old_compiler(zeroed: Sequence[str], names: Sequence[str]) -> Step:
     """No number tells it: a region that an old compiler wrote. Gradients may be set to None."""
     step = Step()
     step.range("Optimizer.step#SGD.step", ADD)
     step.range("Optimizer.zero_grad#SGD.zero_grad", *zeroed)
     step.inside("cpu_op", "Torch-Compiled Region", *names)
     step.backward(27, GEMM)
-    found = step.phases(tiny_trace)[1 + len(zeroed) : -1]
+    return step
+
+
+OLD_COMPILER = {
+    (zeroed, names): CASES.add(old_compiler(zeroed, names).events)
+    for zeroed in ((), (ADD,))
+    for names in ((GEMM, TRITON), (TRITON, ADD))
+}
+
+
+@pytest.mark.parametrize("names", [(GEMM, TRITON), (TRITON, ADD)], ids=["gemm", "elementwise"])
+@pytest.mark.parametrize("zeroed", [(), (ADD,)], ids=["to None", "to zero"])
+def test_what_runs_between_zero_grad_and_backward_is_forward(
+    asked: AskedByRank, names: tuple[str, ...], zeroed: tuple[str, ...]
+) -> None:
+    found = phases(asked, OLD_COMPILER[zeroed, names])[1 + len(zeroed) : -1]
     assert found == [(name, "forward", True) for name in names]
 
 
-def test_a_gemm_is_no_optimizer(tiny_trace: Write) -> None:
+def behind_backward(*names: str) -> Step:
+    step = Step()
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
+    step.backward(1, GEMM)
+    step.work(*names)
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 2, "Fwd thread id": 0})
+    step.backward(2, GEMM)
+    return step
+
+
+ADDS_BEHIND_BACKWARD = CASES.add(behind_backward(ADD, ADD).events)
+GEMM_BEHIND_BACKWARD = CASES.add(behind_backward(ADD, GEMM).events)
+
+
+def test_a_gemm_is_no_optimizer(asked: AskedByRank) -> None:
     """Behind backward without a range: an optimizer by its kernels, else nobody knows."""
-    for names, phase in (((ADD, ADD), "optimizer"), ((ADD, GEMM), "other")):
-        step = Step()
-        step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
-        step.backward(1, GEMM)
-        step.work(*names)
-        step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 2, "Fwd thread id": 0})
-        step.backward(2, GEMM)
-        found = step.phases(tiny_trace)
+    for rank, phase in ((ADDS_BEHIND_BACKWARD, "optimizer"), (GEMM_BEHIND_BACKWARD, "other")):
+        found = phases(asked, rank)
         assert only_phases(found) == ["forward", "backward", phase, phase, "forward", "backward"]
         assert [is_inferred for *_, is_inferred in found[2:4]] == [phase != "other"] * 2
 
 
-def test_a_model_between_two_backward_passes_is_no_backward(tiny_trace: Write) -> None:
+def between_backward_passes(tid: int) -> Step:
+    step = Step()
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
+    step.backward(1, GEMM)
+    step.work(ADD, GEMM, tid=tid)
+    step.backward(1, GEMM)
+    return step
+
+
+ON_THE_THREAD_OF_AUTOGRAD = CASES.add(between_backward_passes(tid=2).events)
+ON_ANOTHER_THREAD = CASES.add(between_backward_passes(tid=1).events)
+
+
+def test_a_model_between_two_backward_passes_is_no_backward(asked: AskedByRank) -> None:
     """On a thread of autograd it is; on another one nobody knows."""
-    for tid, phase in ((2, "backward"), (1, "other")):
-        step = Step()
-        step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
-        step.backward(1, GEMM)
-        step.work(ADD, GEMM, tid=tid)
-        step.backward(1, GEMM)
-        found = only_phases(step.phases(tiny_trace))
+    for rank, phase in ((ON_THE_THREAD_OF_AUTOGRAD, "backward"), (ON_ANOTHER_THREAD, "other")):
+        found = only_phases(phases(asked, rank))
         assert found == ["forward", "backward", phase, phase, "backward"]
 
 
-def test_behind_the_optimizer_only_what_an_optimizer_does(tiny_trace: Write) -> None:
+def behind_the_optimizer(name: str) -> Step:
+    step = Step()
+    step.range("Optimizer.step#SGD.step", ADD)
+    step.work(name)
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 2, "Fwd thread id": 0})
+    step.backward(2, GEMM)
+    return step
+
+
+BEHIND_THE_OPTIMIZER = {name: CASES.add(behind_the_optimizer(name).events) for name in (ADD, GEMM)}
+
+
+def test_behind_the_optimizer_only_what_an_optimizer_does(asked: AskedByRank) -> None:
     for name, phase in ((ADD, "optimizer"), (GEMM, "other")):
-        step = Step()
-        step.range("Optimizer.step#SGD.step", ADD)
-        step.work(name)
-        step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 2, "Fwd thread id": 0})
-        step.backward(2, GEMM)
-        assert only_phases(step.phases(tiny_trace))[1] == phase
+        assert only_phases(phases(asked, BEHIND_THE_OPTIMIZER[name]))[1] == phase
 
 
-def test_copies_to_the_device_are_data(tiny_trace: Write) -> None:
-    """Outside of modules, whatever ran before: an op with a number does not make them forward."""
-    copy = "Memcpy HtoD (Pinned -> Device)"
+COPY = "Memcpy HtoD (Pinned -> Device)"
+
+
+def copies() -> Step:
+    """Copies before a module, in one, in its backward pass and in the optimizer."""
     step = Step()
     step.range("Optimizer.step#SGD.step", ADD)
     step.inside("cpu_op", "aten::add_", ADD, **{"Sequence number": 5, "Fwd thread id": 0})
-    step.work(copy)
-    step.inside("cpu_op", "aten::to", copy, **{"Sequence number": 6, "Fwd thread id": 0})
+    step.work(COPY)
+    step.inside("cpu_op", "aten::to", COPY, **{"Sequence number": 6, "Fwd thread id": 0})
     start = step.at
-    step.inside("cpu_op", "aten::mm", GEMM, copy, **{"Sequence number": 7, "Fwd thread id": 0})
+    step.inside("cpu_op", "aten::mm", GEMM, COPY, **{"Sequence number": 7, "Fwd thread id": 0})
     step.events.append(span("python_function", "nn.Module: Net_0", start, step.at))
     step.at += 2
-    step.backward(7, GEMM, copy)
-    step.range("Optimizer.step#SGD.step", copy)
-    assert step.phases(tiny_trace)[2:] == [
-        (copy, "data", False),
-        (copy, "data", False),
+    step.backward(7, GEMM, COPY)
+    step.range("Optimizer.step#SGD.step", COPY)
+    return step
+
+
+COPIES = CASES.add(copies().events)
+
+
+def test_copies_to_the_device_are_data(asked: AskedByRank) -> None:
+    """Outside of modules, whatever ran before: an op with a number does not make them forward."""
+    assert phases(asked, COPIES)[2:] == [
+        (COPY, "data", False),
+        (COPY, "data", False),
         (GEMM, "forward", False),
-        (copy, "forward", False),
+        (COPY, "forward", False),
         (GEMM, "backward", False),
-        (copy, "backward", False),
-        (copy, "optimizer", False),
+        (COPY, "backward", False),
+        (COPY, "optimizer", False),
     ]
-    with tracekit.open(tiny_trace(step.events), cache=False) as trace:
-        rows = {
-            (row["phase"], row["module_path"]): row["kernel_count"]
-            for row in trace.query("modules").to_dicts()
-        }
+    rows = {
+        (row["phase"], row["module_path"]): row["kernel_count"]
+        for row in asked.rows(COPIES, "modules")
+    }
     assert rows["data", "(data loading)"] == 2
     assert [path for phase, path in rows if phase == "data"] == ["(data loading)"]
     assert not [phase for phase, path in rows if path == "(data loading)" and phase != "data"]
 
 
-def test_health_warns_of_what_is_inferred(tiny_trace: Write) -> None:
+def inferred(count: int) -> Step:
+    step = Step()
+    step.inside("cpu_op", "aten::mm", GEMM, GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
+    step.backward(1, GEMM)
+    step.work(*[ADD] * count)
+    return step
+
+
+INFERRED = [CASES.add(inferred(count).events) for count in (1, 2)]
+
+
+def test_health_warns_of_what_is_inferred(asked: AskedByRank) -> None:
     """A quarter of the device time may come from neighbours; beyond that health warns."""
     severities = {}
-    for count in (1, 2):
-        step = Step()
-        step.inside("cpu_op", "aten::mm", GEMM, GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
-        step.backward(1, GEMM)
-        step.work(*[ADD] * count)
-        with tracekit.open(tiny_trace(step.events), cache=False) as trace:
-            (row,) = (
-                row for row in trace.health().to_dicts() if row["metric"] == "inferred_device_time"
-            )
+    for rank in INFERRED:
+        (row,) = (
+            row for row in asked.rows(rank, "health") if row["metric"] == "inferred_device_time"
+        )
         severities[row["value"]] = row["severity"]
     assert severities == {25.0: "note", 40.0: "warn"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import stdev
@@ -21,13 +22,12 @@ EVENTS = [
 ]
 
 
-@pytest.fixture
-def trace(
-    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tracekit.Trace]:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    path = tiny_trace(EVENTS, distributedInfo={"rank": 2, "world_size": 4})
-    with tracekit.open(path) as trace:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    path = tmp_path_factory.mktemp("kernels") / "trace.json"
+    whole = {"distributedInfo": {"rank": 2, "world_size": 4}, "traceEvents": EVENTS}
+    path.write_text(json.dumps(whole), "utf-8")
+    with tracekit.open(path, cache=False) as trace:
         yield trace
 
 
@@ -64,11 +64,8 @@ def test_one_class(trace: tracekit.Trace) -> None:
     assert trace.query("kernels", **{"class": "no such class"}).rows == []
 
 
-def test_equal_times_are_in_order_of_name(
-    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+def test_equal_times_are_in_order_of_name(tiny_trace: Callable[..., Path]) -> None:
     events = [kernel(name, at, at + 1) for at, name in enumerate("dbca")]
-    with tracekit.open(tiny_trace(events)) as trace:
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
         assert trace.query("kernels").column("name") == ["a", "b", "c", "d"]
         assert trace.query("kernels", limit=2).column("name") == ["a", "b"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import Event, span
@@ -36,9 +36,11 @@ EVENTS = [
 ]
 
 
-@pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Any:
-    with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    path = tmp_path_factory.mktemp("launches") / "trace.json"
+    path.write_text(json.dumps({"traceEvents": EVENTS}), "utf-8")
+    with tracekit.open(path, cache=False) as opened:
         yield opened
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import AskedByRank, Cases
 
 import tracekit
 
 Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
-Tiny = Callable[..., Path]
 
 REPO = Path(__file__).resolve().parents[2]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
@@ -83,16 +83,32 @@ def trace_of(steps: list[list[Work]]) -> list[Event]:
     return events
 
 
-def asked(trace: tracekit.Trace, name: str, **params: object) -> dict[tuple[str, str], Any]:
+CASES = Cases()
+cases = CASES.fixture()
+TWO_STEPS = CASES.add(trace_of([STEP, STEP]))
+ONE_STEP = CASES.add(trace_of([STEP]))
+AROUND_LAYERS = CASES.add(
+    trace_of([[forward(EMBEDDING, 1, "embed", 2), forward(HEAD, 2, GEMM, 3)]])
+)
+# A range of the user's, or what is called loss, may hold work that grows with the layers.
+IN_NO_MODULE = {
+    ranges: CASES.add(trace_of([[*STEP, (("tk/phase/forward", *ranges), "k", 6.0)]]))
+    for ranges in ((), ("my range",), ("aten::mm@9",))
+}
+# The modules inside of a region have no ranges: their work is at the one that calls it.
+REGION = ("tk/phase/forward", "tk/module/forward/model#LlamaModel", "Torch-Compiled Region: 0/0")
+BESIDE_A_REGION = CASES.add(trace_of([[*STEP, (REGION, "k", 6.0)]]))
+
+
+def asked(cases: AskedByRank, rank: int, name: str, **params: object) -> dict[tuple[str, str], Any]:
     second = "work" if name == "layers" else "role"
-    return {(row["phase"], row[second]): row for row in trace.query(name, **params).to_dicts()}
+    return {(row["phase"], row[second]): row for row in cases.rows(rank, name, **params)}
 
 
-def test_what_grows_with_the_layers_on_paper(tiny_trace: Tiny) -> None:
+def test_what_grows_with_the_layers_on_paper(cases: AskedByRank) -> None:
     """Two steps of two layers; the very first kernel has no idle time before it."""
-    with tracekit.open(tiny_trace(trace_of([STEP, STEP])), cache=False) as trace:
-        rows = asked(trace, "layers", layers=32)
-        roles = asked(trace, "role_layers", layers=32)
+    rows = asked(cases, TWO_STEPS, "layers", layers=32)
+    roles = asked(cases, TWO_STEPS, "role_layers", layers=32)
 
     def split(phase: str, work: str) -> tuple[int, ...]:
         row = rows[phase, work]
@@ -147,60 +163,44 @@ def test_what_grows_with_the_layers_on_paper(tiny_trace: Tiny) -> None:
     assert roles["backward", "non-overlapping communication"]["whole_step_ns"] is None
 
 
-def test_as_many_layers_as_ran_are_what_ran(tiny_trace: Tiny) -> None:
-    with tracekit.open(tiny_trace(trace_of([STEP, STEP])), cache=False) as trace:
-        for name in ("layers", "role_layers"):
-            for row in asked(trace, name, layers=2).values():
-                if row["reason"] is None:
-                    assert row["whole_step_ns"] == row["whole_max_step_ns"] == row["step_ns"]
+def test_as_many_layers_as_ran_are_what_ran(cases: AskedByRank) -> None:
+    for name in ("layers", "role_layers"):
+        for row in asked(cases, TWO_STEPS, name, layers=2).values():
+            if row["reason"] is None:
+                assert row["whole_step_ns"] == row["whole_max_step_ns"] == row["step_ns"]
 
 
-def test_fewer_layers_than_ran_take_less(tiny_trace: Tiny) -> None:
-    with tracekit.open(tiny_trace(trace_of([STEP, STEP])), cache=False) as trace:
-        row = asked(trace, "layers", layers=1)["backward", "span"]
+def test_fewer_layers_than_ran_take_less(cases: AskedByRank) -> None:
+    row = asked(cases, TWO_STEPS, "layers", layers=1)["backward", "span"]
     assert (row["whole_step_ns"], row["whole_max_step_ns"]) == (110_000 / 4, (18 + 46) * 500)
 
 
-def test_without_a_number_of_layers_nothing_is_extrapolated(tiny_trace: Tiny) -> None:
-    with tracekit.open(tiny_trace(trace_of([STEP])), cache=False) as trace:
-        for name in ("layers", "role_layers"):
-            rows = asked(trace, name)
-            assert {row["whole_step_ns"] for row in rows.values()} == {None}
-            assert {row["whole_pct"] for row in rows.values()} == {None}
+def test_without_a_number_of_layers_nothing_is_extrapolated(cases: AskedByRank) -> None:
+    for name in ("layers", "role_layers"):
+        rows = asked(cases, ONE_STEP, name)
+        assert {row["whole_step_ns"] for row in rows.values()} == {None}
+        assert {row["whole_pct"] for row in rows.values()} == {None}
 
 
-def test_without_layers_the_reason_is_said(tiny_trace: Tiny) -> None:
-    work = [forward(EMBEDDING, 1, "embed", 2), forward(HEAD, 2, GEMM, 3)]
-    with tracekit.open(tiny_trace(trace_of([work])), cache=False) as trace:
-        rows = asked(trace, "layers", layers=32)
-        assert {row["reason"] for row in rows.values()} == {"the trace tells no layers"}
+def test_without_layers_the_reason_is_said(cases: AskedByRank) -> None:
+    rows = asked(cases, AROUND_LAYERS, "layers", layers=32)
+    assert {row["reason"] for row in rows.values()} == {"the trace tells no layers"}
 
 
-@pytest.mark.parametrize("ranges", [(), ("my range",), ("aten::mm@9",)])
+@pytest.mark.parametrize("ranges", IN_NO_MODULE)
 def test_what_no_module_holds_is_not_told_to_be_around_the_layers(
-    tiny_trace: Tiny, ranges: tuple[str, ...]
+    cases: AskedByRank, ranges: tuple[str, ...]
 ) -> None:
-    """A range of the user's, or what is called loss, may hold work that grows with the layers."""
-    work = [*STEP, (("tk/phase/forward", *ranges), "k", 6.0)]
-    with tracekit.open(tiny_trace(trace_of([work])), cache=False) as trace:
-        row = asked(trace, "layers", layers=32)["forward", "kernels"]
+    row = asked(cases, IN_NO_MODULE[ranges], "layers", layers=32)["forward", "kernels"]
     assert (row["around_ns"], row["untold_ns"]) == (5_000, 6_000)
 
 
 def test_beside_compiled_regions_no_module_is_told_to_be_around_the_layers(
-    tiny_trace: Tiny,
+    cases: AskedByRank,
 ) -> None:
-    """The modules inside of a region have no ranges: their work is at the one that calls it."""
-    region = (
-        "tk/phase/forward",
-        "tk/module/forward/model#LlamaModel",
-        "Torch-Compiled Region: 0/0",
-    )
-    work = [*STEP, (region, "k", 6.0)]
-    with tracekit.open(tiny_trace(trace_of([work])), cache=False) as trace:
-        for name, key in (("layers", ("forward", "kernels")), ("role_layers", ("forward", "MLP"))):
-            assert asked(trace, name, layers=32)[key]["around_ns"] == 0
-        row = asked(trace, "layers", layers=32)["forward", "kernels"]
+    for name, key in (("layers", ("forward", "kernels")), ("role_layers", ("forward", "MLP"))):
+        assert asked(cases, BESIDE_A_REGION, name, layers=32)[key]["around_ns"] == 0
+    row = asked(cases, BESIDE_A_REGION, "layers", layers=32)["forward", "kernels"]
     assert (row["layer_ns"], row["untold_ns"]) == (24_000, 11_000)
 
 

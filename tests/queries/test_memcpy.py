@@ -6,16 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases_as_ranks import AskedByRank, Cases
 
 import tracekit
 
 H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def event(
@@ -24,6 +19,10 @@ def event(
     args = {"device": 0, "stream": 7} | ({} if size is None else {"bytes": size})
     shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start}
     return {**shown, "dur": end - start, "args": args}
+
+
+CASES = Cases()
+asked = CASES.fixture()
 
 
 def test_copies(tiny_trace: Callable[..., Path]) -> None:
@@ -36,7 +35,7 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
         event("Memset (Device)", 60, 61, 64, "gpu_memset"),
         event("my_kernel", 0, 2, 1, "kernel"),  # Not its own bytes.
     ]
-    with tracekit.open(tiny_trace(events, distributedInfo={"rank": 1})) as trace:
+    with tracekit.open(tiny_trace(events, distributedInfo={"rank": 1}), cache=False) as trace:
         result = trace.query("memcpy")
         assert result.column_names == (
             "rank", "device", "direction", "name", "copy_count", "kernel_ns", "wall_ns",
@@ -63,21 +62,25 @@ def test_copies(tiny_trace: Callable[..., Path]) -> None:
         ]
 
 
-def test_copies_that_are_kernels(tiny_trace: Callable[..., Path]) -> None:
-    # On AMD a copy may be a kernel; its name says so, not its category.
-    with tracekit.open(
-        tiny_trace([event("__amd_rocclr_copyBuffer", 0, 2, None, "kernel")])
-    ) as trace:
-        (row,) = trace.query("memcpy").to_dicts()
-        assert (row["direction"], row["copy_count"], row["bytes"]) == ("memcpy_d2d", 1, None)
+# On AMD a copy may be a kernel; its name says so, not its category.
+COPY_BY_KERNEL = CASES.add([event("__amd_rocclr_copyBuffer", 0, 2, None, "kernel")])
 
 
-def test_a_copy_of_no_duration_has_no_bandwidth(tiny_trace: Callable[..., Path]) -> None:
-    with tracekit.open(tiny_trace([event(H2D, 0, 0, 100)])) as trace:
-        (row,) = trace.query("memcpy").to_dicts()
-        assert (row["bytes"], row["sized_count"], row["bandwidth_bytes_per_s"]) == (100, 1, None)
+def test_copies_that_are_kernels(asked: AskedByRank) -> None:
+    (row,) = asked.rows(COPY_BY_KERNEL, "memcpy")
+    assert (row["direction"], row["copy_count"], row["bytes"]) == ("memcpy_d2d", 1, None)
 
 
-def test_no_copies_no_rows(tiny_trace: Callable[..., Path]) -> None:
-    with tracekit.open(tiny_trace([event("k", 0, 1, None, "kernel")])) as trace:
-        assert trace.query("memcpy").rows == []
+WITHOUT_DURATION = CASES.add([event(H2D, 0, 0, 100)])
+
+
+def test_a_copy_of_no_duration_has_no_bandwidth(asked: AskedByRank) -> None:
+    (row,) = asked.rows(WITHOUT_DURATION, "memcpy")
+    assert (row["bytes"], row["sized_count"], row["bandwidth_bytes_per_s"]) == (100, 1, None)
+
+
+WITHOUT_COPIES = CASES.add([event("k", 0, 1, None, "kernel")])
+
+
+def test_no_copies_no_rows(asked: AskedByRank) -> None:
+    assert asked.rows(WITHOUT_COPIES, "memcpy") == []

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-from cases_as_ranks import opened_as_ranks
-from traces_by_hand import Event, kernel
-
-import tracekit
-
-Write = Callable[..., Path]
+from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import Event, kernel, span
 
 MAIN, ENGINE = 1, 2
 
 
-# Times are microseconds, as in a trace; the process is 100, the device 0.
-
-
-def span(category: str, name: str, start: float, end: float, tid: int = MAIN, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 100,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
+# Times are microseconds, as in a trace; the process is 1, the device 0.
 
 
 def module(name: str, start: float, end: float, tid: int = MAIN) -> Event:
@@ -60,6 +40,7 @@ def launch(
     return span("cuda_runtime", name, start, start + 2, tid, correlation=correlation)
 
 
+LAUNCHED = [launch(10, 1), kernel("k", 20, 30, 1)]
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 # One step of training: two layers, the second one checkpointed. Work on the device, in µs:
@@ -124,37 +105,26 @@ TRAINING = [
     kernel("Memset (Device)", 680, 685, 12),
 ]
 
-PLACES_SQL = """
-SELECT d.name, c.phase, coalesce(m.path, c.row_name)
-FROM attribution AS c
-JOIN device_events AS d USING (trace_id, event_id, piece)
-LEFT JOIN module AS m USING (trace_id, module_id)
-ORDER BY d.ts_ns, d.event_id
-"""
+CASES = Cases()
+asked = CASES.fixture()
+STEP_OF_TRAINING = CASES.add(TRAINING)
 
 
-Opened = Callable[[Path], tracekit.Trace]
-OpenEvents = Callable[[list[Event]], tracekit.Trace]
+PLACES = """(
+    SELECT d.trace_id, d.event_id, d.ts_ns, d.name, c.phase, coalesce(m.path, c.row_name) AS place
+    FROM attribution AS c
+    JOIN device_events AS d USING (trace_id, event_id, piece)
+    LEFT JOIN module AS m USING (trace_id, module_id)
+)"""
 
 
-@pytest.fixture
-def open_events(tiny_trace: Write) -> OpenEvents:
-    return lambda events: tracekit.open(tiny_trace(events), cache=False)
-
-
-def places(trace: tracekit.Trace) -> list[tuple[str, str, str]]:
+def places(asked: AskedByRank, rank: int) -> list[tuple[str, str, str]]:
     """Name, phase and place of every device event, in order."""
-    return trace.sql(PLACES_SQL).rows
+    return asked.table(rank, PLACES, "name, phase, place", "ts_ns, event_id")
 
 
-def only(trace: tracekit.Trace, columns: str) -> tuple[Any, ...]:
-    """Columns of attribution of the only device event."""
-    (row,) = trace.sql(f"SELECT {columns} FROM attribution").rows
-    return row
-
-
-def test_training_step_on_paper(open_events: OpenEvents) -> None:
-    assert places(open_events(TRAINING)) == [
+def test_training_step_on_paper(asked: AskedByRank) -> None:
+    assert places(asked, STEP_OF_TRAINING) == [
         ("Memcpy HtoD (Pageable -> Device)", "data", "(data loading)"),
         ("gemm_0", "forward", "Net_0/Layer_0"),
         ("gemm_1", "forward", "Net_0/Layer_1"),
@@ -170,10 +140,10 @@ def test_training_step_on_paper(open_events: OpenEvents) -> None:
     ]
 
 
-def test_modules_of_the_training_step(open_events: OpenEvents) -> None:
-    result = open_events(TRAINING).query("modules")
+def test_modules_of_the_training_step(asked: AskedByRank) -> None:
     columns = ("phase", "module_path", "depth", "kernel_count", "self_wall_ns", "total_wall_ns")
-    rows = [tuple(row[column] for column in columns) for row in result.to_dicts()]
+    found = asked.rows(STEP_OF_TRAINING, "modules")
+    rows = [tuple(row[column] for column in columns) for row in found]
     assert rows == [
         ("data", "(data loading)", 0, 1, 10_000, 10_000),
         ("forward", "Net_0", 0, 0, 0, 80_000),
@@ -193,9 +163,8 @@ def test_modules_of_the_training_step(open_events: OpenEvents) -> None:
     ]
 
 
-def test_a_depth_folds_what_is_deeper_and_loses_nothing(open_events: OpenEvents) -> None:
-    trace = open_events(TRAINING)
-    folded = trace.query("modules", depth=0).to_dicts()
+def test_a_depth_folds_what_is_deeper_and_loses_nothing(asked: AskedByRank) -> None:
+    folded = asked.rows(STEP_OF_TRAINING, "modules", depth=0)
     assert {row["depth"] for row in folded} == {0}
     assert [row["self_wall_ns"] for row in folded if row["module_path"] == "Net_0"] == [
         80_000,
@@ -205,8 +174,8 @@ def test_a_depth_folds_what_is_deeper_and_loses_nothing(open_events: OpenEvents)
     assert sum(row["self_wall_ns"] for row in folded) == 360_000
 
 
-def test_rollup_joins_the_layers(open_events: OpenEvents) -> None:
-    rows = open_events(TRAINING).query("modules", rollup=True, phase="forward").to_dicts()
+def test_rollup_joins_the_layers(asked: AskedByRank) -> None:
+    rows = asked.rows(STEP_OF_TRAINING, "modules", rollup=True, phase="forward")
     assert [(row["module_path"], row["total_wall_ns"]) for row in rows] == [
         ("Net", 80_000),
         ("Net/Layer_*", 80_000),
@@ -214,114 +183,132 @@ def test_rollup_joins_the_layers(open_events: OpenEvents) -> None:
     ]
 
 
-def test_filters(open_events: OpenEvents) -> None:
-    trace = open_events(TRAINING)
-    by_class = trace.query("modules", **{"class": "Layer"}).column("module_path")
-    assert set(by_class) == {"Net_0/Layer_0", "Net_0/Layer_1"}
-    by_layer = trace.query("modules", layer=1).column("module_path")
-    assert set(by_layer) == {"Net_0/Layer_1"}
+def test_filters(asked: AskedByRank) -> None:
+    by_class = asked.rows(STEP_OF_TRAINING, "modules", **{"class": "Layer"})
+    assert {row["module_path"] for row in by_class} == {"Net_0/Layer_0", "Net_0/Layer_1"}
+    by_layer = asked.rows(STEP_OF_TRAINING, "modules", layer=1)
+    assert {row["module_path"] for row in by_layer} == {"Net_0/Layer_1"}
 
 
 # -- links -----------------------------------------------------------------------------------------
 
 
-def test_graph_replay_belongs_to_what_encloses_its_launch(open_events: OpenEvents) -> None:
-    events = [
+REPLAY = CASES.add(
+    [
         module("Model_0", 0, 100),
         launch(10, 5, name="cudaGraphLaunch"),
         *(kernel(f"node_{i}", 20 + 10 * i, 28 + 10 * i, 5) for i in range(3)),
     ]
-    assert places(open_events(events)) == [(f"node_{i}", "forward", "Model_0") for i in range(3)]
+)
 
 
-def test_correlation_zero_is_no_link(open_events: OpenEvents) -> None:
-    events = [launch(10, 0), kernel("k", 20, 30, 0), launch(40, 1), kernel("l", 50, 60, 1)]
-    links = open_events(events).sql("SELECT link FROM attribution ORDER BY event_id").rows
+def test_graph_replay_belongs_to_what_encloses_its_launch(asked: AskedByRank) -> None:
+    assert places(asked, REPLAY) == [(f"node_{i}", "forward", "Model_0") for i in range(3)]
+
+
+CORRELATION_ZERO = CASES.add(
+    [launch(10, 0), kernel("k", 20, 30, 0), launch(40, 1), kernel("l", 50, 60, 1)]
+)
+
+
+def test_correlation_zero_is_no_link(asked: AskedByRank) -> None:
+    links = asked.table(CORRELATION_ZERO, "attribution", "link", "event_id")
     assert links == [("missing_launch",), ("launch",)]
 
 
-def test_a_reused_correlation_means_the_last_call_before_the_event(open_events: OpenEvents) -> None:
-    first = module("First_0", 0, 50)
-    second = module("Second_0", 100, 150) | {"pid": 200}
-    events = [
-        first,
+REUSED_CORRELATION = CASES.add(
+    [
+        module("First_0", 0, 50),
         launch(10, 1),
         kernel("one", 20, 30, 1),
-        second,
+        module("Second_0", 100, 150) | {"pid": 200},
         launch(110, 1) | {"pid": 200},
         kernel("two", 120, 130, 1),
     ]
-    assert places(open_events(events)) == [
+)
+
+
+def test_a_reused_correlation_means_the_last_call_before_the_event(asked: AskedByRank) -> None:
+    assert places(asked, REUSED_CORRELATION) == [
         ("one", "forward", "First_0"),
         ("two", "forward", "Second_0"),
     ]
 
 
-def test_before_the_window_and_missing(open_events: OpenEvents) -> None:
-    events = [
+LOST_LAUNCHES = CASES.add(
+    [
         kernel("queued before", 0, 5, 3),
         launch(10, 10),
         kernel("seen", 20, 30, 10),
         kernel("launch lost", 40, 50, 11),
     ]
-    trace = open_events(events)
-    links = trace.sql("SELECT link, launch_id IS NULL FROM attribution ORDER BY event_id").rows
+)
+
+
+def test_before_the_window_and_missing(asked: AskedByRank) -> None:
+    links = asked.table(LOST_LAUNCHES, "attribution", "link, launch_id IS NULL", "event_id")
     assert links == [("before_window", True), ("launch", False), ("missing_launch", True)]
-    health = {row["metric"]: row for row in trace.health().to_dicts()}
+    health = {row["metric"]: row for row in asked.rows(LOST_LAUNCHES, "health")}
     assert health["launched_before_window"]["value"] == 1
     assert health["launch_missing"]["value"] == 1
     assert health["launch_missing"]["severity"] == "warn"
 
 
-def test_amd_and_old_category_names(open_events: OpenEvents) -> None:
-    amd = [
+AMD = CASES.add(
+    [
         module("Model_0", 0, 100),
         op("aten::mm", 5, 30),
         launch(10, 7, name="hipExtModuleLaunchKernel"),
         kernel("Cijk_Alik", 20, 30, 7, stream=0),
     ]
-    assert places(open_events(amd)) == [("Cijk_Alik", "forward", "Model_0")]
-    old = [
+)
+OLD = CASES.add(
+    [
         span("Operator", "Optimizer.step#SGD.step", 0, 100),
         span("Operator", "aten::add_", 5, 30),
         span("Runtime", "cudaLaunchKernel", 10, 12, correlation=7),
         span("Kernel", "add", 20, 30, 7, correlation=7, device=0, stream=7) | {"pid": 0},
         span("Operator", "ProfilerStep#3", 0, 200),
     ]
-    trace = open_events(old)
-    assert places(trace) == [("add", "optimizer", "(optimizer)")]
-    assert only(trace, "op_name, step") == ("aten::add_", 3)
+)
 
 
-def test_several_traces_in_a_store_keep_apart(tiny_trace: Write) -> None:
-    paths = [
-        tiny_trace(TRAINING, "rank0.json"),
-        tiny_trace([module("Other_0", 0, 50), launch(10, 2), kernel("k", 20, 30, 2)], "rank1.json"),
-    ]
-    rows = tracekit.open(*paths, cache=False).query("modules").to_dicts()
-    by_rank = {rank: {r["module_path"] for r in rows if r["rank"] == rank} for rank in (0, 1)}
-    assert by_rank[1] == {"Other_0"}
-    assert "Net_0/Layer_1" in by_rank[0]
+def test_amd_and_old_category_names(asked: AskedByRank) -> None:
+    assert places(asked, AMD) == [("Cijk_Alik", "forward", "Model_0")]
+    assert places(asked, OLD) == [("add", "optimizer", "(optimizer)")]
+    assert asked.table(OLD, "attribution", "op_name, step") == [("aten::add_", 3)]
+
+
+OTHER_TRACE = CASES.add([module("Other_0", 0, 50), launch(10, 2), kernel("k", 20, 30, 2)])
+
+
+def test_several_traces_in_a_store_keep_apart(asked: AskedByRank) -> None:
+    one, other = (
+        {row["module_path"] for row in asked.rows(rank, "modules")}
+        for rank in (STEP_OF_TRAINING, OTHER_TRACE)
+    )
+    assert other == {"Other_0"}
+    assert "Net_0/Layer_1" in one
 
 
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_own_ranges_are_trusted_more_than_module_calls(open_events: OpenEvents) -> None:
-    path = "model.layers.0.mlp"
-    events = [
+OWN_RANGES = CASES.add(
+    [
         module("Model_0", 0, 100),
         annotation("tk/module/forward/model#LlamaModel", 1, 99),
         module("LlamaMLP_0", 5, 95),
-        annotation(f"tk/module/forward/{path}#LlamaMLP", 6, 94),
-        launch(10, 1),
-        kernel("k", 20, 30, 1),
+        annotation("tk/module/forward/model.layers.0.mlp#LlamaMLP", 6, 94),
+        *LAUNCHED,
     ]
-    trace = open_events(events)
-    assert places(trace) == [("k", "forward", path)]
-    row = trace.sql(
-        "SELECT class, layer, source, depth, rollup_path FROM module WHERE depth = 1"
-    ).rows
+)
+
+
+def test_own_ranges_are_trusted_more_than_module_calls(asked: AskedByRank) -> None:
+    assert places(asked, OWN_RANGES) == [("k", "forward", "model.layers.0.mlp")]
+    columns = "class, layer, source, depth, rollup_path"
+    row = asked.table(OWN_RANGES, "(FROM module WHERE depth = 1)", columns)
     assert row == [("LlamaMLP", 0, "tk", 1, "model.layers.*.mlp")]
 
 
@@ -343,11 +330,12 @@ PHASES = {
 }
 
 
-def test_phases_of_ranges(tmp_path: Path) -> None:
-    cases = [[annotation(name, 0, 100), launch(10, 1), kernel("k", 20, 30, 1)] for name in PHASES]
-    with opened_as_ranks(tmp_path, cases) as trace:
-        found = trace.sql("SELECT phase FROM attribution ORDER BY trace_id").column("phase")
-    assert dict(zip(PHASES, found, strict=True)) == PHASES
+IN_PHASES = {name: CASES.add([annotation(name, 0, 100), *LAUNCHED]) for name in PHASES}
+
+
+def test_phases_of_ranges(asked: AskedByRank) -> None:
+    found = {name: asked.table(rank, "attribution", "phase") for name, rank in IN_PHASES.items()}
+    assert found == {name: [(phase,)] for name, phase in PHASES.items()}
 
 
 HOOKS = {
@@ -357,21 +345,28 @@ HOOKS = {
 }
 
 
-def test_hooks_are_rows_also_inside_of_modules(tmp_path: Path) -> None:
-    work = [module("Net_0", 0, 100), launch(10, 1), kernel("k", 20, 30, 1)]
-    with opened_as_ranks(tmp_path, [[op(name, 5, 50), *work] for name in HOOKS]) as trace:
-        found = trace.sql("SELECT row_name FROM attribution ORDER BY trace_id").column("row_name")
-    assert dict(zip(HOOKS, found, strict=True)) == HOOKS
+IN_HOOKS = {
+    name: CASES.add([op(name, 5, 50), module("Net_0", 0, 100), *LAUNCHED]) for name in HOOKS
+}
 
 
-def test_user_ranges_serve_where_there_are_no_modules(open_events: OpenEvents) -> None:
-    events = [annotation("my part", 0, 100), launch(10, 1), kernel("k", 20, 30, 1)]
-    assert places(open_events(events))[0][2] == "my part"
+def test_hooks_are_rows_also_inside_of_modules(asked: AskedByRank) -> None:
+    found = {name: asked.table(rank, "attribution", "row_name") for name, rank in IN_HOOKS.items()}
+    assert found == {name: [(row,)] for name, row in HOOKS.items()}
 
 
-def test_work_without_any_context_is_never_dropped(open_events: OpenEvents) -> None:
-    trace = open_events([launch(10, 1), kernel("k", 20, 30, 1)])
-    rows = trace.query("modules").to_dicts()
+USER_RANGE = CASES.add([annotation("my part", 0, 100), *LAUNCHED])
+
+
+def test_user_ranges_serve_where_there_are_no_modules(asked: AskedByRank) -> None:
+    assert places(asked, USER_RANGE)[0][2] == "my part"
+
+
+WITHOUT_CONTEXT = CASES.add(LAUNCHED)
+
+
+def test_work_without_any_context_is_never_dropped(asked: AskedByRank) -> None:
+    rows = asked.rows(WITHOUT_CONTEXT, "modules")
     assert [(row["module_path"], row["self_wall_ns"]) for row in rows] == [
         ("(unattributed)", 10_000)
     ]
@@ -380,7 +375,8 @@ def test_work_without_any_context_is_never_dropped(open_events: OpenEvents) -> N
 # -- before the window -----------------------------------------------------------------------------
 
 
-def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEvents) -> None:
+def repeated() -> list[Event]:
+    """Three steps of two kernels; the first one was queued before the window."""
     events = []
     for step in range(3):
         start = 1000 * step
@@ -392,7 +388,13 @@ def test_repetition_places_what_was_queued_before_the_window(open_events: OpenEv
                 events.append(module(f"{name.upper()}_0", at - 50, at + 20))
                 events.append(launch(at, correlation))
             events.append(kernel(name, at + 5, at + 15, correlation))
-    trace = open_events(events)
-    assert places(trace)[:2] == [("a", "forward", "A_0"), ("b", "forward", "B_0")]
-    inferred = trace.sql("SELECT link, is_inferred, count(*) FROM attribution GROUP BY ALL").rows
-    assert sorted(inferred) == [("before_window", True, 2), ("launch", False, 4)]
+    return events
+
+
+REPEATED = CASES.add(repeated())
+
+
+def test_repetition_places_what_was_queued_before_the_window(asked: AskedByRank) -> None:
+    assert places(asked, REPEATED)[:2] == [("a", "forward", "A_0"), ("b", "forward", "B_0")]
+    links = asked.table(REPEATED, "attribution", "link, is_inferred")
+    assert links == [*[("before_window", True)] * 2, *[("launch", False)] * 4]

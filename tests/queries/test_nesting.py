@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-import tracekit
+from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import Event, span
 
-Write = Callable[..., Path]
 Span = tuple[str, int, int, int]
 
 
-def nesting(path: Path) -> dict[str, tuple[str | None, int]]:
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql(
-            "SELECT e.name, p.name, n.depth FROM nesting AS n"
-            " JOIN event AS e ON n.trace_id = e.trace_id AND n.event_id = e.event_id"
-            " LEFT JOIN event AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id"
-        ).rows
+NESTING = """(
+    SELECT n.trace_id, e.name, p.name AS parent, n.depth
+    FROM nesting AS n
+    JOIN event AS e ON n.trace_id = e.trace_id AND n.event_id = e.event_id
+    LEFT JOIN event AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
+)"""
+CASES = Cases()
+asked = CASES.fixture()
+
+
+def nesting(asked: AskedByRank, rank: int) -> dict[str, tuple[str | None, int]]:
+    rows = asked.table(rank, NESTING, "name, parent, depth")
     return {name: (parent, depth) for name, parent, depth in rows}
 
 
-def written(tiny_trace: Write, spans: Sequence[Span], category: str = "cpu_op") -> Path:
-    return tiny_trace(
+def written(spans: Sequence[Span]) -> list[Event]:
+    return [span("cpu_op", name, ts, ts + dur, tid) for name, tid, ts, dur in spans]
+
+
+BY_THREAD = CASES.add(
+    written(
         [
-            {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur}
-            for name, tid, ts, dur in spans
+            ("a", 1, 0, 100),
+            ("b", 1, 10, 50),
+            ("c", 1, 20, 10),
+            ("d", 1, 70, 10),
+            ("e", 2, 20, 5),
         ]
     )
+)
 
 
-def test_events_nest_by_thread(tiny_trace: Write) -> None:
-    spans = [
-        ("a", 1, 0, 100),
-        ("b", 1, 10, 50),
-        ("c", 1, 20, 10),
-        ("d", 1, 70, 10),
-        ("e", 2, 20, 5),
-    ]
-    assert nesting(written(tiny_trace, spans)) == {
+def test_events_nest_by_thread(asked: AskedByRank) -> None:
+    assert nesting(asked, BY_THREAD) == {
         "a": (None, 0),
         "b": ("a", 1),
         "c": ("b", 2),
@@ -48,9 +53,13 @@ def test_events_nest_by_thread(tiny_trace: Write) -> None:
     }
 
 
-def test_what_crosses_is_inside_of_what_is_open_when_it_begins(tiny_trace: Write) -> None:
-    spans = [("a", 1, 0, 10), ("late", 1, 5, 10), ("behind", 1, 12, 2), ("after", 1, 15, 1)]
-    assert nesting(written(tiny_trace, spans)) == {
+CROSSING = CASES.add(
+    written([("a", 1, 0, 10), ("late", 1, 5, 10), ("behind", 1, 12, 2), ("after", 1, 15, 1)])
+)
+
+
+def test_what_crosses_is_inside_of_what_is_open_when_it_begins(asked: AskedByRank) -> None:
+    assert nesting(asked, CROSSING) == {
         "a": (None, 0),
         "late": ("a", 1),
         "behind": ("late", 1),
@@ -58,9 +67,13 @@ def test_what_crosses_is_inside_of_what_is_open_when_it_begins(tiny_trace: Write
     }
 
 
-def test_of_equal_starts_the_longer_is_outside(tiny_trace: Write) -> None:
-    spans = [("short", 1, 0, 5), ("long", 1, 0, 9), ("mark", 1, 5, 0), ("inside", 1, 5, 1)]
-    assert nesting(written(tiny_trace, spans)) == {
+EQUAL_STARTS = CASES.add(
+    written([("short", 1, 0, 5), ("long", 1, 0, 9), ("mark", 1, 5, 0), ("inside", 1, 5, 1)])
+)
+
+
+def test_of_equal_starts_the_longer_is_outside(asked: AskedByRank) -> None:
+    assert nesting(asked, EQUAL_STARTS) == {
         "long": (None, 0),
         "short": ("long", 1),
         "mark": ("inside", 2),
@@ -68,12 +81,19 @@ def test_of_equal_starts_the_longer_is_outside(tiny_trace: Write) -> None:
     }
 
 
-def test_it_is_what_a_stack_would_say(tiny_trace: Write) -> None:
+def at_random() -> list[Span]:
     numbers = random.Random(7)
-    spans = [
+    return [
         (f"op{number}", numbers.randint(1, 2), numbers.randint(0, 300), numbers.randint(0, 60))
         for number in range(200)
     ]
+
+
+AT_RANDOM = CASES.add(written(at_random()))
+
+
+def test_it_is_what_a_stack_would_say(asked: AskedByRank) -> None:
+    spans = at_random()
     order = sorted(range(200), key=lambda i: (spans[i][2], -spans[i][3], i))
     wanted: dict[str, tuple[str | None, int]] = {}
     for place, inner in enumerate(order):
@@ -84,4 +104,4 @@ def test_it_is_what_a_stack_would_say(tiny_trace: Write) -> None:
             if spans[i][1] == tid and spans[i][2] + spans[i][3] > ts
         ]
         wanted[name] = (is_open[-1] if is_open else None, len(is_open))
-    assert nesting(written(tiny_trace, spans)) == wanted
+    assert nesting(asked, AT_RANDOM) == wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,22 @@ from serving_engine import Engine
 
 import tracekit
 
-Tiny = Callable[..., Path]
 Opened = Callable[[Path], tracekit.Trace]
 REPO = Path(__file__).resolve().parents[2]
 
 BASE_NS = 1_700_000_000_000_000_000
 
 
-def serve_run(folder: Path, write: Tiny) -> Path:
+def serve_run(folder: Path) -> Path:
     """A run of three steps of 10 µs from 100 µs on; request 1 waits until the second one."""
     engine = Engine()
     engine.now_us = 100.0
     engine.tk_step(0, "prefill", "prefill_1(8)_decode_0(0)")
     engine.tk_step(1, "mixed", "prefill_1(8)_decode_1(1)", kernels=[("k", 2.0), ("k", 6.0)])
     engine.tk_step(2, "decode", "prefill_0(0)_decode_2(2)")
-    write(engine.events, f"{folder.name}/rank0.json", baseTimeNanoseconds=BASE_NS)
+    whole = {"baseTimeNanoseconds": BASE_NS, "traceEvents": engine.events}
+    folder.mkdir()
+    (folder / "rank0.json").write_text(json.dumps(whole), "utf-8")
     stated = {
         "run_id": "serve-1",
         "tracekit_version": "0",
@@ -52,6 +53,14 @@ def serve_run(folder: Path, write: Tiny) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    """The run as it is written above, open."""
+    folder = serve_run(tmp_path_factory.mktemp("served") / "serve")
+    with tracekit.open(folder, cache=False) as trace:
+        yield trace
+
+
 def request(number: int, arrival_us: int, warmup: int, **members: Any) -> dict[str, Any]:
     return {
         "request_id": number,
@@ -65,13 +74,10 @@ def request(number: int, arrival_us: int, warmup: int, **members: Any) -> dict[s
     }
 
 
-def test_a_request_is_linked_to_its_steps(tiny_trace: Tiny, tmp_path: Path) -> None:
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    with tracekit.open(serve_run(folder, tiny_trace), cache=False) as trace:
-        slow, fast = trace.query("request_steps").to_dicts()
-        assert trace.query("request_steps", limit=1).to_dicts() == [slow]
-        assert trace.query("request_steps", request=1).to_dicts() == [fast]
+def test_a_request_is_linked_to_its_steps(served: tracekit.Trace) -> None:
+    slow, fast = served.query("request_steps").to_dicts()
+    assert served.query("request_steps", limit=1).to_dicts() == [slow]
+    assert served.query("request_steps", request=1).to_dicts() == [fast]
     assert (slow["run"], slow["request_id"], fast["request_id"]) == ("serve", 0, 1)
     assert (slow["is_profiled"], slow["ttft_ns"]) == (False, 60_000)
     assert (slow["e2e_ns"], fast["e2e_ns"]) == (82_000, 81_500)
@@ -86,11 +92,9 @@ def test_a_request_is_linked_to_its_steps(tiny_trace: Tiny, tmp_path: Path) -> N
     assert (fast["prefill_step_count"], fast["decode_step_count"]) == (1, 1)
 
 
-def test_its_times_count_from_when_it_was_sent(tiny_trace: Tiny, tmp_path: Path) -> None:
+def test_its_times_count_from_when_it_was_sent(tmp_path: Path) -> None:
     """The client held it back for 20 µs; these are the times of analysis requests."""
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    serve_run(folder, tiny_trace)
+    folder = serve_run(tmp_path / "serve")
     line = request(0, 0, 0, first_token_ns=60_000, end_ns=82_000, steps=[[0, 2]], sent_ns=20_000)
     (folder / "requests.jsonl").write_text(json.dumps(line) + "\n")
     with tracekit.open(folder, cache=False) as trace:
@@ -100,12 +104,8 @@ def test_its_times_count_from_when_it_was_sent(tiny_trace: Tiny, tmp_path: Path)
     assert (row["e2e_ns"], row["ttft_ns"]) == (same["e2e_ns"], same["ttft_ns"])
 
 
-def test_steps_outside_of_the_profile_are_counted_but_not_timed(
-    tiny_trace: Tiny, tmp_path: Path
-) -> None:
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    serve_run(folder, tiny_trace)
+def test_steps_outside_of_the_profile_are_counted_but_not_timed(tmp_path: Path) -> None:
+    folder = serve_run(tmp_path / "serve")
     line = request(5, 0, 0, first_token_ns=1, end_ns=90_000, steps=[[-4, -3], [1, 9]])
     (folder / "requests.jsonl").write_text(json.dumps(line) + "\n")
     with tracekit.open(folder, cache=False) as trace:
@@ -115,14 +115,11 @@ def test_steps_outside_of_the_profile_are_counted_but_not_timed(
     assert (row["prefill_step_count"], row["decode_step_count"]) == (0, 2)
 
 
-def test_queueing_is_a_distribution_over_requests(tiny_trace: Tiny, tmp_path: Path) -> None:
+def test_queueing_is_a_distribution_over_requests(served: tracekit.Trace) -> None:
     """Request 0 queued for 50 µs, request 1 for 59; 2 was refused, and 3 warmed the engine up."""
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    with tracekit.open(serve_run(folder, tiny_trace), cache=False) as trace:
-        points = trace.query("queue_cdf").rows
-        assert trace.query("queue_cdf", points=0).rows == points
-        assert trace.query("queue_cdf", points=1).rows == points[1:]
+    points = served.query("queue_cdf").rows
+    assert served.query("queue_cdf", points=0).rows == points
+    assert served.query("queue_cdf", points=1).rows == points[1:]
     assert points == [
         ("serve", "transformers", 50_000, 1, 50.0, 2, 1),
         ("serve", "transformers", 59_000, 2, 100.0, 2, 1),
@@ -154,13 +151,10 @@ def lives(trace: tracekit.Trace, **params: object) -> dict[int, list[tuple[Any, 
     return found
 
 
-def test_the_life_of_a_request_is_told_step_by_step(tiny_trace: Tiny, tmp_path: Path) -> None:
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    with tracekit.open(serve_run(folder, tiny_trace), cache=False) as trace:
-        found = lives(trace)
-        assert lives(trace, limit=1) == {0: found[0]}
-        assert lives(trace, request=1) == {1: found[1]}
+def test_the_life_of_a_request_is_told_step_by_step(served: tracekit.Trace) -> None:
+    found = lives(served)
+    assert lives(served, limit=1) == {0: found[0]}
+    assert lives(served, request=1) == {1: found[1]}
     assert list(found) == [0, 1, 2], "those in the trace first, then the one that was refused"
     assert found[0] == [
         ("queued", None, 0, 50),
@@ -178,10 +172,8 @@ def test_the_life_of_a_request_is_told_step_by_step(tiny_trace: Tiny, tmp_path: 
     assert found[2] == [("waiting", None, 2, 9)]
 
 
-def test_a_life_says_what_no_trace_holds(tiny_trace: Tiny, tmp_path: Path) -> None:
-    folder = tmp_path / "serve"
-    folder.mkdir()
-    serve_run(folder, tiny_trace)
+def test_a_life_says_what_no_trace_holds(tmp_path: Path) -> None:
+    folder = serve_run(tmp_path / "serve")
     lines = [
         request(5, 0, 0, first_token_ns=1_000, end_ns=90_000, steps=[[-4, -3], [1, 9]]),
         # Its first step is in the trace, then steps of others, then its last.

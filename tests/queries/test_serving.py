@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks, rows_by_rank
+from cases_as_ranks import AskedByRank, Cases
 from serving_engine import Engine
 
 import tracekit
 
 Event = dict[str, Any]
 Opened = Callable[[Path], tracekit.Trace]
-Tiny = Callable[..., Path]
 
 
-def opened_now(write: Tiny, engine: Engine, **top_level: Any) -> tracekit.Trace:
-    return tracekit.open(write(engine.events, **top_level), cache=False)
-
+CASES = Cases()
+asked = CASES.fixture()
 
 LONG_CONTEXT = "sq8155sk8430sqsq7475785sqsk7671310"
 LONG_GENERATION = "sq37sk34489sqsq37sqsk34489"
@@ -51,26 +49,14 @@ def one_step(name: str) -> list[dict[str, Any]]:
     return engine.events
 
 
-@pytest.fixture(scope="module")
-def named(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """Return the step of each of `NAMES`, which is the rank of its number."""
-    cases = [one_step(name) for name, *_ in NAMES]
-    with opened_as_ranks(tmp_path_factory.mktemp("names"), cases) as trace:
-        return rows_by_rank(trace, "serving_steps")
+NAMED = [(CASES.add(one_step(name)), phase, counts) for name, phase, counts in NAMES]
 
 
-@pytest.mark.parametrize(
-    ("rank", "phase", "counts"),
-    [(rank, phase, counts) for rank, (_, phase, counts) in enumerate(NAMES)],
-    ids=[name for name, *_ in NAMES],
-)
+@pytest.mark.parametrize(("rank", "phase", "counts"), NAMED, ids=[name for name, *_ in NAMES])
 def test_the_batch_is_read_from_the_name(
-    named: dict[int, list[dict[str, Any]]],
-    rank: int,
-    phase: str,
-    counts: tuple[int | None, ...],
+    asked: AskedByRank, rank: int, phase: str, counts: tuple[int | None, ...]
 ) -> None:
-    (row,) = named[rank]
+    (row,) = asked.rows(rank, "serving_steps")
     columns = [
         f"{kind}_{what}_count" for kind in ("prefill", "decode") for what in ("request", "token")
     ]
@@ -80,12 +66,19 @@ def test_the_batch_is_read_from_the_name(
     assert (row["wall_ns"], row["idle_ns"]) == (8_000, 0)
 
 
-def test_ranges_of_tracekit_win_and_keep_their_numbers(tiny_trace: Tiny) -> None:
+def own_ranges() -> list[Event]:
     engine = Engine()
     engine.tk_step(7, "mixed", "prefill_2(64)_decode_3(3)")
     engine.tk_step(8, "decode", "prefill_0(0)_decode_5(5)", kernels=[("k", 4.0), ("k", 2.0)])
     engine.step("execute_context_1(9)_generation_0(0)")
-    rows = opened_now(tiny_trace, engine).query("serving_steps").to_dicts()
+    return engine.events
+
+
+OWN_RANGES = CASES.add(own_ranges())
+
+
+def test_ranges_of_tracekit_win_and_keep_their_numbers(asked: AskedByRank) -> None:
+    rows = asked.rows(OWN_RANGES, "serving_steps")
     assert [(row["step"], row["phase"], row["request_count"]) for row in rows] == [
         (7, "mixed", 5),
         (8, "decode", 5),
@@ -98,46 +91,64 @@ def test_ranges_of_tracekit_win_and_keep_their_numbers(tiny_trace: Tiny) -> None
     ]
 
 
-def test_rows_add_up_to_the_window(tiny_trace: Tiny) -> None:
+def four_steps() -> list[Event]:
     engine = Engine()
     for number in range(4):
         engine.tk_step(number, "decode", "prefill_0(0)_decode_2(2)")
-    trace = opened_now(tiny_trace, engine)
-    (timeline,) = trace.query("timeline").to_dicts()
+    return engine.events
+
+
+FOUR_STEPS = CASES.add(four_steps())
+
+
+def test_rows_add_up_to_the_window(asked: AskedByRank) -> None:
+    (timeline,) = asked.rows(FOUR_STEPS, "timeline")
     for name in ("serving_steps", "serving_modules"):
-        rows = trace.query(name).to_dicts()
+        rows = asked.rows(FOUR_STEPS, name)
         spent = sum(row["wall_ns"] + row.get("idle_ns", 0) for row in rows)
         assert spent == timeline["window_ns"], name
 
 
-def test_a_phase_without_a_batch_is_a_step_too(tiny_trace: Tiny) -> None:
+def without_batch() -> list[Event]:
     engine = Engine()
     engine.tk_step(3, "prefill")
-    trace = opened_now(tiny_trace, engine)
-    (row,) = trace.query("serving_steps").to_dicts()
+    return engine.events
+
+
+WITHOUT_BATCH = CASES.add(without_batch())
+
+
+def test_a_phase_without_a_batch_is_a_step_too(asked: AskedByRank) -> None:
+    (row,) = asked.rows(WITHOUT_BATCH, "serving_steps")
     assert (row["step"], row["phase"], row["request_count"], row["is_steady"]) == (
         *(3, "prefill"),
         *(None, None),
     )
-    (found,) = trace.query("serving_window").to_dicts()
+    (found,) = asked.rows(WITHOUT_BATCH, "serving_window")
     assert found["step_count"] is None
     assert found["reason"] == (
         "the ranges of the steps do not tell how many requests are in each batch"
     )
 
 
-def test_training_has_no_steps_of_serving(tiny_trace: Tiny) -> None:
+def of_training() -> list[Event]:
     engine = Engine()
     engine.step("tk/step/0", "tk/phase/forward")
-    trace = opened_now(tiny_trace, engine)
+    return engine.events
+
+
+OF_TRAINING = CASES.add(of_training())
+
+
+def test_training_has_no_steps_of_serving(asked: AskedByRank) -> None:
     for name in ("serving_steps", "serving_window", "request_steps"):
-        assert trace.query(name).rows == []
+        assert asked.rows(OF_TRAINING, name) == []
 
 
 # -- the steady state ------------------------------------------------------------------------------
 
 
-def test_the_steady_state_is_the_longest_run_near_the_maximum(tiny_trace: Tiny) -> None:
+def steady() -> list[Event]:
     """10 running; 9 is within 10 %, 8 is not; a step that only reads prompts does not end it."""
     engine = Engine()
     sizes = [4, 10, 8, 10, 9, None, 10, 3]
@@ -146,8 +157,14 @@ def test_the_steady_state_is_the_longest_run_near_the_maximum(tiny_trace: Tiny) 
             engine.tk_step(number, "prefill", "prefill_2(32)_decode_0(0)")
         else:
             engine.tk_step(number, "decode", f"prefill_0(0)_decode_{size}({size})")
-    trace = opened_now(tiny_trace, engine)
-    (row,) = trace.query("serving_window").to_dicts()
+    return engine.events
+
+
+STEADY = CASES.add(steady())
+
+
+def test_the_steady_state_is_the_longest_run_near_the_maximum(asked: AskedByRank) -> None:
+    (row,) = asked.rows(STEADY, "serving_window")
     assert (row["first_step"], row["last_step"], row["step_count"]) == (3, 6, 4)
     assert (row["prefill_step_count"], row["decode_step_count"], row["mixed_step_count"]) == (
         1,
@@ -161,11 +178,11 @@ def test_the_steady_state_is_the_longest_run_near_the_maximum(tiny_trace: Tiny) 
     assert (row["wall_ns"], row["idle_ns"]) == (32_000, 8_000)
     assert row["decode_tokens_per_s"] == pytest.approx(29 / 40e-6)
     assert row["trace_pct"] == pytest.approx(50)
-    steady = trace.query("serving_steps").column("is_steady")
+    steady = [row["is_steady"] for row in asked.rows(STEADY, "serving_steps")]
     assert steady == [False, False, False, True, True, True, True, False]
-    (exact,) = trace.query("serving_window", tolerance_pct=0).to_dicts()
+    (exact,) = asked.rows(STEADY, "serving_window", tolerance_pct=0)
     assert (exact["first_step"], exact["last_step"]) == (1, 1)
-    (loose,) = trace.query("serving_window", tolerance_pct=100).to_dicts()
+    (loose,) = asked.rows(STEADY, "serving_window", tolerance_pct=100)
     assert loose["step_count"] == 8
 
 
@@ -189,7 +206,7 @@ def test_steps_of_public_engines(opened: Opened, public_traces: Path) -> None:
 # -- kinds of work ---------------------------------------------------------------------------------
 
 
-def test_kinds_of_work_of_a_step(tiny_trace: Tiny) -> None:
+def kinds() -> list[Event]:
     """One kernel of each kind, a µs of idle before all but the first."""
     kernels = [
         ("void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)", 1.0),
@@ -206,7 +223,14 @@ def test_kinds_of_work_of_a_step(tiny_trace: Tiny) -> None:
     engine = Engine()
     for number in range(2):
         engine.tk_step(number, "decode", "prefill_0(0)_decode_1(1)", kernels=kernels)
-    rows = opened_now(tiny_trace, engine).query("serving_modules").to_dicts()
+    return engine.events
+
+
+KINDS = CASES.add(kinds())
+
+
+def test_kinds_of_work_of_a_step(asked: AskedByRank) -> None:
+    rows = asked.rows(KINDS, "serving_modules")
     assert {row["phase"] for row in rows} == {"decode"}
     assert {row["step_count"] for row in rows} == {2}
     assert [(row["task_group"], row["task"], row["wall_ns"]) for row in rows] == [
@@ -226,7 +250,7 @@ def test_kinds_of_work_of_a_step(tiny_trace: Tiny) -> None:
     assert rows[3]["step_wall_ns"] == 4_000
 
 
-def test_modules_tell_rope_and_norms_where_names_do_not(tiny_trace: Tiny) -> None:
+def rope_and_norms() -> list[Event]:
     engine = Engine()
     add = "void at::native::vectorized_elementwise_kernel<4, at::native::mul>(int)"
     start = engine.now_us
@@ -239,7 +263,14 @@ def test_modules_tell_rope_and_norms_where_names_do_not(tiny_trace: Tiny) -> Non
         engine._span("user_annotation", name, 1, start, engine.now_us - start)
     # Ranges that begin together nest in the order of the file: the outer ones first.
     engine.events.sort(key=lambda event: (event["ts"], -event["dur"]))
-    rows = opened_now(tiny_trace, engine).query("serving_modules").to_dicts()
+    return engine.events
+
+
+ROPE_AND_NORMS = CASES.add(rope_and_norms())
+
+
+def test_modules_tell_rope_and_norms_where_names_do_not(asked: AskedByRank) -> None:
+    rows = asked.rows(ROPE_AND_NORMS, "serving_modules")
     found = {row["task"]: row["wall_ns"] for row in rows}
     assert found == {"RMSNorm": 3_000, "RoPE": 5_000, "element-wise": 7_000, "idle": 4_000}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from cases_as_ranks import AskedByRank, Cases
 from traces_by_hand import Event, span
 
 import tracekit
@@ -21,10 +22,12 @@ def work(start: float, at: float, end: float, correlation: int, tid: int = 1) ->
     ]
 
 
-def test_step_by_the_time_of_the_launch_on_whichever_thread(
-    tiny_trace: Callable[..., Path],
-) -> None:
-    events = [
+CASES = Cases()
+asked = CASES.fixture()
+
+
+ON_TWO_THREADS = CASES.add(
+    [
         span("user_annotation", "ProfilerStep#7", 0, 100),
         span("user_annotation", "ProfilerStep#8", 100, 200),
         # Launched in step 7 by another thread, and run when step 8 had begun.
@@ -32,7 +35,11 @@ def test_step_by_the_time_of_the_launch_on_whichever_thread(
         *work(150, 160, 170, 2),
         *work(210, 220, 250, 3),
     ]
-    rows = tracekit.open(tiny_trace(events), cache=False).query("steps").to_dicts()
+)
+
+
+def test_step_by_the_time_of_the_launch_on_whichever_thread(asked: AskedByRank) -> None:
+    rows = asked.rows(ON_TWO_THREADS, "steps")
     core = ("step", "start_ns", "dur_ns", "kernel_count", "wall_ns")
     assert [tuple(row[column] for column in core) for row in rows] == [
         (7, 0, 100_000, 1, 20_000),
@@ -41,13 +48,17 @@ def test_step_by_the_time_of_the_launch_on_whichever_thread(
     ]
 
 
-def test_own_steps_come_before_those_of_the_profiler(tiny_trace: Callable[..., Path]) -> None:
-    events = [
+OWN_STEPS = CASES.add(
+    [
         span("user_annotation", "ProfilerStep#7", 0, 100),
         span("user_annotation", "tk/step/3", 0, 100),
         *work(10, 20, 30, 1),
     ]
-    assert tracekit.open(tiny_trace(events), cache=False).query("steps").column("step") == [3]
+)
+
+
+def test_own_steps_come_before_those_of_the_profiler(asked: AskedByRank) -> None:
+    assert [row["step"] for row in asked.rows(OWN_STEPS, "steps")] == [3]
 
 
 def test_steps_of_2021_are_ops(opened: Opened, public_traces: Path) -> None:
@@ -55,12 +66,15 @@ def test_steps_of_2021_are_ops(opened: Opened, public_traces: Path) -> None:
     assert [step for step in steps.column("step") if step is not None] == [5, 6, 7, 8, 9, 10]
 
 
-def test_a_trace_without_steps_has_no_rows(tiny_trace: Callable[..., Path]) -> None:
-    assert len(tracekit.open(tiny_trace(work(10, 20, 30, 1)), cache=False).query("steps")) == 0
+WITHOUT_STEPS = CASES.add(work(10, 20, 30, 1))
 
 
-def test_evaluation_between_steps_is_in_the_time_of_none(tiny_trace: Callable[..., Path]) -> None:
-    events = [
+def test_a_trace_without_steps_has_no_rows(asked: AskedByRank) -> None:
+    assert asked.rows(WITHOUT_STEPS, "steps") == []
+
+
+WITH_EVALUATION = CASES.add(
+    [
         span("user_annotation", "tk/step/0", 0, 20),
         *work(1, 5, 25, 1),
         span("user_annotation", "tk/phase/evaluation", 21, 60),
@@ -73,9 +87,12 @@ def test_evaluation_between_steps_is_in_the_time_of_none(tiny_trace: Callable[..
         span("user_annotation", "tk/step/2", 150, 170),
         *work(155, 160, 165, 6),
     ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("steps").to_dicts()
-        split = trace.query("split").to_dicts()
+)
+
+
+def test_evaluation_between_steps_is_in_the_time_of_none(asked: AskedByRank) -> None:
+    rows = asked.rows(WITH_EVALUATION, "steps")
+    split = asked.rows(WITH_EVALUATION, "split")
     spans = {row["step"]: row["span_ns"] for row in rows}
     assert spans == {0: (40 - 5) * 1000, 1: (160 - 100) * 1000, 2: 20_000, None: None}
     by_step: Counter[int | None] = Counter()

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from cases_as_ranks import opened_as_ranks, rows_by_rank
+from cases_as_ranks import AskedByRank, Cases
 
 import tracekit
 
@@ -18,9 +17,8 @@ KIND = {COMPUTE: "compute", COMM: "comm", COPY: "memcpy"}
 RANK = ["compute", "comm", "memcpy"]
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+CASES = Cases()
+asked = CASES.fixture()
 
 
 def work(name: str, start: float, end: float, device: int = 0, stream: int = 7) -> dict[str, Any]:
@@ -49,7 +47,7 @@ def test_a_few_events(tiny_trace: Write) -> None:
         work(COMPUTE, 30, 40),
         work(COPY, 32, 35, stream=9),
     ]
-    with tracekit.open(tiny_trace(events, **job(3))) as trace:
+    with tracekit.open(tiny_trace(events, **job(3)), cache=False) as trace:
         result = trace.query("timeline")
         assert result.column_names == (
             "rank", "device", "window_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns",
@@ -64,17 +62,21 @@ def test_a_few_events(tiny_trace: Write) -> None:
         ]
 
 
-def test_what_is_no_work_of_the_device_is_left_out(tiny_trace: Write) -> None:
-    others = [
+OTHERS = CASES.add(
+    [
         {**work("wait", 0, 100), "cat": "cuda_sync"},
         {**work("range", 0, 100), "cat": "gpu_user_annotation"},
         {**work("cudaLaunchKernel", 0, 100), "cat": "cuda_runtime"},
         {**work("aten::mm", 0, 100), "cat": "cpu_op"},
         {**work("PyTorch Profiler (0)", 0, 100), "cat": "Trace"},
+        work(COMPUTE, 40, 50),
     ]
-    with tracekit.open(tiny_trace([*others, work(COMPUTE, 40, 50)])) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert (row["window_ns"], row["busy_ns"], row["event_count"]) == (10_000, 10_000, 1)
+)
+
+
+def test_what_is_no_work_of_the_device_is_left_out(asked: AskedByRank) -> None:
+    (row,) = asked.rows(OTHERS, "timeline")
+    assert (row["window_ns"], row["busy_ns"], row["event_count"]) == (10_000, 10_000, 1)
 
 
 ODD_WINDOWS: list[tuple[list[dict[str, Any]], tuple[Any, ...]]] = [
@@ -86,32 +88,37 @@ ODD_WINDOWS: list[tuple[list[dict[str, Any]], tuple[Any, ...]]] = [
 ]
 
 
-def test_odd_windows(tmp_path: Path) -> None:
-    with opened_as_ranks(tmp_path, [events for events, _ in ODD_WINDOWS]) as trace:
-        rows = rows_by_rank(trace, "timeline")
+ODD_RANKS = [CASES.add(events) for events, _ in ODD_WINDOWS]
+
+
+def test_odd_windows(asked: AskedByRank) -> None:
     names = ("window_ns", "busy_ns", "comm_ns", "overlapped_comm_pct", "event_count")
-    for rank, (events, figures) in enumerate(ODD_WINDOWS):
-        (row,) = rows[rank]
+    for rank, (events, figures) in zip(ODD_RANKS, ODD_WINDOWS, strict=True):
+        (row,) = asked.rows(rank, "timeline")
         assert tuple(row[name] for name in names) == figures, events
 
 
-def test_old_and_other_categories(tiny_trace: Write) -> None:
-    events = [
+OTHER_CATEGORIES = CASES.add(
+    [
         {**work("volta_sgemm", 0, 4), "cat": "Kernel"},
         {**work("Memcpy HtoD (Pageable -> Device)", 4, 6), "cat": "Memcpy"},
         {**work("Memset (Device)", 6, 7), "cat": "Memset"},
         {**work("fused", 7, 9), "cat": "mtia_ccp_events", "args": {"device": 0}},
     ]
-    with tracekit.open(tiny_trace(events)) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert (row["compute_ns"], row["memcpy_ns"], row["event_count"]) == (7_000, 2_000, 4)
+)
 
 
-def test_no_device_event_no_row(tiny_trace: Write) -> None:
-    with tracekit.open(tiny_trace([{**work("x", 0, 1), "cat": "python_function"}])) as trace:
-        assert trace.query("timeline").rows == []
-        assert trace.query("kernel_classes").rows == []
-        assert trace.query("kernels").rows == []
+def test_old_and_other_categories(asked: AskedByRank) -> None:
+    (row,) = asked.rows(OTHER_CATEGORIES, "timeline")
+    assert (row["compute_ns"], row["memcpy_ns"], row["event_count"]) == (7_000, 2_000, 4)
+
+
+WITHOUT_DEVICE = CASES.add([{**work("x", 0, 1), "cat": "python_function"}])
+
+
+def test_no_device_event_no_row(asked: AskedByRank) -> None:
+    for analysis in ("timeline", "kernel_classes", "kernels"):
+        assert asked.rows(WITHOUT_DEVICE, analysis) == []
 
 
 # -- against a sweep that looks at every nanosecond ------------------------------------------------
@@ -165,7 +172,7 @@ def test_against_every_nanosecond(tiny_trace: Write) -> None:
                 f'"ts":{base}.{start:03},"dur":0.{end - start:03},'
                 f'"args":{{"device":{device},"stream":{chance.randint(1, 3)}}}}}'
             )
-    with tracekit.open(tiny_trace("[" + ",\n".join(texts) + "]")) as trace:
+    with tracekit.open(tiny_trace("[" + ",\n".join(texts) + "]"), cache=False) as trace:
         rows = {int(row["device"]): row for row in trace.query("timeline").to_dicts()}
         parts: dict[int, list[tuple[int, int]]] = {}
         for device, wall_ns, kind_wall_ns in trace.sql(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_as_ranks import opened_as_ranks
+from cases_as_ranks import AskedByRank, Cases
 
 import tracekit
 
@@ -27,34 +27,44 @@ LAUNCH = {
 LABEL = {"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 0"}}
 
 
-def found(path: Path) -> tuple[Any, ...]:
-    with tracekit.open(path) as trace:
-        (row,) = trace.sql(
-            "SELECT accelerator, is_recorded, launch_count, reason FROM accelerator"
-        ).rows
+FOUND = "accelerator, is_recorded, launch_count, reason"
+CASES = Cases()
+asked = CASES.fixture(deviceProperties=[])
+
+
+def found(asked: AskedByRank, rank: int) -> tuple[Any, ...]:
+    (row,) = asked.table(rank, "accelerator", FOUND)
     return row
 
 
-def test_launches_without_kernels(tiny_trace: Write) -> None:
-    path = tiny_trace([*HOST, LAUNCH])
-    name, is_recorded, launch_count, reason = found(path)
+def found_alone(path: Path) -> tuple[Any, ...]:
+    with tracekit.open(path, cache=False) as trace:
+        (row,) = trace.sql(f"SELECT {FOUND} FROM accelerator").rows
+        assert trace.query("timeline").rows == []
+    return row
+
+
+LAUNCHED = CASES.add([*HOST, LAUNCH])
+
+
+def test_launches_without_kernels(asked: AskedByRank) -> None:
+    name, is_recorded, launch_count, reason = found(asked, LAUNCHED)
     assert (name, is_recorded, launch_count) == ("cuda", False, 1)
     assert "1 calls put work on a device (most are cudaLaunchKernel)" in reason
     assert "CUPTI was not available or taken by another profiler" in reason
-    with tracekit.open(path) as trace:
-        for analysis in ("timeline", "phases", "kernels", "idle_causes", "steps", "memcpy"):
-            assert trace.query(analysis).rows == [], analysis
-        rows = trace.query("unrecorded").to_dicts()
-        assert [(row["kind"], row["name"], row["op_count"], row["host_ns"]) for row in rows] == [
-            # The launch is inside of the op, and its time is its own.
-            ("op", "aten::mm", 1, 12_000),
-            ("call", "cudaLaunchKernel", 1, 8_000),
-            ("op", "aten::relu", 1, 5_000),
-        ]
-        assert sum(row["host_pct"] for row in rows) == pytest.approx(100)
-        (about,) = trace.query("trace").to_dicts()
-        assert (about["is_recorded"], about["device_event_count"]) == (False, None)
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    for analysis in ("timeline", "phases", "kernels", "idle_causes", "steps", "memcpy"):
+        assert asked.rows(LAUNCHED, analysis) == [], analysis
+    rows = asked.rows(LAUNCHED, "unrecorded")
+    assert [(row["kind"], row["name"], row["op_count"], row["host_ns"]) for row in rows] == [
+        # The launch is inside of the op, and its time is its own.
+        ("op", "aten::mm", 1, 12_000),
+        ("call", "cudaLaunchKernel", 1, 8_000),
+        ("op", "aten::relu", 1, 5_000),
+    ]
+    assert sum(row["host_pct"] for row in rows) == pytest.approx(100)
+    (about,) = asked.rows(LAUNCHED, "trace")
+    assert (about["is_recorded"], about["device_event_count"]) == (False, None)
+    health = {row["metric"]: row for row in asked.rows(LAUNCHED, "health")}
     events = health["device_events"]
     assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
     # None of the figures of the device is there, and none is 0.
@@ -72,14 +82,17 @@ def test_launches_without_kernels(tiny_trace: Write) -> None:
 
 def test_devices_without_kernels(tiny_trace: Write) -> None:
     path = tiny_trace(HOST, deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X"}])
-    name, is_recorded, launch_count, reason = found(path)
+    name, is_recorded, launch_count, reason = found_alone(path)
     assert (name, is_recorded, launch_count) == ("hip", False, 0)
     assert "the file describes 1 device (AMD Instinct MI300X)" in reason
     assert "only the activity of the CPU was recorded" in reason
 
 
-def test_processes_named_after_a_device_without_kernels(tiny_trace: Write) -> None:
-    name, is_recorded, _, reason = found(tiny_trace([*HOST, LABEL]))
+NAMED_AFTER_A_DEVICE = CASES.add([*HOST, LABEL])
+
+
+def test_processes_named_after_a_device_without_kernels(asked: AskedByRank) -> None:
+    name, is_recorded, _, reason = found(asked, NAMED_AFTER_A_DEVICE)
     assert (name, is_recorded) == ("cuda", False)
     assert "1 process named after a device (GPU 0)" in reason
 
@@ -88,14 +101,16 @@ def test_of_a_file_that_is_cut_off_it_is_not_known(tmp_path: Path) -> None:
     text = json.dumps({"deviceProperties": [{"id": 0, "name": "A100"}], "traceEvents": HOST})
     path = tmp_path / "cut.json"
     path.write_text(text[: text.rindex("}, {") + 3] + '{"ph": "X", "cat": "ker', "utf-8")
-    reason = found(path)[-1]
+    reason = found_alone(path)[-1]
     assert reason.endswith("; the file is cut off, and what is missing of it may hold the kernels")
     assert "only the activity of the CPU was recorded" not in reason
 
 
-def test_ops_that_only_mps_has(tiny_trace: Write) -> None:
-    op = {**HOST[0], "name": "aten::_mps_convolution"}
-    name, is_recorded, _, reason = found(tiny_trace([op]))
+OP_OF_MPS = CASES.add([{**HOST[0], "name": "aten::_mps_convolution"}])
+
+
+def test_ops_that_only_mps_has(asked: AskedByRank) -> None:
+    name, is_recorded, _, reason = found(asked, OP_OF_MPS)
     assert (name, is_recorded) == ("mps", False)
     assert "aten::_mps_convolution" in reason
     assert "Instruments" in reason
@@ -111,34 +126,33 @@ LAUNCHES = [
 ]
 
 
-def test_which_accelerator_it_was(tmp_path: Path) -> None:
-    cases = [[*HOST, {**LAUNCH, "cat": category, "name": name}] for category, name, _ in LAUNCHES]
-    with opened_as_ranks(tmp_path, cases) as trace:
-        rows = trace.sql(
-            "SELECT accelerator, is_recorded, launch_count FROM accelerator ORDER BY trace_id"
-        ).rows
-    for row, launch in zip(rows, LAUNCHES, strict=True):
-        assert row == (launch[-1], False, 1), launch
+LAUNCHED_BY = [
+    CASES.add([*HOST, {**LAUNCH, "cat": category, "name": name}]) for category, name, _ in LAUNCHES
+]
 
 
-@pytest.mark.parametrize(
-    ("more", "properties"),
-    [
-        ([], []),
+def test_which_accelerator_it_was(asked: AskedByRank) -> None:
+    for rank, launch in zip(LAUNCHED_BY, LAUNCHES, strict=True):
+        assert found(asked, rank)[:-1] == (launch[-1], False, 1), launch
+
+
+OF_THE_CPU = [
+    CASES.add([*HOST, *more])
+    for more in (
+        [],
         # Kineto itself calls this, and asks for devices: nothing was put on one.
-        ([{**LAUNCH, "name": name} for name in ("cudaDeviceSynchronize", "cudaGetDevice")], []),
-        ([{**LABEL, "pid": 5, "args": {"labels": "CPU"}}], []),
-    ],
-)  # fmt: skip
-def test_a_trace_of_the_cpu_alone_stays_one(
-    tiny_trace: Write, more: list[Event], properties: list[Event]
-) -> None:
-    path = tiny_trace([*HOST, *more], deviceProperties=properties)
-    assert found(path) == ("cpu", True, None, None)
-    with tracekit.open(path) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert (row["device"], row["compute_ns"], row["idle_ns"]) == ("cpu", 25_000, 10_000)
-        assert trace.query("unrecorded").rows == []
+        [{**LAUNCH, "name": name} for name in ("cudaDeviceSynchronize", "cudaGetDevice")],
+        [{**LABEL, "pid": 5, "args": {"labels": "CPU"}}],
+    )
+]
+
+
+@pytest.mark.parametrize("rank", OF_THE_CPU, ids=["ops", "calls", "label"])
+def test_a_trace_of_the_cpu_alone_stays_one(asked: AskedByRank, rank: int) -> None:
+    assert found(asked, rank) == ("cpu", True, None, None)
+    (row,) = asked.rows(rank, "timeline")
+    assert (row["device"], row["compute_ns"], row["idle_ns"]) == ("cpu", 25_000, 10_000)
+    assert asked.rows(rank, "unrecorded") == []
 
 
 def test_one_rank_of_two(tiny_trace: Write) -> None:
@@ -149,7 +163,7 @@ def test_one_rank_of_two(tiny_trace: Write) -> None:
     }  # fmt: skip
     first = tiny_trace([*HOST, LAUNCH, kernel], "run/rank0.json", distributedInfo={"rank": 0})
     tiny_trace([*HOST, LAUNCH], "run/rank1.json", distributedInfo={"rank": 1})
-    with tracekit.open(first.parent) as trace:
+    with tracekit.open(first.parent, cache=False) as trace:
         assert trace.query("trace").column("device_event_count") == [1, None]
         assert trace.query("timeline").column("rank") == [0]
         assert set(trace.query("unrecorded").column("rank")) == {1}
@@ -187,14 +201,12 @@ def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path)
     ]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(content))
-    name, is_recorded, launch_count, _ = found(path)
+    name, is_recorded, launch_count, _ = found_alone(path)
     assert (name, is_recorded) == ("cuda", False)
     names = [
         event["name"] for event in content["traceEvents"] if event.get("cat") == "cuda_runtime"
     ]
     assert launch_count >= sum(called.startswith("cudaLaunchKernel") for called in names) > 1000
-    with tracekit.open(path) as trace:
-        assert trace.query("timeline").rows == []
 
 
 def test_events_without_categories_tell_nothing_of_devices(
@@ -203,11 +215,13 @@ def test_events_without_categories_tell_nothing_of_devices(
     """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
     args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
     path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])
-    name, is_recorded, launch_count, reason = found(path)
+    with tracekit.open(path, cache=False) as trace:
+        ((name, is_recorded, launch_count, reason),) = trace.sql(
+            f"SELECT {FOUND} FROM accelerator"
+        ).rows
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
     assert (name, is_recorded, launch_count) == ("unknown", False, None)
     assert "no event has a category" in reason
-    with tracekit.open(path) as trace:
-        health = {row["metric"]: row for row in trace.health().to_dicts()}
     events = health["device_events"]
     assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
     shown = cli("breakdown", path)

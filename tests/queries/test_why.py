@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,16 +104,24 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
 }
 
 
-@pytest.fixture
-def open_events(tiny_trace: Write) -> Iterator[Callable[[list[Event]], tracekit.Trace]]:
-    opened: list[tracekit.Trace] = []
+@pytest.fixture(scope="module")
+def open_events(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[list[Event]], tracekit.Trace]]:
+    """Return a function that opens events, the same ones once."""
+    opened: dict[str, tracekit.Trace] = {}
+    folder = tmp_path_factory.mktemp("why")
 
     def open_them(events: list[Event]) -> tracekit.Trace:
-        opened.append(tracekit.open(tiny_trace(events), cache=False))
-        return opened[-1]
+        text = json.dumps({"traceEvents": events})
+        if text not in opened:
+            path = folder / f"{len(opened)}.json"
+            path.write_text(text, "utf-8")
+            opened[text] = tracekit.open(path, cache=False)
+        return opened[text]
 
     yield open_them
-    for trace in opened:
+    for trace in opened.values():
         trace.close()
 
 

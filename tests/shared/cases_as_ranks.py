@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from traces_by_hand import Event
 
 import tracekit
@@ -48,3 +49,48 @@ def rows_by_rank(
     for row in trace.query(analysis, **params).to_dicts():
         found.setdefault(row["rank"], []).append(row)
     return found
+
+
+class Cases:
+    """The traces of a file of tests, each given beside the test that reads its answers."""
+
+    def __init__(self) -> None:
+        self._cases: list[list[Event]] = []
+
+    def add(self, events: Sequence[Event]) -> int:
+        """Add a trace; return the number of its rank."""
+        self._cases.append([*events])
+        return len(self._cases) - 1
+
+    def fixture(self, **top_level: Any) -> Callable[..., Iterator[AskedByRank]]:
+        """Return a fixture that opens them all once; keywords are as for `opened_as_ranks`."""
+
+        @pytest.fixture(scope="module")
+        def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedByRank]:
+            folder = tmp_path_factory.mktemp("cases")
+            with opened_as_ranks(folder, self._cases, **top_level) as trace:
+                yield AskedByRank(trace)
+
+        return asked
+
+
+class AskedByRank:
+    """What a run of cases answers, rank by rank; each analysis is asked once for all of them."""
+
+    def __init__(self, trace: tracekit.Trace) -> None:
+        self._trace = trace
+        self._found: dict[str, dict[int, list[dict[str, Any]]]] = {}
+
+    def rows(self, rank: int, analysis: str, **params: Any) -> list[dict[str, Any]]:
+        """Return the rows that an analysis has of a rank."""
+        key = repr((analysis, params))
+        if key not in self._found:
+            self._found[key] = rows_by_rank(self._trace, analysis, **params)
+        return self._found[key].get(rank, [])
+
+    def table(self, rank: int, table: str, columns: str, order: str = "ALL") -> list[Any]:
+        """Return what a table with a `trace_id` has of a rank: columns and an order as in SQL."""
+        return self._trace.sql(
+            f"SELECT {columns} FROM {table} "
+            f"WHERE trace_id = (SELECT trace_id FROM trace WHERE rank = {rank}) ORDER BY {order}"
+        ).rows

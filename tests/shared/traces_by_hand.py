@@ -47,3 +47,18 @@ def call(
 ) -> Event:
     """Return a call of the CUDA runtime."""
     return span("cuda_runtime", name, start, end, tid, correlation=correlation)
+
+
+def process(pid: int, name: str, label: str | None = None) -> list[Event]:
+    """Return the events that name a process."""
+    events: list[Event] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}},
+    ]
+    if label is not None:
+        events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
+    return events
+
+
+def thread(pid: int, tid: int, name: str) -> Event:
+    """Return the event that names a thread."""
+    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
