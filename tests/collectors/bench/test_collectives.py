@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import pytest
 pytest.importorskip("torch")
 
 from tracekit.collectors.bench.collectives import OPS, whole_bytes
-from tracekit.collectors.process.launch import run_ranks
+from tracekit.collectors.process import launch
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(
+    tmp_path_factory: pytest.TempPathFactory, python: Callable[[str], str]
+) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(__file__).with_name("_ranks.py")
-    failure = run_ranks([str(script), str(folder)], 2, folder, environment={"OMP_NUM_THREADS": "1"})
+    one = {"OMP_NUM_THREADS": "1"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "OWN_PYTHON", (python("eager"), "-P"))
+        failure = launch.run_ranks([str(script), str(folder)], 2, folder, environment=one)
     if failure is not None:
         pytest.fail(failure.log.read_text()[-4000:])
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,25 +212,14 @@ def test_trace_says_what_it_is(run: Run) -> None:
     assert content["tracekit_engine"] == "transformers"
 
 
-def test_collect_and_then_breakdown(tmp_path: Path) -> None:
+def test_collect_and_then_breakdown(cli: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
-    }
 
     def tracekit_command(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "tracekit", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        done = cli(*arguments, env={"OMP_NUM_THREADS": "1"})
+        assert done.exit_code == 0, done.stderr
+        text: str = done.stdout
+        return text
 
     load = ("--requests", "8", "--prompt-len", "24", "--max-new-tokens", "6")
     printed = tracekit_command("collect", "--stage", "serve", *load, "--out", str(folder))
