@@ -60,8 +60,8 @@ _KEPT_OF_TRACES = {
 }
 """Macros whose rows several analyses of traces read: parameters, and what those give for them."""
 
-_MOST_ROWS_KEPT = 250_000
-"""How many device events traces may have at most, of which such rows are kept: some 30 MB."""
+_MOST_ROWS_KEPT = 150_000
+"""How many device events traces may have at most, of which such rows are kept: 20 MB for each."""
 
 _CREATE = re.compile(r"^CREATE OR REPLACE MACRO", re.MULTILINE)
 _MADE = re.compile(rf"{_CREATE.pattern}\s+(?P<name>\w+)", re.MULTILINE)
@@ -196,8 +196,9 @@ def _rows_of_traces_kept(connection: duckdb.DuckDBPyConnection, spec: Spec) -> l
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {_rows(macro.name)} AS FROM {macro.name}({given})"
             )
-        except engine.TransactionException:
-            return []  # Another connection is making it.
+        except (engine.TransactionException, engine.OutOfMemoryException):
+            # Another connection is making it, or there is no room: the question needs less.
+            return []
     return [macro.name for macro in required]
 
 
