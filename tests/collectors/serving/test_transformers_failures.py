@@ -161,6 +161,7 @@ def test_a_cache_that_holds_no_request_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cache_larger_than_memory_is_out_of_memory(tmp_path: Path) -> None:
+    """It is larger than what a process can address: some allocators promise all below that."""
     made = engine_module.create({"model": "tiny", "cache_blocks": 10**14})
     made.start(tmp_path, ignore)
     result = made.run(plan_of(3), tmp_path, ignore)
