@@ -14,13 +14,12 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from made_datasets import SERIAL, make
+from made_datasets import SERIAL, make, make_with_timeline
 from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
 from tracekit.engine import making
-from tracekit.engine.ingesting import ingest_dataset
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation
 
@@ -153,11 +152,11 @@ def test_a_full_disk_leaves_what_was_written(
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalLocation, "upload", full)
-        manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=SERIAL)
+        manifest = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     [missing] = manifest.missing
     assert missing.trace_id == 1
     assert "No space left on device" in missing.reason
-    again = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=SERIAL)
+    again = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     assert again.missing == []
     assert len(again.traces) == 3
 
@@ -169,12 +168,12 @@ def test_of_two_writers_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def overtaken(*arguments: Any, **named: Any) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(making, "_write_manifest", write)
-            make(tmp_path)
+            make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
         write(*arguments, **named)
 
     monkeypatch.setattr(making, "_write_manifest", overtaken)
     with pytest.raises(StoreError, match="exists already"):
-        make(tmp_path)
+        make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     with tracekit.open(tmp_path / "run.tracekit") as trace:
         assert trace.query("timeline").column("rank") == [0, 1]
 
@@ -183,7 +182,8 @@ def test_names_that_mean_something_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / HOSTILE
     write_ranks(folder / "run", 2)
     (folder / "run/rank1.json").rename(folder / "run/it's [1] of rank1?.json")
-    dataset = make(folder, f"{HOSTILE}.tracekit")
+    dataset = folder / f"{HOSTILE}.tracekit"
+    make_with_timeline(folder / "run", dataset)
     with tracekit.open(dataset) as trace:
         assert trace.sql("SELECT count(*) FROM event").rows == [(14,)]
         assert trace.query("timeline").column("rank") == [0, 1]

@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from made_datasets import make_with_timeline
 from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import processes_engine
-from tracekit.engine.ingesting import ingest_dataset
 from tracekit.engine.many_ranks import EngineChoice
 
 CHOICE = EngineChoice("processes", worker_count=2)
@@ -50,7 +50,7 @@ def ranks_in(dataset: Path) -> list[int]:
 def test_a_killed_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ranks(tmp_path / "run", 4)
     kill_at(monkeypatch, tmp_path, "rank2.json", is_once=True)
-    manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+    manifest = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit", CHOICE)
     assert (tmp_path / "killed").exists()
     assert manifest.missing == []
     assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
@@ -62,7 +62,7 @@ def test_what_kills_its_worker_twice_is_listed_alone(
     write_ranks(tmp_path / "run", 4)
     with monkeypatch.context() as patched:
         kill_at(patched, tmp_path, "rank2.json", is_once=False)
-        manifest = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+        manifest = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit", CHOICE)
     [missing] = manifest.missing
     assert missing.trace_id == 2
     assert missing.reason == (
@@ -72,7 +72,7 @@ def test_what_kills_its_worker_twice_is_listed_alone(
     assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 3]
     assert [*Path(tempfile.gettempdir()).iterdir()] == []
 
-    again = ingest_dataset([tmp_path / "run"], tmp_path / "run.tracekit", engine=CHOICE)
+    again = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit", CHOICE)
     assert again.missing == []
     assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
     assert not (tmp_path / "run.tracekit/pieces").exists()

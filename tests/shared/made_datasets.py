@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tracekit.analysis.contents import Contents
+from tracekit.dataset.manifest import Manifest
 from tracekit.engine.ingesting import ingest_dataset
-from tracekit.engine.many_ranks import EngineChoice
+from tracekit.engine.many_ranks import EngineChoice, ManyRanks
+from tracekit.ingest.sources import find_sources
+from tracekit.storage import Location, Place
 
 SERIAL = EngineChoice("serial", worker_count=3)
 
@@ -15,3 +19,14 @@ def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
     """Make a dataset of the folder `run` beside it."""
     ingest_dataset([folder / "run"], folder / name, engine=SERIAL, **options)
     return folder / name
+
+
+def make_with_timeline(
+    run: str | Place, output: str | Place, engine: EngineChoice = SERIAL
+) -> Manifest:
+    """Make a dataset with the rows of one analysis: most of its time goes into those.
+
+    For tests of how a dataset comes about, whatever is in it.
+    """
+    many = ManyRanks(find_sources([run]), Contents(True, (), False, False), engine)
+    return many.make(Location.of(output), ["timeline"])
