@@ -128,6 +128,8 @@ def _start(log: Path, kind: str, owner: str, socket: Path) -> None:
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
+        # Two threads that wait for each other keep both processors from all others else.
+        "OMP_WAIT_POLICY": "PASSIVE",
         # Of pyarrow's allocator: a thread that a fork would not have.
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "HF_HUB_OFFLINE": "1",
