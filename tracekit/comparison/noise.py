@@ -327,10 +327,17 @@ def _at_least(drawn: int, needed: int, chance: float) -> float:
         return 1.0
     if drawn > _SUMMED_COUNT:
         return at_least(drawn, needed, chance)
+    ways = _ways(drawn)
     return sum(
-        math.comb(drawn, hits) * chance**hits * (1 - chance) ** (drawn - hits)
+        ways[hits] * chance**hits * (1 - chance) ** (drawn - hits)
         for hits in range(needed, drawn + 1)
     )
+
+
+@cache
+def _ways(drawn: int) -> tuple[float, ...]:
+    """Return in how many ways so many of the draws hit, for each number of them."""
+    return tuple(float(math.comb(drawn, hits)) for hits in range(drawn + 1))
 
 
 def _middles(count: int, low: int, high: int) -> float:
