@@ -43,8 +43,14 @@ STEP = [
 ]
 
 
-def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
-    done = cli("paper", *args, "--format", "json")
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment with a cache that keeps the store of the run that tests share."""
+    return {"TRACEKIT_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+
+
+def rows_of(cli: Cli, *args: str | Path, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    done = cli("paper", *args, "--format", "json", env=env)
     assert (done.exit_code, done.stderr) == (0, "")
     rows: list[dict[str, Any]] = done.json()
     return rows
@@ -307,8 +313,8 @@ def test_a_step_without_layers_extrapolates_nothing(cli: Cli, write_run: Write) 
     assert row["extrapolated_note"] == "the trace tells no layers"
 
 
-def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli) -> None:
-    rows = rows_of(cli, "table6", CUT)
+def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]) -> None:
+    rows = rows_of(cli, "table6", CUT, env=kept)
     beside = of_run(rows, CUT.name, is_beside=True)
     assert len(beside) == 21
     assert {row["mark"] for row in beside} == {"LDFBSW"}
@@ -329,7 +335,7 @@ def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli) -> None:
     (none,) = (row for row in beside if row["extrapolated_note"])
     assert none["module"] == "non-overlapping communication"
 
-    strict = rows_of(cli, "table6", CUT, "--strict")
+    strict = rows_of(cli, "table6", CUT, "--strict", env=kept)
     assert not of_run(strict, CUT.name, is_beside=True)
     assert {row["note"] for row in of_run(strict, CUT.name, is_beside=False)} == {
         "model llama2-7b, 1 of 32 layers: the paper has Llama2-7B"
@@ -343,8 +349,10 @@ def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli) -> None:
         *(("table13", "80"), ("table15", "80"), ("table5", "100"), ("table6", "100")),
     ],
 )
-def test_people_read_it_on_narrow_terminals_too(cli: Cli, table: str, columns: str) -> None:
-    done = cli("paper", table, CUT, env={"COLUMNS": columns})
+def test_people_read_it_on_narrow_terminals_too(
+    cli: Cli, kept: dict[str, str], table: str, columns: str
+) -> None:
+    done = cli("paper", table, CUT, env=kept | {"COLUMNS": columns})
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= int(columns)
@@ -359,8 +367,8 @@ def test_people_read_it_on_narrow_terminals_too(cli: Cli, table: str, columns: s
     )
 
 
-def test_markdown_and_csv_have_the_same_figures(cli: Cli) -> None:
-    done = cli("paper", "table5", CUT, "--format", "markdown")
+def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) -> None:
+    done = cli("paper", "table5", CUT, "--format", "markdown", env=kept)
     assert done.exit_code == 0
     head = next(line for line in done.stdout.splitlines() if line.startswith("| phase"))
     names = [cell.strip() for cell in head.strip("|").split("|")]
@@ -368,9 +376,9 @@ def test_markdown_and_csv_have_the_same_figures(cli: Cli) -> None:
     assert names[-1] == "mark"
     assert "extrapolated_overall_ms" in names
 
-    text = cli("paper", "table5", CUT, "--format", "csv").stdout
+    text = cli("paper", "table5", CUT, "--format", "csv", env=kept).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
-    told = rows_of(cli, "table5", CUT)
+    told = rows_of(cli, "table5", CUT, env=kept)
     for row, other in zip(rows, told, strict=True):
         assert list(row) == list(other)
         assert row["mark"] == (other["mark"] or "")
