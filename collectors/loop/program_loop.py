@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ..calls import (
 from ..calls.beside_dynamo import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
+from ..ranges import is_backward
 from .claims import UNRECORDED, claim
 from .plan import LoopPlan
 from .trained_models import outermost, owner_of, owner_of_parts
@@ -69,6 +71,7 @@ class _Loop:
         self._watch: LoopWatch | None = None
         self._profilers: LoopProfilers | None = None
         self._recorder: LoopRecorder | None = None
+        self._beginning = threading.Lock()
         self._lone_step_count = 0
         self._is_by_optimizer = False
         self._pid = os.getpid()
@@ -108,11 +111,12 @@ class _Loop:
     def optimizer_stepped(self, parameter: Any) -> None:
         """Take the first step of an optimizer for the end of a first step."""
         if self._recorder is None:
-            if self._called:
-                self._begin(outermost(list(self._called)), 0)
-                self._called.clear()
-            else:
-                self._count_lone_step(parameter)
+            # While one thread begins, which takes imports, the loops of others are no loop's.
+            if self._beginning.acquire(blocking=False):
+                try:
+                    self._first_stepped(parameter)
+                finally:
+                    self._beginning.release()
         elif self._is_by_optimizer and self._watch is not None and self._watch.has_stepped:
             self._watch.step_began()
             self.step_is_over(is_part=False)
@@ -151,6 +155,15 @@ class _Loop:
             self._unusable(f"{type(error).__name__}: {error}")
         self._stop()
 
+    def _first_stepped(self, parameter: Any) -> None:
+        if self._recorder is not None:
+            return
+        if self._called:
+            self._begin(outermost(list(self._called)), 0)
+            self._called.clear()
+        else:
+            self._count_lone_step(parameter)
+
     def _count_lone_step(self, parameter: Any) -> None:
         """See a loop whose model is called where nothing sees it, as in a compiled function."""
         self._lone_step_count += 1
@@ -174,6 +187,9 @@ class _Loop:
         """Take the step that has just been seen for the first; `step_number` are over."""
         if not trained or self._watch is None or self._profilers is None:
             return
+        # Others train from now on what is not looked at. Autograd's threads step for the loop's.
+        if not is_backward():
+            self._watch.home.bind(self._thread_ended)
         place = current_place()
         if not claim(self._folder, place.rank):
             self._stop()
@@ -250,6 +266,8 @@ class _Loop:
         """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
         if self._recorder is None:
             self._pid = os.getpid()
+            # A thread that has held it is not here.
+            self._beginning = threading.Lock()
             return
         backward_calls.forget_all()
         module_calls.forget_all()

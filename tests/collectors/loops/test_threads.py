@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
+from tracekit.collectors.loop import program_loop
+from tracekit.collectors.loop.plan import LoopPlan
+from tracekit.collectors.loop.watch import LoopWatch
+from tracekit.collectors.profiler.loop_profilers import LoopProfilers
 
 # The recorded steps are 6 and 7. Kind of program: steps in its trace, what the run folder says.
 KINDS = {
@@ -29,6 +37,82 @@ def test_a_loop_on_a_thread(kind: str, loops: Any) -> None:
         assert run.names()["tk/phase/optimizer"] == len(steps)
         assert run.manifest["outcome"] == "ok"
     assert any(note in text for text in ["", *run.manifest["notes"]])
+
+
+class Beginning:
+    """A loop of this process that is watched by hand, and whose claim is held up.
+
+    Args:
+        meanwhile: called while the claim is written.
+    """
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]
+    ) -> None:
+        self.loop = program_loop._Loop(folder, LoopPlan(), lambda _, why: pytest.fail(why))
+        self.loop._watch = self.watch = LoopWatch(self.loop)
+        self.loop._profilers = LoopProfilers()
+        self.claim_count = 0
+
+        def claim(folder: Path, rank: int) -> bool:
+            del folder, rank
+            self.claim_count += 1
+            if self.claim_count == 1:
+                meanwhile()
+            # The second one would find a claim that is being written.
+            return self.claim_count == 1
+
+        monkeypatch.setattr(program_loop, "claim", claim)
+        monkeypatch.setattr(program_loop, "at_exit", lambda _: None)
+
+    def step(self) -> None:
+        model = nn.Linear(2, 2)
+        self.loop.root_begins(model, "training", (), {})
+        self.loop.optimizer_stepped(next(model.parameters()))
+
+    @property
+    def is_recorded(self) -> bool:
+        return self.loop._recorder is not None and not self.loop._recorder.is_done
+
+
+def on_a_thread(call: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def test_of_two_threads_that_step_at_once_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Beginning(tmp_path, monkeypatch, lambda: on_a_thread(begun.step))
+    begun.step()
+    assert begun.claim_count == 1
+    assert begun.is_recorded
+
+
+def test_while_one_thread_begins_the_steps_of_others_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else their optimizers would take part in its steps, and it would wait for them."""
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(on_a_thread(lambda: begun.watch.home.is_elsewhere))
+
+    begun = Beginning(tmp_path, monkeypatch, look)
+    begun.step()
+    assert seen == [True]
+    assert not begun.watch.home.is_elsewhere
+
+
+def test_where_autograd_steps_an_optimizer_on_its_own_thread_that_is_not_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, with an optimizer in a hook."""
+    begun = Beginning(tmp_path, monkeypatch, lambda: None)
+    monkeypatch.setattr(program_loop, "is_backward", lambda: True)
+    on_a_thread(begun.step)
+    assert begun.is_recorded
+    assert not begun.watch.home.is_elsewhere
 
 
 LIBRARY = """
