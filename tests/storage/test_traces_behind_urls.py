@@ -38,8 +38,14 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_folder_is_the_same(cli: Callable[..., Any], uploaded: Upload) -> None:
+def test_a_run_folder_is_the_same(
+    cli: Callable[..., Any],
+    uploaded: Upload,
+    keep_stores: Callable[..., None],
+    own_cache: Path,
+) -> None:
     place = uploaded(SAMPLE)
+    keep_stores(own_cache, SAMPLE)
     local = cli("breakdown", SAMPLE, "--format", "json")
     remote = cli("breakdown", place, "--format", "json")
     assert (remote.exit_code, remote.stderr) == (0, "")
