@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -33,9 +34,11 @@ EVENTS = [
 ]
 
 
-@pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Iterator[Trace]:
-    with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    file = tmp_path_factory.mktemp("browsed") / "trace.json"
+    file.write_text(json.dumps({"traceEvents": EVENTS}), "utf-8")
+    with tracekit.open(file, cache=False) as opened:
         yield opened
 
 
@@ -148,7 +151,9 @@ def test_pages_and_another_size(
         walk(trace, steps, width=200)
 
 
-def test_quitting_ends_what_is_asked(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quitting_ends_what_is_asked(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = threading.Event()
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     query = Trace.query
@@ -177,7 +182,8 @@ def test_quitting_ends_what_is_asked(trace: Trace, monkeypatch: pytest.MonkeyPat
             await screen.pilot.pause(0.01)
         await screen.pilot.press("q")
 
-    walk(trace, steps)
+    with tracekit.open(tiny_trace(EVENTS), cache=False) as trace:
+        walk(trace, steps)
     assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
 
 
