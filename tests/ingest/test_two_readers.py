@@ -190,13 +190,13 @@ def test_odd_values_are_read_alike(load_by: LoadBy) -> None:
     """Usual and odd events side by side: each in its place, and to the byte."""
 
     @settings(
-        max_examples=30 * EFFORT,
+        max_examples=15 * EFFORT,
         deadline=None,
         derandomize=EFFORT == 1,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.lists(events(), min_size=20, max_size=20))
+    @given(st.lists(events(), min_size=40, max_size=40))
     def run(texts: list[str]) -> None:
         content = f"[{','.join(texts)}]".encode()
         assert read_both(load_by, content, "trace.json") == [], texts
