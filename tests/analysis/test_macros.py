@@ -58,7 +58,7 @@ def test_every_macro_that_an_analysis_calls_is_required() -> None:
 def ask_all(path: Path) -> dict[str, object]:
     """What each analysis says that reads rows which are kept."""
     said: dict[str, object] = {}
-    with tracekit.open(path, cache=False) as trace:
+    with tracekit.open(path) as trace:
         for spec in load_catalog().analyses.values():
             if spec.scope != "runs" and any(one.name in KEPT for one in macros_of([spec])):
                 try:
@@ -70,9 +70,10 @@ def ask_all(path: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ["pretrain_R+Z3", "serve_vllm"])
 def test_rows_that_are_kept_say_what_they_say_made_anew(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, keep_stores: Callable[..., None], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = REPO / "sample_traces" / name
+    keep_stores(cache, run)
     kept = ask_all(run)
     assert len(kept) > 10
     monkeypatch.setattr(macros, "_MOST_ROWS_KEPT", -1)

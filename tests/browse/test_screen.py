@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -33,9 +34,11 @@ EVENTS = [
 ]
 
 
-@pytest.fixture
-def trace(tiny_trace: Callable[..., Path]) -> Iterator[Trace]:
-    with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+    file = tmp_path_factory.mktemp("browsed") / "trace.json"
+    file.write_text(json.dumps({"traceEvents": EVENTS}), "utf-8")
+    with tracekit.open(file, cache=False) as opened:
         yield opened
 
 
@@ -148,7 +151,9 @@ def test_pages_and_another_size(
         walk(trace, steps, width=200)
 
 
-def test_quitting_ends_what_is_asked(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quitting_ends_what_is_asked(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = threading.Event()
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     query = Trace.query
@@ -177,7 +182,8 @@ def test_quitting_ends_what_is_asked(trace: Trace, monkeypatch: pytest.MonkeyPat
             await screen.pilot.pause(0.01)
         await screen.pilot.press("q")
 
-    walk(trace, steps)
+    with tracekit.open(tiny_trace(EVENTS), cache=False) as trace:
+        walk(trace, steps)
     assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
 
 
@@ -202,39 +208,37 @@ def test_the_command_does_not_import_textual_before_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_what_a_row_leads_to_adds_up_to_the_row() -> None:
+def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace]) -> None:
     """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
     from tracekit.browse.asking import Answers
     from tracekit.browse.views import Modules, Overview, causes, kernels
 
-    run = Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3"
-    with tracekit.open(run) as trace:
-        answers = Answers(trace)
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
+    answers = Answers(trace)
 
-        def below(view: Any, column: str) -> int:
-            total = trace.sql(f"SELECT sum({column})::BIGINT FROM ({view.select})").rows[0][0]
-            assert isinstance(total, int)
-            return total
+    def below(view: Any, column: str) -> int:
+        total = trace.sql(f"SELECT sum({column})::BIGINT FROM ({view.select})").rows[0][0]
+        assert isinstance(total, int)
+        return total
 
-        kernel_ns = {
-            (row["rank"], row["phase"]): row["kernel_ns"]
-            for row in trace.query("phases").to_dicts()
-        }
-        overview = Overview()
-        for row in overview.page(answers, 0, "").rows:
-            view = overview.deeper(row)
-            if row["split"] == "phase":
-                assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
-            elif row["part"] == "idle":
-                assert below(view, "idle_ns") == row["idle_ns"]
-        for row in kernels().page(answers, 0, "").rows[:3]:
-            assert below(kernels().deeper(row), "dur_ns") == row["kernel_ns"]
-        for row in causes().page(answers, 0, "").rows[:3]:
-            assert below(causes().deeper(row), "idle_ns") == row["idle_ns"]
-        top = Modules().page(answers, 0, "").rows
-        inner = next(row for row in top if row["has_inner"])
-        for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
-            assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]
+    kernel_ns = {
+        (row["rank"], row["phase"]): row["kernel_ns"] for row in trace.query("phases").to_dicts()
+    }
+    overview = Overview()
+    for row in overview.page(answers, 0, "").rows:
+        view = overview.deeper(row)
+        if row["split"] == "phase":
+            assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
+        elif row["part"] == "idle":
+            assert below(view, "idle_ns") == row["idle_ns"]
+    for row in kernels().page(answers, 0, "").rows[:3]:
+        assert below(kernels().deeper(row), "dur_ns") == row["kernel_ns"]
+    for row in causes().page(answers, 0, "").rows[:3]:
+        assert below(causes().deeper(row), "idle_ns") == row["idle_ns"]
+    top = Modules().page(answers, 0, "").rows
+    inner = next(row for row in top if row["has_inner"])
+    for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
+        assert below(Modules().events(row), "dur_ns") == row["total_kernel_ns"]
 
 
 def test_collectives_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
@@ -303,34 +307,33 @@ def test_a_trace_without_requests_says_so(trace: Trace) -> None:
     walk(trace, steps)
 
 
-def test_what_steps_and_requests_lead_to_adds_up() -> None:
+def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]) -> None:
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
     from tracekit.browse.asking import Answers
     from tracekit.browse.requests import requests
     from tracekit.browse.steps import steps
 
-    run = Path(__file__).parents[2] / "sample_traces" / "serve_transformers"
-    with tracekit.open(run) as trace:
-        answers = Answers(trace)
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
+    answers = Answers(trace)
 
-        def total_ns(view: Any) -> int:
-            rows = trace.sql(f"SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM ({view.select})").rows
-            assert isinstance(rows[0][0], int)
-            return rows[0][0]
+    def total_ns(view: Any) -> int:
+        rows = trace.sql(f"SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM ({view.select})").rows
+        assert isinstance(rows[0][0], int)
+        return rows[0][0]
 
-        for row in steps().page(answers, 0, "").rows:
-            assert total_ns(steps().deeper(row)) == row["kernel_ns"]
-        put = {
-            row["step"]: row["kernel_ns"]
-            for row in trace.query("serving_steps").to_dicts()
-            if row["step"] is not None
-        }
-        seen = set()
-        for row in requests().page(answers, 0, "").rows:
-            below = requests().deeper(row)
-            assert below is not None
-            for step in below.page(answers, 0, "").rows[:3]:
-                if step["step"] not in seen:
-                    assert total_ns(below.deeper(step)) == put[step["step"]]
-                seen.add(step["step"])
-        assert seen
+    for row in steps().page(answers, 0, "").rows:
+        assert total_ns(steps().deeper(row)) == row["kernel_ns"]
+    put = {
+        row["step"]: row["kernel_ns"]
+        for row in trace.query("serving_steps").to_dicts()
+        if row["step"] is not None
+    }
+    seen = set()
+    for row in requests().page(answers, 0, "").rows:
+        below = requests().deeper(row)
+        assert below is not None
+        for step in below.page(answers, 0, "").rows[:3]:
+            if step["step"] not in seen:
+                assert total_ns(below.deeper(step)) == put[step["step"]]
+            seen.add(step["step"])
+    assert seen

@@ -21,21 +21,38 @@ class Outcome:
 SAMPLES = frozenset((Path(__file__).resolve().parents[2] / "sample_traces").iterdir())
 
 
+@pytest.fixture(scope="session")
+def kept(
+    tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]
+) -> Callable[..., Path]:
+    """Return a function that puts the stores of samples into a cache, and returns its folder.
+
+    Each worker has a cache of its own: a store that is put there anew may be open elsewhere.
+    """
+    cache = tmp_path_factory.mktemp("checked")
+    there: set[str | Path] = set()
+
+    def keep(*samples: str | Path) -> Path:
+        keep_stores(cache, *SAMPLES.intersection(samples) - there)
+        there.update(samples)
+        return cache
+
+    return keep
+
+
 @pytest.fixture
 def tracekit_in_process(
-    shared_folder: Path,
-    keep_stores: Callable[..., None],
+    kept: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., Outcome]:
     """Return a function that runs a command, and says how it ended."""
-    cache = shared_folder / "checked"
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept()))
     monkeypatch.chdir(tmp_path)
 
     def run(*args: str | Path) -> Outcome:
-        keep_stores(cache, *SAMPLES.intersection(args))
+        kept(*args)
         exit_code = main([str(arg) for arg in args])
         return Outcome(exit_code, *capsys.readouterr())
 

@@ -18,6 +18,12 @@ from tracekit.errors import QueryError
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
 
 
+@pytest.fixture(autouse=True)
+def has_asked_before(keep_stores: Callable[..., None], sample_trace: Path, tmp_path: Path) -> None:
+    """Let the store of the sample be in the cache: what is asked is of no concern for it."""
+    keep_stores(tmp_path / "cache", sample_trace)
+
+
 def test_a_table_for_people_has_a_thousand_rows(
     cli: Callable[..., Any], sample_trace: Path
 ) -> None:
@@ -61,7 +67,7 @@ def test_memory_does_not_grow_with_the_rows(sample_trace: Path, tmp_path: Path) 
             [sys.executable, "-c", script, str(sample_trace), sql],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={"PATH": "", "TRACEKIT_CACHE_DIR": str(tmp_path)},
+            env={"PATH": "", "TRACEKIT_CACHE_DIR": str(tmp_path / "cache")},
             check=True,
         )
         unit = 1 if sys.platform == "darwin" else 1 << 10
@@ -78,13 +84,15 @@ def test_a_statement_that_takes_too_long(cli: Callable[..., Any], sample_trace: 
     ]
 
 
-def test_a_timeout_while_rows_are_taken(sample_trace: Path, tmp_path: Path) -> None:
+def test_a_timeout_while_rows_are_taken(
+    opened: Callable[[Path], tracekit.Trace], sample_trace: Path
+) -> None:
     """Also a statement that gives rows for ever ends; the connection can be used again."""
-    with tracekit.open(sample_trace, cache=False) as trace:
-        stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=2)
-        with pytest.raises(QueryError, match=r"took longer than 2 s"):
-            deque(stream.rows, maxlen=0)
-        assert trace.sql("SELECT 1").rows == [(1,)]
+    trace = opened(sample_trace)
+    stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=2)
+    with pytest.raises(QueryError, match=r"took longer than 2 s"):
+        deque(stream.rows, maxlen=0)
+    assert trace.sql("SELECT 1").rows == [(1,)]
 
 
 def test_exact_types_are_streamed_too(cli: Callable[..., Any], sample_trace: Path) -> None:
@@ -117,8 +125,9 @@ def test_bad_limits(cli: Callable[..., Any], sample_trace: Path) -> None:
         assert cli("sql", option, value, sample_trace, "SELECT 1").exit_code == 2
 
 
-def test_json_of_a_stream_is_that_of_a_result(cli: Callable[..., Any], sample_trace: Path) -> None:
+def test_json_of_a_stream_is_that_of_a_result(
+    cli: Callable[..., Any], opened: Callable[[Path], tracekit.Trace], sample_trace: Path
+) -> None:
     sql = "SELECT name, dur_ns FROM event ORDER BY event_id LIMIT 50"
-    with tracekit.open(sample_trace, cache=False) as trace:
-        right = trace.sql(sql).to_dicts()
+    right = opened(sample_trace).sql(sql).to_dicts()
     assert json.loads(cli("sql", "--format", "json", sample_trace, sql).stdout) == right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,12 +36,12 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
-    tmp_path: Path,
+    keep_stores: Callable[..., None], tmp_path: Path
 ) -> None:
     command = "tracekit baseline save a sample_traces/pretrain_Naive --baselines build/of-a-test"
     for number in range(2):
         folder = tmp_path / str(number)
-        folder.mkdir()
+        keep_stores(folder / "cache", REPO / "sample_traces" / "pretrain_Naive")
         page = with_outputs(f"```console\n$ {command}\n```\n", folder)
         assert "\nbuild/of-a-test/a.baseline.json: " in page
     assert not (REPO / "build/of-a-test").exists()

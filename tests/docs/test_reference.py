@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from every_trace import SAMPLES
@@ -18,7 +20,9 @@ from generate.pages import generated
 from generate.places import REFERENCE, REPO
 from generate.sessions import WIDTH, run, sessions
 
+import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.cli import _open
 
 HINT = "run: make docs-update"
 
@@ -31,10 +35,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
     return folder
 
 
+@contextmanager
+def opened_once() -> Iterator[None]:
+    """Let commands that open the same traces in the same way share them.
+
+    Some hundred of them show the same few samples.
+    """
+    open_traces = _open.open_traces
+    shared: dict[str, tracekit.Trace] = {}
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+
+        @contextmanager
+        def open_once(traces: Sequence[str], **options: Any) -> Iterator[tracekit.Trace]:
+            key = repr((traces, options))
+            if key not in shared:
+                shared[key] = stack.enter_context(open_traces(traces, **options))
+            yield shared[key]
+
+        patch.setattr(_open, "open_traces", open_once)
+        yield
+
+
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
     """Return what the code generates now, by path."""
-    return generated(folder)
+    with opened_once():
+        return generated(folder)
 
 
 def test_every_page_is_what_the_code_says(pages: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,19 +30,21 @@ _ASK = """async (sql) => {
 
 
 @pytest.mark.slow
-def test_the_trace_opens_in_the_ui_without_network(tmp_path: Path) -> None:
+def test_the_trace_opens_in_the_ui_without_network(
+    opened: Callable[[Path], tracekit.Trace], tmp_path: Path
+) -> None:
     engine_folder()
     api = pytest.importorskip("playwright.sync_api")
     browser_path = shutil.which("chromium")
     if browser_path is None:
         pytest.skip("Chromium is not installed")
-    with tracekit.open(REPO / "sample_traces" / "pretrain_R+Z3", cache=False) as trace:
-        path = exported(trace, tmp_path / "x.pftrace")
-        expected: dict[str, int] = {}
-        for row in trace.query("timeline").to_dicts():
-            for kind in ("compute", "exposed_comm", "idle"):
-                name = kind.replace("_", " ")
-                expected[name] = expected.get(name, 0) + row[f"{kind}_ns"]
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    path = exported(trace, tmp_path / "x.pftrace")
+    expected: dict[str, int] = {}
+    for row in trace.query("timeline").to_dicts():
+        for kind in ("compute", "exposed_comm", "idle"):
+            name = kind.replace("_", " ")
+            expected[name] = expected.get(name, 0) + row[f"{kind}_ns"]
     with path.open("rb") as file, serving(file, "two ranks") as served, api.sync_playwright() as p:
         browser = p.chromium.launch(
             executable_path=browser_path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,17 @@ def hostile() -> list[dict[str, Any]]:
     return [*found, counter, {"ph": "i", "name": "\u2028", "s": "t", "pid": 1, "tid": 1, "ts": 701}]
 
 
-def test_a_counter_may_have_any_name(tiny_trace: Callable[..., Path]) -> None:
-    with tracekit.open(tiny_trace(hostile()), cache=False) as trace:
-        scene, _ = record(trace)
+@pytest.fixture(scope="module")
+def of_hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
+    """Return a trace of hostile text, which tests only export."""
+    file = tmp_path_factory.mktemp("hostile") / "trace.json"
+    file.write_text(json.dumps({"traceEvents": hostile()}), "utf-8")
+    with tracekit.open(file, cache=False) as trace:
+        yield trace
+
+
+def test_a_counter_may_have_any_name(of_hostile: tracekit.Trace) -> None:
+    scene, _ = record(of_hostile)
     found = {place[-2]: values[0][1] for place, values in scene.numbers.items()}
     told = {'w"x': 3, "$.a": 4, "b\\": 5, "*": 6, "is text": 7.5}
     assert {name: value for name, value in found.items() if name.startswith("ours")} == {
@@ -56,10 +64,9 @@ def test_a_counter_may_have_any_name(tiny_trace: Callable[..., Path]) -> None:
     }
 
 
-def test_perfetto_reads_hostile_text(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_perfetto_reads_hostile_text(of_hostile: tracekit.Trace, tmp_path: Path) -> None:
     engine_folder()
-    with tracekit.open(tiny_trace(hostile()), cache=False) as trace:
-        check_read_back(trace, tmp_path / "x.pftrace")
+    check_read_back(of_hostile, tmp_path / "x.pftrace")
 
 
 def test_times_as_early_and_as_late_as_can_be(
@@ -102,11 +109,10 @@ def test_pieces_beyond_all_times_hold_nothing(tiny_trace: Callable[..., Path]) -
         assert export_chrome(trace, len, Selection(to_ns=10**30)).event_count == 1
 
 
-def test_chrome_json_of_hostile_text_is_json(tiny_trace: Callable[..., Path]) -> None:
+def test_chrome_json_of_hostile_text_is_json(of_hostile: tracekit.Trace) -> None:
     blocks: list[bytes] = []
-    with tracekit.open(tiny_trace(hostile()), cache=False) as trace:
-        done = export_chrome(trace, blocks.append)
-        names = {row[0] for row in trace.sql("SELECT name FROM event").rows}
+    done = export_chrome(of_hostile, blocks.append)
+    names = {row[0] for row in of_hostile.sql("SELECT name FROM event").rows}
     events = json.loads(b"".join(blocks))["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     assert len(slices) == done.slice_count

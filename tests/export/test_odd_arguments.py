@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from traces_by_hand import call, kernel, span
+from cases_as_ranks import opened_as_ranks, rows_by_rank
+from traces_by_hand import Event, call, kernel, span
 
-import tracekit
 from tracekit.export.chrome import export_chrome
 from tracekit.export.perfetto import export_perfetto
 
 MEMBERS = ["Input Dims", "Input type", "Concrete Inputs", "Input Strides"]
+SAID = ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]]
 
 
-@pytest.mark.parametrize("said", ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]])
-def test_an_odd_argument_takes_nothing_from_other_ops(
-    tiny_trace: Callable[..., Path], said: Any
-) -> None:
-    shapes = {"Input Dims": [[4, 8], [8, 16]], "Input type": ["float", "float"]}
+def flops_of(number: int) -> int:
+    """Return the operations of a product in the trace of a number: no other trace has as many."""
+    return 2 * 4 * (8 + number) * 16
+
+
+def events_that_say(said: Any, number: int) -> list[Event]:
+    """Return ops of which all but the first say something odd, each in another member."""
+    dims = [[4, 8 + number], [8 + number, 16]]
+    shapes = {"Input Dims": dims, "Input type": ["float", "float"]}
     events = []
-    for number, member in enumerate([None, *MEMBERS]):
-        at = 20 * number
+    for place, member in enumerate([None, *MEMBERS]):
+        at = 20 * place
         args = shapes if member is None else {**shapes, member: said}
         events += [
             span("cpu_op", "aten::mm", at, at + 10, **args),
-            call(at + 1, at + 3, number + 1),
-            kernel("gemm", at + 4, at + 9, number + 1),
+            call(at + 1, at + 3, place + 1),
+            kernel("gemm", at + 4, at + 9, place + 1),
         ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        flops = [row["flops"] for row in trace.query("gemms").to_dicts() if row["flops"]]
-        assert sum(flops) >= 2 * 4 * 8 * 16
-        for name in ("mfu", "compute_memory"):
-            trace.query(name)
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of the traces: their products, and of each export its events and its bytes."""
+
+    gemms: dict[int, list[dict[str, Any]]]
+    exports: list[tuple[int, bytes]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Ask all traces as the ranks of one run: each says one of `SAID`."""
+    cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
+    with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
+        exports = []
         for export in (export_perfetto, export_chrome):
             blocks: list[bytes] = []
-            assert export(trace, blocks.append).event_count == 15
-            assert b'"op_flops":1024' in b"".join(blocks)
+            exports.append((export(trace, blocks.append).event_count, b"".join(blocks)))
+        for name in ("mfu", "compute_memory"):
+            trace.query(name)
+        return Told(rows_by_rank(trace, "gemms"), exports)
+
+
+@pytest.mark.parametrize("number", range(len(SAID)), ids=map(str, SAID))
+def test_an_odd_argument_takes_nothing_from_other_ops(told: Told, number: int) -> None:
+    flops = [row["flops"] for row in told.gemms[number] if row["flops"]]
+    assert sum(flops) >= flops_of(number)
+    for event_count, written in told.exports:
+        assert event_count == 15 * len(SAID)
+        assert re.search(b'"op_flops":%d\\b' % flops_of(number), written)

@@ -11,7 +11,7 @@ import pytest
 from traces_by_hand import kernel
 
 import tracekit
-from tracekit.report import overview_page, several_runs
+from tracekit.report import overview_page, report, several_runs
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 pytestmark = pytest.mark.slow
@@ -63,17 +63,22 @@ _NAMES = """() => {
 }"""
 
 
-def _at(report: Any, width: int) -> Any:
-    report.page.set_viewport_size({"width": width, "height": 900})
-    report.page.wait_for_timeout(200)
-    report.show_all()
-    return report.page
+def _at(drawn: Any, width: int) -> Any:
+    drawn.page.set_viewport_size({"width": width, "height": 900})
+    drawn.page.wait_for_timeout(200)
+    drawn.show_all()
+    return drawn.page
+
+
+@pytest.fixture(scope="module")
+def of_a_sample(opened: Any) -> str:
+    """Return the report of a sample, which has something to say in most pictures."""
+    return report(opened(SAMPLES / "pretrain_R+Z3"), ["trace.json"])
 
 
 @pytest.mark.parametrize("width", [400, 1100])
-def test_no_label_is_cut_or_covered(opened: Any, in_browser: Any, width: int) -> None:
-    report = in_browser(opened(SAMPLES / "pretrain_R+Z3"))
-    assert _at(report, width).evaluate(_WRONG) == []
+def test_no_label_is_cut_or_covered(of_a_sample: str, in_browser: Any, width: int) -> None:
+    assert _at(in_browser(of_a_sample), width).evaluate(_WRONG) == []
 
 
 def test_no_label_of_several_runs_is_cut(in_browser: Any) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import s3_server
@@ -12,6 +15,7 @@ import web_server
 from s3_server import S3Server
 from web_server import WebServer
 
+from tracekit.cli._main import main
 from tracekit.storage import Location, filesystems, retries
 
 
@@ -50,6 +54,41 @@ def new_clients() -> Iterator[None]:
 def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
     """Return what has the file systems made anew, and puts back those that there were."""
     return new_clients
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command left behind."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+
+    def json(self) -> Any:
+        """Return stdout parsed as JSON."""
+        return json.loads(self.stdout)
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Return a function that runs a command as `cli` does, but in this process.
+
+    What reaches S3 is imported here already, which takes longer than most commands.
+    """
+
+    def run(*args: object, env: Mapping[str, str] | None = None) -> Outcome:
+        with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+            patch.chdir(tmp_path)
+            patch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            if env:
+                stack.enter_context(new_clients())
+            capsys.readouterr()
+            exit_code = main([str(arg) for arg in args])
+        return Outcome(*capsys.readouterr(), exit_code)
+
+    return run
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_Naive
 
 
 @pytest.fixture(autouse=True)
-def one_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(shared_folder / "checked"))
+def has_asked_before(
+    tmp_path: Path, keep_stores: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_stores(tmp_path / "cache", SAMPLE)
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def test_a_baseline_is_kept_once_and_held_against(

@@ -39,6 +39,7 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Path:
 
 def test_a_dataset_is_the_same_in_a_bucket(
     cli: Callable[..., Any],
+    run_here: Callable[..., Any],
     ranks: Path,
     uploaded: Upload,
     bucket: Location,
@@ -72,7 +73,8 @@ def test_a_dataset_is_the_same_in_a_bucket(
         name = [] if command == "sql" else rest
         text = rest if command == "sql" else []
         answers = [
-            cli(command, *name, dataset, *text, "--format", "json") for dataset in (remote, local)
+            run(command, *name, dataset, *text, "--format", "json")
+            for run, dataset in ((cli, remote), (run_here, local))
         ]
         assert [answer.exit_code for answer in answers] == [0, 0]
         assert answers[0].stdout == answers[1].stdout
@@ -81,7 +83,7 @@ def test_a_dataset_is_the_same_in_a_bucket(
         assert s3.secret.encode() not in content
         assert s3.key_id.encode() not in content
     # What would be another dataset does not take its place: only what is missing is done again.
-    again = cli("ingest", f"{place}/rank0.json.gz", "-o", remote, "--engine", "serial")
+    again = run_here("ingest", f"{place}/rank0.json.gz", "-o", remote, "--engine", "serial")
     assert again.exit_code == 4
     assert "exists already" in again.stderr
     # Whoever may not read it gets one sentence.
@@ -92,10 +94,11 @@ def test_a_dataset_is_the_same_in_a_bucket(
 
 
 def test_sql_reaches_nothing_but_the_files_of_the_dataset(
-    cli: Callable[..., Any], ranks: Path, bucket: Location
+    run_here: Callable[..., Any], ranks: Path, bucket: Location
 ) -> None:
     remote = bucket / "run.tracekit"
-    assert cli("ingest", ranks / "rank0.json.gz", "-o", remote, "--engine", "serial").exit_code == 0
+    made = run_here("ingest", ranks / "rank0.json.gz", "-o", remote, "--engine", "serial")
+    assert made.exit_code == 0
     (bucket / "run.tracekit/other.csv").write_bytes(b"a\n1\n")
     for statement in (
         "SELECT * FROM read_csv('/etc/passwd')",
@@ -103,11 +106,12 @@ def test_sql_reaches_nothing_but_the_files_of_the_dataset(
         f"SELECT * FROM read_csv('{remote}/other.csv')",
         "COPY (SELECT 1) TO 'tracekit-dataset://tables/x.parquet'",
     ):
-        refused = cli("sql", remote, statement)
+        refused = run_here("sql", remote, statement)
         assert (refused.exit_code, refused.stdout) == (5, ""), statement
         assert "Traceback" not in refused.stderr
     # The manifest is none of the files that tables are of.
-    text = cli("sql", remote, "SELECT content FROM read_text('tracekit-dataset://manifest.json')")
+    whole = "SELECT content FROM read_text('tracekit-dataset://manifest.json')"
+    text = run_here("sql", remote, whole)
     assert "recipe" not in text.stdout
 
 

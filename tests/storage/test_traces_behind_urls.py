@@ -38,9 +38,16 @@ def ranks(tiny_trace: Callable[..., Path], tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_folder_is_the_same(cli: Callable[..., Any], uploaded: Upload) -> None:
+def test_a_run_folder_is_the_same(
+    cli: Callable[..., Any],
+    run_here: Callable[..., Any],
+    uploaded: Upload,
+    keep_stores: Callable[..., None],
+    own_cache: Path,
+) -> None:
     place = uploaded(SAMPLE)
-    local = cli("breakdown", SAMPLE, "--format", "json")
+    keep_stores(own_cache, SAMPLE)
+    local = run_here("breakdown", SAMPLE, "--format", "json")
     remote = cli("breakdown", place, "--format", "json")
     assert (remote.exit_code, remote.stderr) == (0, "")
     assert local.exit_code == 0
@@ -149,15 +156,21 @@ def test_what_is_not_there_is_one_sentence(bucket: Location, ranks: Path, upload
     ],
 )
 def test_wrong_credentials_are_one_sentence_that_shows_none(
-    cli: Callable[..., Any], uploaded: Upload, ranks: Path, s3: S3Server, variable: str, value: str
+    cli: Callable[..., Any],
+    run_here: Callable[..., Any],
+    uploaded: Upload,
+    ranks: Path,
+    s3: S3Server,
+    variable: str,
+    value: str,
 ) -> None:
     place = uploaded(ranks)
-    for arguments in (
-        ("breakdown", f"{place}/rank0.json.gz"),
-        ("query", "timeline", f"{place}"),
-        ("ingest", f"{place}/*.gz", "-o", "run.duckdb"),
+    for run, *arguments in (
+        (cli, "breakdown", f"{place}/rank0.json.gz"),
+        (run_here, "query", "timeline", f"{place}"),
+        (run_here, "ingest", f"{place}/*.gz", "-o", "run.duckdb"),
     ):
-        done = cli(*arguments, env={variable: value})
+        done = run(*arguments, env={variable: value})
         assert (done.exit_code, done.stdout) == (3, "")
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"error: {place}")
