@@ -275,7 +275,8 @@ class Trace:
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.macros import rows_kept
-        from tracekit.analysis.run import run_analyses, run_reductions
+        from tracekit.analysis.run import run_reductions
+        from tracekit.analysis.run_at_once import run_analyses
         from tracekit.analysis.scopes import several
 
         contents = self._contents

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -28,7 +27,7 @@ from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
 from tracekit.analysis.statement import declared_otherwise, with_values
-from tracekit.database import cursor_of, execute
+from tracekit.database import execute
 from tracekit.database.engine import duckdb, whole
 from tracekit.errors import QueryError
 
@@ -158,57 +157,6 @@ def _run(
             raise
         raise blamed from error
     return Result(spec.name, columns, rows)
-
-
-def run_analyses(connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec]) -> list[Result]:
-    """Run several analyses with their default parameters, two at a time.
-
-    DuckDB plans a statement on one thread, and planning is most of the time of a small trace.
-
-    Args:
-        connection: as for :func:`run_analysis`.
-        specs: the analyses.
-
-    Returns:
-        Their results, in the order of ``specs``.
-
-    Raises:
-        The errors of :func:`run_analysis`.
-    """
-    cursors = _Cursors(connection, 2)
-    # From the last on: of a breakdown that is health, the longest; the short ones fill up the end.
-    waiting = iter(reversed(list(enumerate(specs))))
-    results: dict[int, Result] = {}
-
-    def drain(cursor: duckdb.DuckDBPyConnection) -> None:
-        for position, spec in waiting:
-            results[position] = run_analysis(cursor, spec, {})
-
-    def work() -> None:
-        with ThreadPoolExecutor(len(cursors.all), thread_name_prefix="tracekit-query") as pool:
-            for done in [pool.submit(drain, cursor) for cursor in cursors.all]:
-                done.result()
-
-    try:
-        interruptible(cursors, work)
-    finally:
-        cursors.close()
-    return [results[position] for position in range(len(specs))]
-
-
-class _Cursors:
-    """Connections to the store of another one, which are interrupted together."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, count: int) -> None:
-        self.all = [cursor_of(connection) for _ in range(count)]
-
-    def interrupt(self) -> None:
-        for cursor in self.all:
-            cursor.interrupt()
-
-    def close(self) -> None:
-        for cursor in self.all:
-            cursor.close()
 
 
 def run_sql(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.breakdown import HEALTH, RUN_HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
-from tracekit.analysis.run import run_analyses, run_reductions
+from tracekit.analysis.run import run_reductions
+from tracekit.analysis.run_at_once import run_analyses
 from tracekit.errors import QueryError, UsageError
 from tracekit.plot import PARAMS
 
