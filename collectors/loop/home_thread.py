@@ -18,6 +18,8 @@ class HomeThread:
     def __init__(self) -> None:
         self._local = threading.local()
         self.is_known = False
+        # Which of the threads that were taken for the loop's is the one.
+        self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
         """Take this thread for the loop's, if none is.
@@ -29,25 +31,35 @@ class HomeThread:
         if self.is_known:
             return
         self.is_known = True
+        self._number += 1
+        number = self._number
 
         def end() -> None:
-            # What the thread held is gone: it would not know itself.
-            self.is_known = False
-            at_end()
+            if self._number == number:
+                # What the thread held is gone: it would not know itself.
+                self.is_known = False
+                at_end()
 
         is_main = threading.current_thread() is threading.main_thread()
-        self._local.mark = _Mark(None if is_main else end)
+        self._local.mark = _Mark(number, None if is_main else end)
+
+    def release(self) -> None:
+        """Take the thread for the loop's no longer: the next that binds may be."""
+        self.is_known = False
+        self._number += 1
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether the loop is known to run on another thread than this."""
-        return self.is_known and getattr(self._local, "mark", None) is None
+        mark = getattr(self._local, "mark", None)
+        return self.is_known and (mark is None or mark.number != self._number)
 
 
 class _Mark:
     """What a thread holds until it ends."""
 
-    def __init__(self, at_end: Callable[[], None] | None) -> None:
+    def __init__(self, number: int, at_end: Callable[[], None] | None) -> None:
+        self.number = number
         self._at_end = at_end
 
     def __del__(self) -> None:

@@ -127,6 +127,7 @@ class _Loop:
         if recorder is None or self._watch is None:
             return
         self._watch.home.bind(self._thread_ended)
+        self._watch.may_move = False
         self._error_before = _last_error()
         recorder.end_step()
         if is_part:
@@ -190,6 +191,7 @@ class _Loop:
         # Others train from now on what is not looked at. Autograd's threads step for the loop's.
         if not is_backward():
             self._watch.home.bind(self._thread_ended)
+            self._watch.may_move = True
         place = current_place()
         if not claim(self._folder, place.rank):
             self._stop()

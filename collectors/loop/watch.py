@@ -82,6 +82,9 @@ class LoopWatch:
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
         self._kin: dict[nn.Module, bool] = {}
         self._has_seen_optimizer = False
+        self._last_optimizer: int | None = None
+        # Whether the thread of the loop is known by one step alone, which may have been to warm up.
+        self.may_move = False
         # Of a parameter of each root, or of the one that backward passes lead to.
         self._versions: dict[nn.Module | None, int] = {}
         self._leaf: torch.Tensor | None = None
@@ -195,7 +198,11 @@ class LoopWatch:
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Hear that an optimizer has taken a step."""
         if self._is_other_loop:
-            return
+            if not self.may_move or id(optimizer) != self._last_optimizer:
+                return
+            # The optimizer of the one step there was goes on here.
+            self.home.release()
+        self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
         try:
             self._steps.optimizer_stepped(id(optimizer))

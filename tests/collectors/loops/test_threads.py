@@ -17,6 +17,7 @@ from tracekit.collectors.profiler.loop_profilers import LoopProfilers
 # The recorded steps are 6 and 7. Kind of program: steps in its trace, what the run folder says.
 KINDS = {
     "two": ([6, 7], ""),
+    "first": ([6, 7], ""),
     "short": ([6], "the thread of the loop ended"),
     "moving": (None, "the thread of the loop ended"),
     "daemon": (None, "the thread of the loop runs on"),

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import tiny
 import torch
@@ -50,6 +51,10 @@ if kind == "two":
 elif kind == "moving":
     for _ in range(tiny.STEPS):
         on_threads((loops[0].run, 1))
+elif kind == "first":
+    pool = ThreadPoolExecutor(1)
+    pool.submit(loops[0].run, 1).result()
+    loops[0].run(2 * tiny.STEPS)
 elif kind == "short":
     on_threads((loops[0].run, 7))
 else:
