@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import patient_hypothesis
 import pytest
 from alone import alone
+from cli_result import CliResult
 from cost_of_files import CostOfFiles
 from every_trace import Answered, Answers
 from longest_first import place
@@ -199,19 +199,6 @@ def python(shared_folder: Path) -> Callable[[str], str]:
     kind of program and launcher is run cold by some test as well.
     """
     return lambda kind: sys.executable if kind == "cold" else str(warm_python(shared_folder, kind))
-
-
-@dataclass(frozen=True, slots=True)
-class CliResult:
-    """What one run of the command left behind."""
-
-    stdout: str
-    stderr: str
-    exit_code: int
-
-    def json(self) -> Any:
-        """Return stdout parsed as JSON."""
-        return json.loads(self.stdout)
 
 
 @pytest.fixture

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import s3_server
 import web_server
+from cli_result import CliResult
 from s3_server import S3Server
 from web_server import WebServer
 
@@ -56,27 +54,14 @@ def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
     return new_clients
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a command left behind."""
-
-    stdout: str
-    stderr: str
-    exit_code: int
-
-    def json(self) -> Any:
-        """Return stdout parsed as JSON."""
-        return json.loads(self.stdout)
-
-
 @pytest.fixture
-def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., CliResult]:
     """Return a function that runs a command as `cli` does, but in this process.
 
     What reaches S3 is imported here already, which takes longer than most commands.
     """
 
-    def run(*args: object, env: Mapping[str, str] | None = None) -> Outcome:
+    def run(*args: object, env: Mapping[str, str] | None = None) -> CliResult:
         with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
             patch.chdir(tmp_path)
             patch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -86,7 +71,7 @@ def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
                 stack.enter_context(new_clients())
             capsys.readouterr()
             exit_code = main([str(arg) for arg in args])
-        return Outcome(*capsys.readouterr(), exit_code)
+        return CliResult(*capsys.readouterr(), exit_code)
 
     return run
 
