@@ -6,7 +6,7 @@
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES, with the core alone;
 #                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
-# The single checks, for quick turns: lint, lengths, types, imports, sql, docs, gate, pytest
+# The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
 # make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
@@ -38,7 +38,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint lengths format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -61,7 +61,7 @@ check: checks pytest
 
 # Those that take longest first.
 checks: $(DEV)/.installed
-	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql docs lint lengths imports gate
+	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql docs lint imports gate
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -71,10 +71,6 @@ lint: $(DEV)/.installed
 	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
 		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
 		native/*.c; fi
-
-lengths: $(DEV)/.installed
-	@echo "== lengths of files"
-	@$(DEV)/bin/python tests/file_lengths.py
 
 types: $(DEV)/.installed
 	@echo "== mypy"
