@@ -28,7 +28,7 @@
 --   wall_pct                DOUBLE   wall_ns of the device's window, 0 to 100
 --   kernel_pct              DOUBLE   kernel_ns of the device's window, 0 to 100 and more if they overlap each other
 --   step_kernel_ns          DOUBLE   kernel_ns of what belongs to a step, per step, ns; NULL without steps
---   step_pct                DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100
+--   step_pct                DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100 and more if they overlap each other
 --   sized_count             BIGINT   collectives whose message size is known
 --   message_bytes           BIGINT   bytes of their messages
 --   algorithm_bytes_per_s   DOUBLE   message_bytes / their durations, bytes/s

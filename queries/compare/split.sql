@@ -1,6 +1,6 @@
 -- What does the time of each step consist of, to the nanosecond?
 -- A row is work of one kind, in one place: what ran by class, phase, module, op with its shape, and name; or idle time
--- by its cause, with the phase and the module of the work that ended it and the op that kept the CPU busy. Time is cut
+-- by its cause, with the phase and the module that table idle_gap gives it, and the op that kept the CPU busy. Time is cut
 -- where steps begin on the device, as in view device_steps: so wall_ns of a step's rows adds up to its span_ns in steps,
 -- and that of all rows to the device's window. Where the last step lasts longer on the CPU than on the device, the rest is
 -- idle time with cause after_last_work, outside of the window. tracekit compare puts the rows of two runs side by side.
@@ -230,9 +230,9 @@ idle AS (
         s.step,
         'idle' AS part,
         g.cause AS class,
-        a.phase,
-        a.module_id,
-        a.row_name,
+        g.phase,
+        g.module_id,
+        coalesce(CASE WHEN g.phase = a.phase THEN a.row_name END, '(unattributed)') AS row_name,
         e.name AS op,
         NULL::VARCHAR AS shape,
         NULL::VARCHAR AS name,

@@ -1,9 +1,9 @@
 -- When was each device in which phase?
--- phase_intervals('walls', 'work') tiles the window of each device. Idle time goes to the phase of the device event that ends
--- it, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
+-- phase_intervals('walls', 'work') tiles the window of each device. Idle time has the phase that table idle_gap
+-- says, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     macro
--- Requires: interval_neighbours, interval_runs
+-- Requires: idle_gap, interval_neighbours, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   work   VARCHAR  name of a relation with the rows of attributed_events
@@ -40,13 +40,18 @@ CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
             ON w.trace_id = p.trace_id AND w.event_id = p.event_id AND w.piece = p.piece
         UNION ALL
         SELECT
-            {trace_id: trace_id, device: device} AS part,
-            phase AS label,
-            ts_ns - gap_ns AS start_ns,
-            ts_ns AS end_ns,
+            {trace_id: p.trace_id, device: p.device} AS part,
+            g.phase AS label,
+            p.ts_ns - p.gap_ns AS start_ns,
+            p.ts_ns AS end_ns,
             0 AS busy_ns
-        FROM placed
-        WHERE gap_ns > 0
+        FROM placed AS p
+        INNER JOIN idle_gap AS g
+            ON
+                p.trace_id = g.trace_id
+                AND p.event_id = g.next_event_id
+                AND p.piece = g.next_piece
+        WHERE p.gap_ns > 0
     )
 
     SELECT

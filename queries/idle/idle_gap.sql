@@ -15,10 +15,14 @@
 --                                              of what was launched while the device was idle, if there were
 --                                              usual_delay_count of them), nor than longest_hold_ns
 --   unknown         unusual delay              nothing was in between, but the gap is longer than that
--- The launch was late, because for more than half of the host's part of the gap (from its start until the launch call
--- returned) the launching thread was
+-- The launch was late. A launching thread that waited for another one, for more than half of the host's part of the gap
+-- (from its start until the launch call returned), is not looked at: that other thread is. Whoever calls a backward pass
+-- waits for the thread that runs its nodes, from the first to the last, or as long as the stack shows run_backward; else
+-- the thread of the forward ops is the one that called. And the thread of the nodes waits between two passes for the
+-- one that calls them, if it is always the same. The launch came late because for more than half of the host's part that thread was
 --   data_loading    host waited                in a data loader
---   allocator       host waited                getting or returning memory of the device
+--   allocator       host waited                getting or returning memory of the device; or the launch call was running
+--                                              while another thread of the process did, for the driver locks both out
 --   comm_wait       host waited                waiting for other ranks
 --   host_sync       host waited                in a call that waits for the device, or in a copy that does (table
 --                                              host_waits). A wait that was running when the gap began counts from its
@@ -27,10 +31,12 @@
 -- or, with nothing of these,
 --   launch_latency  launch call was running    it began before the gap and returned within short_call_ns
 --   host_bound      host was at work           see op_id and module_id
+-- A gap has the phase and the module of the work that ended it: the device waited for that. Where its launch waited for a
+-- backward pass, it has phase backward and no module.
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, interval_innermost, interval_overlap,
---           idle_limits, wait_key
+-- Requires: event_category, thread, device_gaps, attribution, surroundings, launch, host_waits, interval_innermost,
+--           interval_common, interval_overlap, idle_limits, wait_key
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1
@@ -49,9 +55,12 @@
 --   tid                BIGINT                     the launching thread; on cpu, that of the next op
 --   host_ns            BIGINT                     part of the gap that had passed when the launch call returned, ns
 --   busy_at_ns         BIGINT                     middle of the host's part where the launch was late, ns
---   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on the launching thread; NULL if none was
---   op_id              BIGINT -> event.event_id   that op, else (but for data_loading) the op that launched the next work
---   module_id          INTEGER -> module          module of the next work
+--   busy_tid           BIGINT                     the thread that was looked at: the launching one, or the one that it waited for
+--   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on that thread; NULL if none was
+--   op_id              BIGINT -> event.event_id   that op, else the op that launched the next work; but for data_loading, and where
+--                                                 its launch waited for a backward pass
+--   phase              VARCHAR                    phase of the next work, or backward, as above
+--   module_id          INTEGER -> module          module of the next work, or NULL, as above
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
 -- On cpu an op launches its pieces, each when it starts.
@@ -63,6 +72,7 @@ WITH gap AS (
         placed.launch_delay_ns,
         placed.link,
         placed.op_id,
+        placed.phase,
         placed.module_id,
         launch.pid,
         launch.tid,
@@ -116,15 +126,184 @@ usual_delay AS (
     HAVING count(*) >= usual_delay_count()
 ),
 
-late_gap AS (
+first_launch AS (
     SELECT
-        id,
-        thread,
+        trace_id,
+        pid,
+        tid,
+        ts_ns,
+        min(launch_id) AS launch_id
+    FROM launch
+    GROUP BY trace_id, pid, tid, ts_ns
+),
+
+node AS (
+    SELECT
+        trace_id,
+        node_id,
+        max(forward_op_id) AS forward_op_id
+    FROM surroundings
+    WHERE node_id IS NOT NULL
+    GROUP BY trace_id, node_id
+),
+
+backward_call AS (
+    SELECT
+        trace_id,
+        pid,
+        ts_ns,
+        arg_max(tid, (dur_ns, tid)) AS tid,
+        ts_ns + max(dur_ns) AS end_ns
+    FROM event
+    WHERE is_python_call(category) AND contains(name, 'run_backward')
+    GROUP BY trace_id, pid, ts_ns
+),
+
+called_node AS (
+    SELECT
+        node.trace_id,
+        span.pid,
+        span.tid,
+        if(called.end_ns > span.ts_ns, called.tid, forward_op.tid) AS caller_tid,
+        if(called.end_ns > span.ts_ns, called.ts_ns, span.ts_ns) AS start_ns,
+        if(called.end_ns > span.ts_ns, called.end_ns, span.ts_ns + span.dur_ns) AS end_ns
+    FROM node
+    INNER JOIN event AS span ON node.trace_id = span.trace_id AND node.node_id = span.event_id
+    LEFT JOIN event AS forward_op
+        ON
+            node.trace_id = forward_op.trace_id
+            AND node.forward_op_id = forward_op.event_id
+            AND span.pid = forward_op.pid
+    ASOF LEFT JOIN backward_call AS called
+        ON span.trace_id = called.trace_id AND span.pid = called.pid AND span.ts_ns >= called.ts_ns
+),
+
+-- Nodes without a forward op in the trace were called by whoever called the others of their thread.
+pass_node AS (
+    SELECT
+        * REPLACE (if(first_tid = last_tid, first_tid, caller_tid) AS caller_tid),
+        first_tid = last_tid AS has_one_caller
+    FROM (
+        SELECT
+            *,
+            min(caller_tid) OVER (PARTITION BY trace_id, pid, tid) AS first_tid,
+            max(caller_tid) OVER (PARTITION BY trace_id, pid, tid) AS last_tid
+        FROM called_node
+    ) AS node
+),
+
+-- What runs on another thread between two launches of the one that called is one pass. Where several threads run its
+-- nodes, the last one is waited for.
+backward_pass AS (
+    SELECT
+        node.trace_id,
+        node.pid,
+        node.caller_tid,
+        arg_max(node.tid, (node.end_ns, node.tid)) AS tid,
+        min(node.start_ns) AS start_ns,
+        max(node.end_ns) AS end_ns,
+        bool_and(node.has_one_caller) AS has_one_caller
+    FROM pass_node AS node
+    ASOF LEFT JOIN first_launch
+        ON
+            node.trace_id = first_launch.trace_id
+            AND node.pid = first_launch.pid
+            AND node.caller_tid = first_launch.tid
+            AND node.start_ns >= first_launch.ts_ns
+    WHERE node.caller_tid <> node.tid
+    GROUP BY node.trace_id, node.pid, node.caller_tid, first_launch.ts_ns
+),
+
+-- Which thread waited for which other one, and when? Of a thread, no two begin at once.
+thread_stand AS (
+    SELECT
+        trace_id,
+        pid,
+        waiting_tid,
         start_ns,
-        start_ns + host_ns AS end_ns,
-        start_ns + host_ns // 2 AS middle_ns
-    FROM timed_gap
-    WHERE is_late
+        max((end_ns, is_backward, tid)) AS latest
+    FROM (
+        SELECT
+            trace_id,
+            pid,
+            caller_tid AS waiting_tid,
+            tid,
+            start_ns,
+            end_ns,
+            TRUE AS is_backward
+        FROM backward_pass
+        UNION ALL
+        -- Behind the last node, hooks may still launch work.
+        SELECT
+            pass.trace_id,
+            pass.pid,
+            pass.tid AS waiting_tid,
+            pass.caller_tid AS tid,
+            greatest(
+                lag(pass.end_ns, 1, 0) OVER (
+                    PARTITION BY pass.trace_id, pass.pid, pass.tid
+                    ORDER BY pass.start_ns, pass.caller_tid
+                ),
+                launch.ts_ns
+            ) AS start_ns,
+            pass.start_ns AS end_ns,
+            FALSE AS is_backward
+        FROM backward_pass AS pass
+        ASOF LEFT JOIN first_launch AS launch
+            ON
+                pass.trace_id = launch.trace_id
+                AND pass.pid = launch.pid
+                AND pass.tid = launch.tid
+                AND pass.start_ns > launch.ts_ns
+        WHERE pass.has_one_caller
+    ) AS stand
+    GROUP BY trace_id, pid, waiting_tid, start_ns
+),
+
+late_gap AS MATERIALIZED (
+    SELECT
+        gap.id,
+        coalesce(other.rowid, gap.thread) AS thread,
+        coalesce(other.tid, gap.tid) AS tid,
+        coalesce(other.tid IS NOT NULL AND stand.latest[2], FALSE) AS is_in_backward,
+        if(other.tid IS NULL, gap.start_ns, greatest(gap.start_ns, stand.start_ns)) AS start_ns,
+        if(other.tid IS NULL, gap.late_ns, least(gap.late_ns, stand.latest[1])) AS end_ns,
+        gap.middle_ns
+    FROM (
+        SELECT
+            id,
+            trace_id,
+            pid,
+            tid,
+            thread,
+            start_ns,
+            start_ns + host_ns AS late_ns,
+            start_ns + host_ns // 2 AS middle_ns
+        FROM timed_gap
+        WHERE is_late
+    ) AS gap
+    ASOF LEFT JOIN thread_stand AS stand
+        ON
+            gap.trace_id = stand.trace_id
+            AND gap.pid = stand.pid
+            AND gap.tid = stand.waiting_tid
+            AND gap.middle_ns >= stand.start_ns
+    LEFT JOIN thread AS other
+        ON
+            stand.trace_id = other.trace_id
+            AND stand.pid = other.pid
+            AND stand.latest[3] = other.tid
+            AND common_ns(gap.start_ns, gap.late_ns, stand.start_ns, stand.latest[1]) * 2
+            > gap.late_ns - gap.start_ns
+),
+
+process AS (
+    SELECT
+        trace_id,
+        pid,
+        min(rowid) AS number
+    FROM thread
+    GROUP BY trace_id, pid
 ),
 
 -- A thread and a kind are one number, and so are a gap and a kind.
@@ -139,6 +318,14 @@ thread_wait AS (
             host_waits.trace_id = thread.trace_id
             AND host_waits.pid = thread.pid
             AND host_waits.tid = thread.tid
+    UNION ALL
+    SELECT
+        -1 - process.number AS part,
+        host_waits.ts_ns AS start_ns,
+        host_waits.ts_ns + host_waits.dur_ns AS end_ns
+    FROM host_waits
+    INNER JOIN process ON host_waits.trace_id = process.trace_id AND host_waits.pid = process.pid
+    WHERE host_waits.kind = 'allocator'
 ),
 
 wait_kind AS (SELECT unnest(wait_kinds()) AS kind),
@@ -151,6 +338,16 @@ late_gap_kind AS (
         late_gap.end_ns
     FROM late_gap
     CROSS JOIN wait_kind
+    UNION ALL
+    -- The driver's lock is that of the process, whose number is below those of threads.
+    SELECT
+        wait_key(gap.id, 'allocator') AS id,
+        -1 - process.number AS part,
+        greatest(gap.call_ns, gap.start_ns) AS start_ns,
+        gap.start_ns + gap.host_ns AS end_ns
+    FROM timed_gap AS gap
+    INNER JOIN process ON gap.trace_id = process.trace_id AND gap.pid = process.pid
+    WHERE gap.is_late AND gap.link = 'launch'
 ),
 
 covered_kind AS (
@@ -168,7 +365,7 @@ waiting_time AS (
     SELECT
         id,
         max(overlap_ns) FILTER (kind = 'data_loading') AS data_loading_ns,
-        max(overlap_ns) FILTER (kind = 'allocator') AS allocator_ns,
+        sum(overlap_ns) FILTER (kind = 'allocator') AS allocator_ns,
         max(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
         max(overlap_ns) FILTER (kind = 'sync') AS sync_ns,
         max(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
@@ -186,17 +383,6 @@ stream_wait AS (
         ts_ns
     FROM event
     WHERE is_launch_call(category) AND name LIKE '%StreamWaitEvent%'
-),
-
-first_launch AS (
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        ts_ns,
-        min(launch_id) AS launch_id
-    FROM launch
-    GROUP BY trace_id, pid, tid, ts_ns
 ),
 
 -- The first launch behind a call that makes a stream wait.
@@ -241,6 +427,9 @@ busy_op AS (SELECT * FROM interval_innermost('gap_middle', 'op_span')),
 judged_gap AS (
     SELECT
         timed_gap.*,
+        late_gap.middle_ns AS busy_at_ns,
+        late_gap.tid AS busy_tid,
+        coalesce(late_gap.is_in_backward, FALSE) AS is_in_backward,
         busy_op.span_id AS busy_op_id,
         coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.host_ns AS is_data_loading,
         coalesce(waiting_time.allocator_ns, 0) * 2 > timed_gap.host_ns AS is_allocator,
@@ -260,6 +449,7 @@ judged_gap AS (
         timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
             AS is_usual_delay
     FROM timed_gap
+    LEFT JOIN late_gap ON timed_gap.id = late_gap.id
     LEFT JOIN waiting_time ON timed_gap.id = waiting_time.id
     LEFT JOIN ordered_launch
         ON
@@ -327,12 +517,14 @@ SELECT
     pid,
     tid,
     host_ns,
-    CASE WHEN is_late THEN start_ns + host_ns // 2 END AS busy_at_ns,
+    busy_at_ns,
+    busy_tid,
     busy_op_id,
     CASE
-        WHEN decided.cause = 'data_loading' THEN busy_op_id
+        WHEN decided.cause = 'data_loading' OR is_in_backward THEN busy_op_id
         ELSE coalesce(busy_op_id, op_id)
     END AS op_id,
-    module_id
+    CASE WHEN is_in_backward THEN 'backward' ELSE phase END AS phase,
+    CASE WHEN NOT is_in_backward THEN module_id END AS module_id
 FROM explained_gap
 ORDER BY trace_id, gap_id

@@ -1,7 +1,7 @@
 -- Which gaps of the device were the longest, and what kept the CPU busy?
--- Where the launch of the next work was late, op and python_line are what was open on the launching thread in the
--- middle of the host's part of the gap: the innermost op, empty between ops; and the innermost Python function that
--- is neither torch's own nor built in.
+-- Where the launch of the next work was late, op is what was open on the thread at work (table idle_gap says which),
+-- python_line what was open on the launching thread, in the middle of the host's part of the gap: the innermost op,
+-- empty between ops; and the innermost Python function that is neither torch's own nor built in.
 --
 -- Kind:     analysis
 -- Scope:    trace

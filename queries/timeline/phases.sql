@@ -1,17 +1,18 @@
 -- How long was each device in each phase: busy, and waiting for it?
--- Idle time goes to the phase of the device event that ends it: the device waited for that event. So busy and idle
--- time over all phases add up to the window.
+-- Idle time goes to the phase of the device event that ends it: the device waited for that event. Where the launch of it
+-- waited for a backward pass, it goes there, as table idle_gap says. So busy and idle time over all phases add up to the
+-- window.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, interval_neighbours, phase_order
+-- Requires: attributed_events, device_windows, idle_gap, phase_order
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
 --   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode or other
 --   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
 --   wall_ns            BIGINT   busy time that is its own, ns
---   idle_ns            BIGINT   idle time before its device events, ns
+--   idle_ns            BIGINT   idle time that waited for it, ns
 --   exposed_comm_ns    BIGINT   part of wall_ns when there is only communication, ns
 --   span_pct           DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
 --   kernel_count       BIGINT   device events
@@ -23,18 +24,25 @@
 
 WITH placed AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.phase,
-        d.is_inferred,
-        d.kind,
-        d.piece,
-        d.dur_ns,
-        d.wall_ns,
-        gap_before_ns(
-            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
-        ) AS gap_ns
-    FROM attributed_events AS d
+        trace_id,
+        device,
+        phase,
+        is_inferred,
+        kind,
+        piece,
+        dur_ns,
+        wall_ns,
+        0 AS idle_ns
+    FROM attributed_events
+    UNION ALL BY NAME
+    SELECT
+        trace_id,
+        device,
+        phase,
+        0 AS dur_ns,
+        0 AS wall_ns,
+        idle_ns
+    FROM idle_gap
 )
 
 SELECT
@@ -43,11 +51,9 @@ SELECT
     p.phase,
     sum(p.dur_ns)::BIGINT AS kernel_ns,
     sum(p.wall_ns)::BIGINT AS wall_ns,
-    coalesce(sum(p.gap_ns) FILTER (p.gap_ns > 0), 0)::BIGINT AS idle_ns,
+    sum(p.idle_ns)::BIGINT AS idle_ns,
     coalesce(sum(p.wall_ns) FILTER (p.kind = 'comm'), 0)::BIGINT AS exposed_comm_ns,
-    100.0 * (
-        sum(p.wall_ns) + coalesce(sum(p.gap_ns) FILTER (p.gap_ns > 0), 0)
-    )::BIGINT / nullif(w.window_ns, 0) AS span_pct,
+    100.0 * sum(p.wall_ns + p.idle_ns)::BIGINT / nullif(w.window_ns, 0) AS span_pct,
     count(*) FILTER (p.piece = 0) AS kernel_count,
     coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
     coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns

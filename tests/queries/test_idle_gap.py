@@ -379,3 +379,113 @@ def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> 
             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
         ),
     ]
+
+
+def on(tid: int, event: Event, **args: object) -> Event:
+    return event | {"tid": tid, "args": event["args"] | args}
+
+
+# Thread 1 calls a backward pass at 101, which thread 2 runs until 119, and launches again at 120.
+FORWARD = on(1, span("cpu_op", "aten::mm", 88, 96), **{"Sequence number": 5})
+NODE = on(
+    2,
+    span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 101, 119),
+    **{"Sequence number": 5, "Fwd thread id": 1},
+)
+CALL = on(1, span("python_function", "<built-in method run_backward of torch._C>", 101, 119.5))
+OPTIMIZER = [span("user_annotation", "Optimizer.step#AdamW.step", 119.8, 127), *LATE]
+OTHER_THREADS: dict[str, tuple[tuple[object, ...], list[Event]]] = {
+    "the thread of the nodes returns memory": (
+        ("allocator", 2, NODE["name"], "backward"),
+        [FORWARD, *FIRST, NODE, on(2, call("hipFree", 104, 118)), *OPTIMIZER],
+    ),
+    "likewise, and the stack shows who called": (
+        ("allocator", 2, None, "backward"),
+        [
+            *FIRST,
+            CALL,
+            NODE | {"dur": 1},
+            on(2, call("cudaLaunchKernel", 101.2, 101.4, 12)),
+            kernel("small", 102, 102.5, 12, stream=8),
+            on(2, call("hipFree", 104, 118)),
+            *OPTIMIZER,
+        ],
+    ),
+    "the thread of the nodes is at work": (
+        ("host_bound", 2, "aten::sum", "backward"),
+        [FORWARD, *FIRST, NODE, on(2, span("cpu_op", "aten::sum", 104, 118)), *OPTIMIZER],
+    ),
+    "another thread than that of the forward ops is busy": (
+        ("host_bound", 1, "aten::mul", "optimizer"),
+        [
+            *[FORWARD, *FIRST, *OPTIMIZER, span("cpu_op", "aten::mul", 119.9, 126)],
+            on(3, call("hipFree", 104, 118)),
+        ],
+    ),
+    "the backward pass took less than half of it": (
+        ("host_sync", 1, None, "optimizer"),
+        [
+            *[FORWARD, *FIRST, *OPTIMIZER, call("cudaStreamSynchronize", 110, 119)],
+            *[NODE | {"dur": 6}, on(2, call("hipFree", 101, 107))],
+        ],
+    ),
+    "the thread of the nodes waits for its caller": (
+        ("host_sync", 1, "aten::item", "backward"),
+        [
+            *[FORWARD, *FIRST, span("cpu_op", "aten::item", 97, 118)],
+            NODE | {"ts": 119, "dur": 12},
+            *(on(2, event) for event in LATE),
+        ],
+    ),
+    "the launch call waits for the lock of the driver": (
+        ("allocator", 1, "aten::mul", "forward"),
+        [
+            *[
+                *FIRST,
+                span("cpu_op", "aten::mul", 104, 128),
+                call("cudaLaunchKernel", 105, 125, 11),
+            ],
+            *[on(3, call("cudaFree", 103, 124)), SECOND],
+        ],
+    ),
+    "the lock is of another process": (
+        ("host_bound", 1, "aten::mul", "forward"),
+        [
+            *[
+                *FIRST,
+                span("cpu_op", "aten::mul", 104, 128),
+                call("cudaLaunchKernel", 105, 125, 11),
+            ],
+            *[on(3, call("cudaFree", 103, 124)) | {"pid": 77}, SECOND],
+        ],
+    ),
+}
+
+
+def test_who_is_waited_for_is_looked_at(tiny_trace: Callable[..., Path]) -> None:
+    for number, (_, events) in enumerate(OTHER_THREADS.values()):
+        path = tiny_trace(events, name=f"cases/{number:02}.json")
+    with tracekit.open(path.parent, cache=False) as trace:
+        gaps = trace.sql(
+            "SELECT g.trace_id, cause, busy_tid, name, phase FROM idle_gap AS g "
+            "LEFT JOIN event AS e ON g.trace_id = e.trace_id AND op_id = e.event_id "
+            "QUALIFY row_number() OVER (PARTITION BY g.trace_id ORDER BY idle_ns DESC) = 1 "
+            "ORDER BY g.trace_id"
+        ).rows
+    found = dict(zip(OTHER_THREADS, [row[1:] for row in gaps], strict=True))
+    assert found == {name: expected for name, (expected, _) in OTHER_THREADS.items()}
+
+
+def test_a_phase_and_a_comparison_have_the_gaps_that_waited_for_it(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    _, events = OTHER_THREADS["the thread of the nodes returns memory"]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        phases = trace.query("phases").to_dicts()
+        split = trace.query("split").to_dicts()
+    idle = {row["phase"]: (row["wall_ns"], row["idle_ns"]) for row in phases}
+    assert idle == {"forward": (10_000, 0), "backward": (0, 20_000), "optimizer": (10_000, 0)}
+    (gap,) = (row for row in split if row["part"] == "idle")
+    assert (gap["class"], gap["phase"], gap["module_path"], gap["op"], gap["wall_ns"]) == (
+        *("allocator", "backward", "(unattributed)", NODE["name"], 20_000),
+    )
