@@ -1,5 +1,6 @@
 -- How much work lay queued in front of each stream?
--- A device event is queued from the start of its launch call until it starts on the device. A queue that is often
+-- A device event is queued from the start of its launch call until it starts on the device: one that starts at the instant
+-- at which the next is launched was not queued together with it. A queue that is often
 -- empty means that the host does not keep ahead. Means and shares are over the time from the first launch to the last
 -- start on the stream. Work that was launched before the window is left out: when it was queued is not known.
 --
@@ -17,7 +18,7 @@
 --   empty_ns         BIGINT   time in which none was queued, ns
 --   empty_pct        DOUBLE   empty_ns of span_ns, 0 to 100
 --   over_1000_ns     BIGINT   time in which more than 1,000 were queued, ns: near 1,024, launches block
--- Invariant: 0 <= empty_ns AND empty_ns + over_1000_ns <= span_ns AND 0 < max_length
+-- Invariant: 0 <= empty_ns AND empty_ns + over_1000_ns <= span_ns AND 0 <= max_length
 
 WITH queued AS (
     SELECT *
@@ -32,7 +33,7 @@ summed AS (
         count(*) // 2 AS kernel_count,
         sum(dur_ns)::BIGINT AS span_ns,
         sum(depth::DOUBLE * dur_ns) AS length_ns,
-        max(depth) AS max_length,
+        coalesce(max(depth) FILTER (dur_ns > 0), 0) AS max_length,
         coalesce(sum(dur_ns) FILTER (depth = 0), 0)::BIGINT AS empty_ns,
         coalesce(sum(dur_ns) FILTER (depth > 1000), 0)::BIGINT AS over_1000_ns
     FROM interval_depth('queued')

@@ -28,7 +28,7 @@ moment AS (
     SELECT
         part,
         at_ns,
-        max(depth) AS highest,
+        max(depth) FILTER (dur_ns > 0) AS highest,
         arg_max(depth, dur_ns) AS depth,
         max(dur_ns) AS dur_ns
     FROM interval_depth('queued')
