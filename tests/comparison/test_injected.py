@@ -172,7 +172,7 @@ def test_a_late_host(base: Injected, compared: Callable[[Injected], Comparison])
     base.insert([(1_000_000 + 222_000, 50_000)])
     found = compared(base)
     (row,) = _rows(found)
-    assert row == ("idle", _MLP, "host_bound", row[3], 50_000, {"by_cost_ns": 50_000})
+    assert row == ("idle", _MLP, "host_bound", row[3], 50_000, {"by_idle_ns": 50_000})
 
 
 def test_a_fused_pair(base: Injected, compared: Callable[[Injected], Comparison]) -> None:

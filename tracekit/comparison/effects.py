@@ -18,15 +18,17 @@ EFFECTS = (
     "by_shape_ns",
     "by_kernel_ns",
     "by_overlap_ns",
+    "by_idle_ns",
 )
 """The effects, in the order in which they are shown; of every pair they add up to its difference.
 
 new, gone: work that only one side has. recompute: the same, of activation checkpointing: forward
-work that is done a second time for the backward pass, with the idle time before it. count: more or
+work that is done a second time for the backward pass. count: more or
 fewer calls, at what a call took in the base. clock: all that ran on both sides takes longer by one
 factor. cost: calls of the same kernels take longer (beyond that factor), with the same shapes or
-where a trace tells none; idle gaps last longer. shape: the same op with other shapes. kernel: other
-kernels do the same work. overlap: less of it hides behind other work.
+where a trace tells none. shape: the same op with other shapes. kernel: other
+kernels do the same work. overlap: less of it hides behind other work. idle:
+the device has nothing to do for longer; the split has the causes.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
@@ -80,6 +82,8 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
     count, kernel, wall = (
         (Fraction(base[at], units[0]), Fraction(new[at], units[1])) for at in range(3)
     )
+    if pair.part == "idle":
+        return {"by_idle_ns": wall[1] - wall[0]}
     if pair.match in ("new", "gone"):
         if pair.phase == "recompute":
             return {"by_recompute_ns": wall[1] - wall[0]}
@@ -96,7 +100,7 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
             found["by_clock_ns"] = (clock - 1) * mean * count[1]
             longer -= found["by_clock_ns"]
     has_other_shapes = (is_same or pair.match == "op") and _has_other_shapes(pair, is_same=is_same)
-    if pair.part == "idle" or pair.match == "same" or (is_same and not has_other_shapes):
+    if pair.match == "same" or (is_same and not has_other_shapes):
         found["by_cost_ns"] = longer
     elif has_other_shapes:
         found["by_shape_ns"] = longer

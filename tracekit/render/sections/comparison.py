@@ -31,6 +31,7 @@ EFFECTS = {
     "shape": "other shapes",
     "kernel": "other kernels",
     "overlap": "other overlap",
+    "idle": "other idle time",
 }
 
 
