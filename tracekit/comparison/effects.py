@@ -23,12 +23,12 @@ EFFECTS = (
 """The effects, in the order in which they are shown; of every pair they add up to its difference.
 
 new, gone: work that only one side has. recompute: the same, of activation checkpointing: forward
-work that is done a second time for the backward pass. count: more or
+work that is done a second time for the backward pass, with the idle time before it. count: more or
 fewer calls, at what a call took in the base. clock: all that ran on both sides takes longer by one
 factor. cost: calls of the same kernels take longer (beyond that factor), with the same shapes or
-where a trace tells none. shape: the same op with other shapes. kernel: other
-kernels do the same work. overlap: less of it hides behind other work. idle:
-the device has nothing to do for longer; the split has the causes.
+where a trace tells none. shape: the same op with other shapes. kernel: other kernels do the same
+work. overlap: less of it hides behind other work. idle: the device has nothing to do for longer or
+shorter; the split has the causes.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
@@ -82,11 +82,11 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
     count, kernel, wall = (
         (Fraction(base[at], units[0]), Fraction(new[at], units[1])) for at in range(3)
     )
+    if pair.match in ("new", "gone") and pair.phase == "recompute":
+        return {"by_recompute_ns": wall[1] - wall[0]}
     if pair.part == "idle":
         return {"by_idle_ns": wall[1] - wall[0]}
     if pair.match in ("new", "gone"):
-        if pair.phase == "recompute":
-            return {"by_recompute_ns": wall[1] - wall[0]}
         return {f"by_{pair.match}_ns": wall[1] - wall[0]}
     found = {"by_overlap_ns": (wall[1] - kernel[1]) - (wall[0] - kernel[0])}
     longer = kernel[1] - kernel[0]
