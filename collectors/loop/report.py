@@ -227,7 +227,6 @@ def make_manifest(
         job_id=first.job_id,
         exit_code=exit_code,
         ranks=[_rank(report) for report in reports],
-        extra={"plain_step_ns": first.step_ns},
     )
     _add_throughput(run, first)
     _add_notes(run, reports, plan)
@@ -250,9 +249,10 @@ def _rank(report: LoopReport) -> manifest.Rank:
 def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
     rate = manifest.tokens_per_s(run)
     wall_ns = max((rank.wall_ns for rank in run.ranks), default=0)
+    if wall_ns:
+        run.repeats = [manifest.Repeat(tokens_per_s=rate, wall_ns=wall_ns, step_ns=first.step_ns)]
+        run.tokens_per_s_mean = rate
     if rate is not None:
-        repeat = manifest.Repeat(tokens_per_s=rate, wall_ns=wall_ns, step_ns=first.step_ns)
-        run.repeats, run.tokens_per_s_mean = [repeat], rate
         if run.parallel.data_size is None:
             run.notes.append(
                 f"tokens/s are per rank: how {first.world_size} ranks share the data is not known"
@@ -282,7 +282,7 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     lines = []
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
-        text = step_cost(overhead, run.extra.get("plain_step_ns", ()))
+        text = step_cost(overhead, [ns for repeat in run.repeats for ns in repeat.step_ns])
         if run.tokens_per_s_mean:
             text += f"; {run.tokens_per_s_mean:,.0f} tokens/s"
         lines.append(text)
