@@ -69,6 +69,7 @@ class LoopReport:
     step_count: int = 0
     step_ns: list[int] = field(default_factory=list)
     token_count: int = 0
+    is_without_ids: bool = False
     batch_size: int | None = None
     sequence_length: int | None = None
     gradient_accumulation: int | None = None
@@ -228,7 +229,7 @@ def make_manifest(
         exit_code=exit_code,
         ranks=[_rank(report) for report in reports],
     )
-    _add_throughput(run, first)
+    _add_throughput(run, first, reports)
     _add_notes(run, reports, plan)
     return run
 
@@ -246,7 +247,9 @@ def _rank(report: LoopReport) -> manifest.Rank:
     )
 
 
-def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
+def _add_throughput(
+    run: manifest.Manifest, first: LoopReport, reports: Sequence[LoopReport]
+) -> None:
     rate = manifest.tokens_per_s(run)
     wall_ns = max((rank.wall_ns for rank in run.ranks), default=0)
     if wall_ns:
@@ -258,7 +261,10 @@ def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
                 f"tokens/s are per rank: how {first.world_size} ranks share the data is not known"
             )
     elif wall_ns:
-        run.notes.append("the model is given no token ids, so there is no figure in tokens/s")
+        known = "the model is given no token ids"
+        unknown = "what the model is given is not known to be token ids"
+        is_known = all(report.is_without_ids for report in reports)
+        run.notes.append(f"{known if is_known else unknown}, so there is no figure in tokens/s")
 
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch._C import _functorch
 
-
 # What keywords are called that take matrices of integers which are no token ids.
 _NO_IDS = re.compile(r"label|target|mask|position|type|index|edge|length|^y$")
 
@@ -31,7 +30,7 @@ class TokenCounter:
         self._counted: int | None = None
         self._is_batch_first: bool | None = None
         # Ids of the step and the version of a parameter then: what is alive shares no address.
-        self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int | None]] = {}
+        self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
 
     @property
     def batch_size(self) -> int | None:
@@ -46,13 +45,13 @@ class TokenCounter:
     @property
     def ranges(self) -> str | None:
         """Say how batches and sequences vary; None where neither does."""
-        if self.batch_size is not None or len(self.shapes) < 2:
-            sizes = ""
-        else:
-            sizes = f"{_range({size for size, _ in self.shapes})} sequences in a call"
-        lengths = {length for _, length in self.shapes}
-        parts = [sizes, f"{_range(lengths)} tokens in a sequence" if len(lengths) > 1 else ""]
-        return ", ".join(part for part in parts if part) or None
+        names = ("sequences in a call", "tokens in a sequence")
+        parts = [
+            f"{min(values):,} to {max(values):,} {name}"
+            for name, values in zip(names, zip(*self.shapes, strict=True), strict=False)
+            if len(set(values)) > 1
+        ]
+        return ", ".join(parts) or None
 
     def begin(self) -> None:
         """Count from now on."""
@@ -106,10 +105,10 @@ class TokenCounter:
 
     def _is_repeated(self, module: nn.Module, ids: torch.Tensor) -> bool:
         """Tell whether these ids came before in this step, when parameters were different."""
-        if ids.is_inference() or ids.layout is not torch.strided:
-            return False
         parameter = next((p for p in module.parameters() if p.requires_grad), None)
-        version = None if parameter is None or parameter.is_inference() else parameter._version
+        if type(ids) is not torch.Tensor or ids.is_inference() or parameter is None:
+            return False
+        version = parameter._version
         key = (ids.data_ptr(), ids.shape, ids.stride(), ids._version)
         _, before = self._given.setdefault(key, (ids, version))
         return version != before
@@ -119,34 +118,25 @@ def _only(values: set[int]) -> int | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _range(values: set[int]) -> str:
-    return f"{min(values):,} to {max(values):,}"
-
-
 def _first_tensor(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
     """Return where token ids are, if any: in `input_ids`, or in the first tensor that is given.
 
     Not in a later one, which may be anything: labels beside pictures, the edges of a graph. Of
     keywords, those that take labels, masks or positions are left out.
     """
-    for value in (kwargs, *args, kwargs):
-        if isinstance(value, torch.Tensor):
-            return value
-        if isinstance(value, Mapping):
-            named = value.get("input_ids")
-            if named is None and value is kwargs and any(_holds_tensor(one) for one in args):
-                continue
-            names = [name for name in value if not _NO_IDS.search(str(name))]
-            first = next((value[n] for n in names if isinstance(value[n], torch.Tensor)), None)
-            found = first if named is None else named
-            if isinstance(found, torch.Tensor):
-                return found
+    known = kwargs.get("input_ids")
+    for value in (known, *args, kwargs):
+        found = _named(value) if isinstance(value, Mapping) else value
+        if isinstance(found, torch.Tensor):
+            return found
     return None
 
 
-def _holds_tensor(value: object) -> bool:
-    inside = value.values() if isinstance(value, Mapping) else (value,)
-    return any(isinstance(one, torch.Tensor) for one in inside)
+def _named(values: Mapping[str, object]) -> object:
+    if "input_ids" in values:
+        return values["input_ids"]
+    tensors = (name for name, value in values.items() if isinstance(value, torch.Tensor))
+    return next((values[name] for name in tensors if not _NO_IDS.search(str(name))), None)
 
 
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
@@ -162,8 +152,9 @@ def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | Non
             size *= given.shape[axis]
         else:
             given = _functorch.get_unwrapped(given)
-    is_many = size * shape.numel() > shape.numel()
-    if given.dtype not in (torch.int32, torch.int64) or len(shape) not in ((1, 2) if is_many else (2,)):
+    is_many = given.ndim > len(shape)
+    is_ids = given.dtype in (torch.int32, torch.int64)
+    if not is_ids or len(shape) not in ((1, 2) if is_many else (2,)):
         return given, None
     return given, (size * (shape[0] if len(shape) == 2 else 1), shape[-1])
 
