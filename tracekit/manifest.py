@@ -89,10 +89,11 @@ class Repeat:
     """One repeat of the measured steps, without profiler and hooks.
 
     `step_ns` are the step times of rank 0, each up to the end of its device work;
-    `tokens_per_s` counts the tokens of all ranks over the slowest rank's wall time.
+    `tokens_per_s` counts the tokens of all ranks over the slowest rank's wall time, and is None
+    where no tokens were seen.
     """
 
-    tokens_per_s: float
+    tokens_per_s: float | None
     wall_ns: int
     step_ns: list[int] = field(default_factory=list)
     final_loss: float | None = None
@@ -333,9 +334,8 @@ def join_fragments(runs: Sequence[Manifest]) -> Manifest:
     ]
     if first.overhead is not None and stalls:
         joined.overhead = dataclasses.replace(first.overhead, export_stall_ns=max(stalls))
-    rate = tokens_per_s(joined)
-    if rate is not None and first.repeats:
-        wall_ns = max(rank.wall_ns for rank in joined.ranks)
+    if first.repeats and joined.ranks:
+        rate, wall_ns = tokens_per_s(joined), max(rank.wall_ns for rank in joined.ranks)
         repeat = dataclasses.replace(first.repeats[0], tokens_per_s=rate, wall_ns=wall_ns)
         joined.repeats, joined.tokens_per_s_mean = [repeat], rate
     return joined

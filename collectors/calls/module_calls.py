@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -26,6 +27,9 @@ from .beside_dynamo import has_compiled, set_eval_frame, unseen
 class Listener(Protocol):
     """Hears of calls: `before` and `after` of each, on the thread of the call."""
 
+    wants_inner: bool
+    """Whether to hear of calls inside of others; without it, it may not."""
+
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         """Hear that a call begins, and return what `after` shall be given."""
 
@@ -37,6 +41,14 @@ class Listener(Protocol):
 
 
 _original: Callable[..., Any] = nn.Module.__call__
+_TORCHS = nn.Module._wrapped_call_impl
+
+
+class _Thread(threading.local):
+    depth = 0  # of calls that were told of
+
+
+_thread = _Thread()
 # Replaced as a whole, so that a call under way on another thread keeps the one it has.
 _listeners: tuple[Listener, ...] = ()
 
@@ -72,20 +84,28 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     # First: where Dynamo traces this, nothing else of ours must be read, or it guards on it.
     if torch.compiler.is_compiling() or not _listeners:
         return _original(self, *args, **kwargs)
+    # Most calls are inner ones, which in timed steps nobody wants: they cost next to nothing.
+    if _thread.depth and len(_listeners) == 1 and not _listeners[0].wants_inner:
+        if _original is _TORCHS and self._compiled_call_impl is None:
+            return self._call_impl(*args, **kwargs)  # all that torch's own does
+        return _original(self, *args, **kwargs)
     prior = set_eval_frame(None)
     try:
         told = _before(self, args, kwargs)
     finally:
         set_eval_frame(prior)
+    _thread.depth += 1
     try:
         output = _original(self, *args, **kwargs)
     except BaseException:
+        _thread.depth -= 1
         prior = set_eval_frame(None)
         try:
             _after(self, told, None)
         finally:
             set_eval_frame(prior)
         raise
+    _thread.depth -= 1
     prior = set_eval_frame(None)
     try:
         _after(self, told, output)

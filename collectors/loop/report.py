@@ -69,6 +69,7 @@ class LoopReport:
     step_count: int = 0
     step_ns: list[int] = field(default_factory=list)
     token_count: int = 0
+    is_without_ids: bool = False
     batch_size: int | None = None
     sequence_length: int | None = None
     gradient_accumulation: int | None = None
@@ -227,9 +228,8 @@ def make_manifest(
         job_id=first.job_id,
         exit_code=exit_code,
         ranks=[_rank(report) for report in reports],
-        extra={"plain_step_ns": first.step_ns},
     )
-    _add_throughput(run, first)
+    _add_throughput(run, first, reports)
     _add_notes(run, reports, plan)
     return run
 
@@ -247,18 +247,24 @@ def _rank(report: LoopReport) -> manifest.Rank:
     )
 
 
-def _add_throughput(run: manifest.Manifest, first: LoopReport) -> None:
+def _add_throughput(
+    run: manifest.Manifest, first: LoopReport, reports: Sequence[LoopReport]
+) -> None:
     rate = manifest.tokens_per_s(run)
     wall_ns = max((rank.wall_ns for rank in run.ranks), default=0)
+    if wall_ns:
+        run.repeats = [manifest.Repeat(tokens_per_s=rate, wall_ns=wall_ns, step_ns=first.step_ns)]
+        run.tokens_per_s_mean = rate
     if rate is not None:
-        repeat = manifest.Repeat(tokens_per_s=rate, wall_ns=wall_ns, step_ns=first.step_ns)
-        run.repeats, run.tokens_per_s_mean = [repeat], rate
         if run.parallel.data_size is None:
             run.notes.append(
                 f"tokens/s are per rank: how {first.world_size} ranks share the data is not known"
             )
     elif wall_ns:
-        run.notes.append("the model is given no token ids, so there is no figure in tokens/s")
+        known = "the model is given no token ids"
+        unknown = "what the model is given is not known to be token ids"
+        is_known = all(report.is_without_ids for report in reports)
+        run.notes.append(f"{known if is_known else unknown}, so there is no figure in tokens/s")
 
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
@@ -282,7 +288,7 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
     lines = []
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
-        text = step_cost(overhead, run.extra.get("plain_step_ns", ()))
+        text = step_cost(overhead, [ns for repeat in run.repeats for ns in repeat.step_ns])
         if run.tokens_per_s_mean:
             text += f"; {run.tokens_per_s_mean:,.0f} tokens/s"
         lines.append(text)

@@ -105,6 +105,9 @@ class LoopTimes:
         report.token_count = self.tokens.total
         report.batch_size = self.tokens.batch_size
         report.sequence_length = self.tokens.sequence_length
+        report.is_without_ids = self.tokens.is_without_ids
+        if self.tokens.ranges is not None:
+            report.note(f"the model is given {self.tokens.ranges}")
         report.memory = memory.peak(self.device)
 
     def keep_theirs(self) -> None:

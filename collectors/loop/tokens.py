@@ -2,74 +2,161 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch._C import _functorch
+
+# What keywords are called that take matrices of integers which are no token ids.
+_NO_IDS = re.compile(r"label|target|mask|position|type|index|edge|length|^y$")
 
 
 class TokenCounter:
-    """Counts between `begin` and `end`; the steps that are dropped do not count."""
+    """Counts between `begin` and `end`; the steps that are dropped do not count.
+
+    `batch_size` and `sequence_length` are None where they vary; `shapes` has all that were seen.
+    `is_without_ids` says that all calls were given something that is known to be no token ids.
+    """
 
     def __init__(self) -> None:
         self.total = 0
-        self.batch_size: int | None = None
-        self.sequence_length: int | None = None
+        self.shapes: set[tuple[int, int]] = set()
+        self.is_without_ids = False
         self._in_step = 0
         self._is_counting = False
         self._counted: int | None = None
         self._is_batch_first: bool | None = None
+        # Ids of the step and the version of a parameter then: what is alive shares no address.
+        self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
+
+    @property
+    def batch_size(self) -> int | None:
+        """How many sequences a call is given, if that does not vary."""
+        return _only({size for size, _ in self.shapes})
+
+    @property
+    def sequence_length(self) -> int | None:
+        """How many tokens a sequence has, if that does not vary."""
+        return _only({length for _, length in self.shapes})
+
+    @property
+    def ranges(self) -> str | None:
+        """Say how batches and sequences vary; None where neither does."""
+        names = ("sequences in a call", "tokens in a sequence")
+        parts = [
+            f"{min(values):,} to {max(values):,} {name}"
+            for name, values in zip(names, zip(*self.shapes, strict=True), strict=False)
+            if len(set(values)) > 1
+        ]
+        return ", ".join(parts) or None
 
     def begin(self) -> None:
         """Count from now on."""
         self.total = self._in_step = 0
+        self.shapes.clear()
+        self.is_without_ids = False
         self._is_counting = True
         self._counted = None
 
     def end(self) -> None:
         """Count no more."""
         self._is_counting = False
+        self._given.clear()
 
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count those of one call for training.
 
         Where a loop calls the parts of a model, the first that is given tokens counts them: others
-        are given the same again, or their positions.
+        are given the same again, or their positions. Ids that are given again in a step after the
+        parameters have changed, as by SAM and closures, are the same tokens; without that change
+        they are another pass of an accumulation.
         """
         # Asked once, before steps are timed: it looks at every module.
         if self._is_batch_first is None:
             self._is_batch_first = _is_batch_first(module)
         if not self._is_counting:
             return
-        ids = _token_ids(args, kwargs)
-        if ids is not None and self._counted in (None, id(module)):
-            self._counted = id(module)
+        given = _first_tensor(args, kwargs)
+        if given is None or self._counted not in (None, id(module)):
+            return
+        ids, shape = _unbatched(given)
+        if not shape:
+            if self._counted is None:
+                self.is_without_ids = given.is_floating_point() or given.is_complex()
+            return
+        self._counted, self.is_without_ids = id(module), False
+        if self._is_batch_first:
+            self.shapes.add(shape)
+        if not self._is_repeated(module, ids):
             self._in_step += ids.numel()
-            if self._is_batch_first:
-                self.batch_size, self.sequence_length = ids.shape
 
     def keep_step(self) -> None:
         """Let the tokens of the step that ends count."""
         self.total += self._in_step
-        self._in_step = 0
+        self.drop_step()
 
     def drop_step(self) -> None:
         """Forget the tokens of the step that ends."""
         self._in_step = 0
+        self._given.clear()
+
+    def _is_repeated(self, module: nn.Module, ids: torch.Tensor) -> bool:
+        """Tell whether these ids came before in this step, when parameters were different."""
+        parameter = next((p for p in module.parameters() if p.requires_grad), None)
+        if type(ids) is not torch.Tensor or ids.is_inference() or parameter is None:
+            return False
+        version = parameter._version
+        key = (ids.data_ptr(), ids.shape, ids.stride(), ids._version)
+        _, before = self._given.setdefault(key, (ids, version))
+        return version != before
 
 
-def _token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
-    """Return what looks like token ids: `input_ids`, or a matrix of integers given first.
+def _only(values: set[int]) -> int | None:
+    return next(iter(values)) if len(values) == 1 else None
 
-    One that is given later may be anything: labels beside pictures, the edges of a graph.
+
+def _first_tensor(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
+    """Return where token ids are, if any: in `input_ids`, or in the first tensor that is given.
+
+    Not in a later one, which may be anything: labels beside pictures, the edges of a graph. Of
+    keywords, those that take labels, masks or positions are left out.
     """
-    for value in (kwargs, *args):
-        named = value.get("input_ids") if isinstance(value, Mapping) else value
-        if isinstance(named, torch.Tensor):
-            is_ids = named.ndim == 2 and named.dtype in (torch.int32, torch.int64)
-            return named if is_ids else None
+    known = kwargs.get("input_ids")
+    for value in (known, *args, kwargs):
+        found = _named(value) if isinstance(value, Mapping) else value
+        if isinstance(found, torch.Tensor):
+            return found
     return None
+
+
+def _named(values: Mapping[str, object]) -> object:
+    if "input_ids" in values:
+        return values["input_ids"]
+    tensors = (name for name, value in values.items() if isinstance(value, torch.Tensor))
+    return next((values[name] for name in tensors if not _NO_IDS.search(str(name))), None)
+
+
+def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
+    """Return a tensor without what `torch.func` has put around it, and its sequences and tokens.
+
+    In `vmap` a tensor shows the shape of one of many. The shape is None of what are no token ids.
+    """
+    size, shape = 1, given.shape
+    while _functorch.is_functorch_wrapped_tensor(given):
+        if _functorch.is_batchedtensor(given):
+            axis = _functorch.maybe_get_bdim(given)
+            given = _functorch.get_unwrapped(given)
+            size *= given.shape[axis]
+        else:
+            given = _functorch.get_unwrapped(given)
+    is_many = given.ndim > len(shape)
+    is_ids = given.dtype in (torch.int32, torch.int64)
+    if not is_ids or len(shape) not in ((1, 2) if is_many else (2,)):
+        return given, None
+    return given, (size * (shape[0] if len(shape) == 2 else 1), shape[-1])
 
 
 def _is_batch_first(module: nn.Module) -> bool:

@@ -51,6 +51,8 @@ class ModuleRanges:
             first, such as a teacher.
     """
 
+    wants_inner = True
+
     def __init__(self, model: nn.Module, *, backward: bool = True, name: str | None = None) -> None:
         self.model = model
         self._name = name

@@ -82,7 +82,7 @@ def make_manifest(
     first = results[0] if results else RankResult(rank=0)
     is_ok = outcome == "ok"
     repeats = _repeats(spec, results) if is_ok else []
-    rates = [repeat.tokens_per_s for repeat in repeats]
+    rates = [one.tokens_per_s for one in repeats if one.tokens_per_s is not None]
     run = manifest_of(
         spec.stage,  # type: ignore[arg-type]
         spec.engine,

@@ -32,6 +32,7 @@ from recorded_modules import (  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from tracekit.collectors import ranges  # noqa: E402
+from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import attention_parts  # noqa: E402
@@ -323,3 +324,30 @@ def test_compiled_regions_are_left_alone() -> None:
         result = compiled(torch.ones(2, 4))
         assert ranges.open_count() == 0
     assert torch.equal(result, model(torch.ones(2, 4)))
+
+
+def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
+    heard: list[nn.Module] = []
+
+    class Listener:
+        wants_inner = False
+
+        def before(self, module: nn.Module, *_: object) -> None:
+            heard.append(module)
+
+        def after(self, *_: object) -> None:
+            """Hear nothing."""
+
+        def broken(self, error: Exception) -> None:
+            raise error
+
+    listener, model = Listener(), nn.Sequential(nn.Linear(1, 1))
+    module_calls.listen(listener)
+    try:
+        model(torch.ones(1, 1))
+        assert heard == [model]
+        listener.wants_inner = True
+        model(torch.ones(1, 1))
+        assert heard == [model, model, model[0]]
+    finally:
+        module_calls.unlisten(listener)

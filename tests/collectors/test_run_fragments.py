@@ -54,6 +54,17 @@ def test_the_second_part_joins_the_first(tmp_path: Path) -> None:
     assert run.overhead.export_stall_ns == 30
 
 
+def test_fragments_without_tokens_keep_their_step_times(tmp_path: Path) -> None:
+    parts = [fragment(tmp_path / name, ranks) for name, ranks in (("a", [0, 1]), ("b", [2, 3]))]
+    for part in parts:
+        part.repeats = [manifest.Repeat(tokens_per_s=None, wall_ns=50, step_ns=[50])]
+        for rank in part.ranks:
+            rank.token_count = 0
+    joined = manifest.join_fragments(parts)
+    assert joined.repeats == [manifest.Repeat(tokens_per_s=None, wall_ns=53, step_ns=[50])]
+    assert joined.tokens_per_s_mean is None
+
+
 @pytest.mark.parametrize("other", [("else", [2, 3]), (None, [2, 3]), ("job", [0, 1])])
 def test_what_is_no_part_gets_a_name_of_its_own(
     tmp_path: Path, other: tuple[str | None, list[int]]

@@ -26,6 +26,8 @@ from torch.optim.optimizer import (  # noqa: E402
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.session import Collection, collect  # noqa: E402
 
+from tracekit.comparison.measures import plain_steps  # noqa: E402
+
 STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}
 NEEDED = 1 + 2 + 2 + 1 + 2
 BACKWARD = torch.autograd.backward
@@ -257,9 +259,15 @@ def test_a_loop_without_tokens(tmp_path: Path) -> None:
             with step():
                 model(torch.ones(2, 4)).sum().backward()
     run = manifest.read(tmp_path / "run")
-    assert run.repeats == []
+    (repeat,) = run.repeats
+    assert repeat.tokens_per_s is run.tokens_per_s_mean is None
     assert run.overhead is not None
-    assert run.overhead.plain_step_ns
+    assert run.overhead.plain_step_ns == round(sum(repeat.step_ns) / len(repeat.step_ns))
+    assert repeat.wall_ns == sum(repeat.step_ns)
+    with tracekit.open(tmp_path / "run") as trace:
+        assert plain_steps([trace]) == [float(ns) for ns in repeat.step_ns]
+        (row,) = trace.query("run").to_dicts()
+    assert (row["repeat_count"], row["mean_tokens_per_s"]) == (1, None)
     assert "the model is given no token ids, so there is no figure in tokens/s" in run.notes
 
 

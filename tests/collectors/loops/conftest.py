@@ -113,6 +113,8 @@ class RunFolder:
         if not manifest["repeats"]:
             return None
         (repeat,) = manifest["repeats"]
+        if repeat["tokens_per_s"] is None:
+            return None
         return (
             repeat["tokens_per_s"] * repeat["wall_ns"] / 1e9 / manifest["steps"]["measured_count"]
         )

@@ -25,6 +25,12 @@ PICTURES = torch.zeros((3, 2, 4, 4))
         ((PICTURES, IDS), {}, 0),  # labels
         ((torch.zeros(3, 2), torch.zeros((2, 9), dtype=torch.int64)), {}, 0),  # edges of a graph
         ((PICTURES,), {"labels": IDS}, 0),
+        ((), {"tokens": IDS}, 15),
+        ((), {"idx": IDS, "targets": IDS}, 15),
+        ((), {"attention_mask": IDS, "labels": IDS, "x": IDS}, 15),
+        (({"tokens": IDS, "labels": IDS},), {}, 15),
+        ((), {"labels": IDS, "pixel_values": PICTURES}, 0),
+        ((), {"edge_index": IDS, "x": torch.zeros(3, 2)}, 0),
     ],
 )
 def test_what_counts_as_tokens(args: Any, kwargs: Any, expected: int) -> None:
@@ -49,6 +55,53 @@ def test_parts_of_a_model_are_given_the_same_tokens() -> None:
             counter.count(part, (IDS,), {})
         counter.keep_step()
     assert counter.total == 2 * 15
+
+
+def test_vmap_hides_the_batch() -> None:
+    model = torch.nn.Embedding(4, 2)
+    counter = TokenCounter()
+    counter.begin()
+
+    def one(ids: Any) -> Any:
+        counter.count(model, (ids[None],), {})
+        return model(ids)
+
+    torch.vmap(one)(torch.zeros((8, 16), dtype=torch.int64))
+    counter.keep_step()
+    assert (counter.total, counter.batch_size, counter.sequence_length) == (8 * 16, 8, 16)
+
+
+@pytest.mark.parametrize(("is_changed", "count"), [(True, 1), (False, 2)])
+def test_a_batch_that_is_seen_again_counts_once(is_changed: bool, count: int) -> None:
+    """After a change of the parameters, as of SAM and LBFGS; else it is accumulated."""
+    model = torch.nn.Embedding(4, 2)
+    counter = TokenCounter()
+    counter.begin()
+    for _ in range(3):
+        for _ in range(2):
+            counter.count(model, (IDS[:, :-1],), {})
+            if is_changed:
+                with torch.no_grad():
+                    model.weight.add_(1)
+        counter.keep_step()
+    assert counter.total == 3 * count * 12
+
+
+def test_what_varies_is_a_range() -> None:
+    model = torch.nn.Embedding(4, 2)
+    other = torch.zeros((3, 1200), dtype=torch.int64)
+    counter = counted(model, ((IDS,), {}), ((other,), {}))
+    assert (counter.batch_size, counter.sequence_length) == (3, None)
+    assert counter.ranges == "5 to 1,200 tokens in a sequence"
+    assert counted(model, ((IDS,), {})).ranges is None
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [((PICTURES,), True), ((IDS,), False), ((IDS[0],), False), ((), False)],
+)
+def test_what_is_not_seen_is_not_called_without_tokens(args: Any, expected: bool) -> None:
+    assert counted(torch.nn.Linear(1, 1), (args, {})).is_without_ids is expected
 
 
 def counted(module: Any, *calls: Any) -> TokenCounter:
