@@ -26,7 +26,7 @@
 --   intensity_flop_per_byte   DOUBLE   flops / bytes
 --   ridge_flop_per_byte       DOUBLE   peak rate of the type / memory bandwidth of the device
 --   bound                     VARCHAR  compute or memory
---   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100
+--   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100; above that, reason says why
 --   top_op                    VARCHAR  the op of the row that took longest
 --   reason                    VARCHAR  why something is missing; NULL if nothing is
 --   ceiling_flop_per_s           DOUBLE   highest rate of products measured on the device for the type, operations/s
@@ -160,6 +160,10 @@ SELECT
         WHEN NOT is_known_device THEN 'the peak of this device is not known'
         WHEN ridge IS NULL THEN 'the device has no peak for this type'
         WHEN bytes = 0 THEN 'there is nothing to read or write'
+        WHEN 1e9 * bytes / nullif(kernel_ns, 0) > peak_bytes_per_s
+            THEN 'more bytes than the memory can move: part of them stayed in a cache'
+        WHEN 1e9 * flops / nullif(kernel_ns, 0) > peak_flop_per_s
+            THEN 'more operations than the device can do: not all that shapes imply were done'
     END AS reason,
     ceiling_flop_per_s,
     if(uncounted IS NULL, ceiling_bytes_per_s, NULL) AS ceiling_memory_bytes_per_s,

@@ -4,7 +4,8 @@
 --   gemm         2 M N K, times the batch; of grouped GEMMs M is the rows of all groups
 --   attention    2 for each pair of a query and a key, head and element of a head, in Q K' and in P V; backward 2.5
 --                times that; causal attention counts the pairs that it keeps, aligned at the last query
---   conv         2 for each element of the output, input channel of its group and element of the kernel
+--   conv         2 for each element of the output, input channel of its group and element of the kernel; of a
+--                transposed one, for each element of the input and output channel of its group
 --   others       the factor of macro op_forms for each element: of the output, for reductions of the input
 -- An op that is made of others (aten::linear of aten::addmm) is not counted: they are. Copies do not
 -- count as such; the copy of a bias does not make an addmm.
@@ -160,23 +161,42 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             form = 'attention'
             AND seqs IS NOT NULL
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
-            -- Sizes of the output of a convolution, from padding, stride and dilation.
-            if(
-                form = 'conv',
-                sa[1] * sb[1] * shape_nelems(
-                    list_transform(
-                        list_zip(
-                            sa[3:],
-                            sb[3:],
-                            try_cast(vals[c] AS BIGINT[]),
-                            try_cast(vals[c + 1] AS BIGINT[]),
-                            try_cast(vals[c + 2] AS BIGINT[])
-                        ),
-                        LAMBDA one: (one[1] + 2 * one[3] - one[5] * (one[2] - 1) - 1) // one[4] + 1
-                    )
-                ),
-                NULL
-            ) AS conv_nelems
+            -- Sizes of the output of a convolution, from padding, stride and dilation; of a transposed one, from these
+            -- behind its output_padding, and groups.
+            CASE
+                WHEN form = 'conv_transposed'
+                    THEN
+                        sa[1] * sb[2] * try_cast(vals[c + 4] AS BIGINT) * shape_nelems(
+                            list_transform(
+                                list_zip(
+                                    sa[3:],
+                                    sb[3:],
+                                    try_cast(vals[c] AS BIGINT[]),
+                                    try_cast(vals[c + 1] AS BIGINT[]),
+                                    try_cast(vals[c + 2] AS BIGINT[]),
+                                    try_cast(vals[c + 3] AS BIGINT[])
+                                ),
+                                LAMBDA one: (one[1] - 1) * one[5] - 2 * one[3]
+                                + one[6] * (one[2] - 1) + one[4] + 1
+                            )
+                        )
+                WHEN form IN ('conv', 'conv_strided')
+                    THEN
+                        sa[1] * sb[1] * shape_nelems(
+                            list_transform(
+                                list_zip(
+                                    sa[3:],
+                                    sb[3:],
+                                    try_cast(vals[if(form = 'conv', c, c + 1)] AS BIGINT[]),
+                                    try_cast(vals[if(form = 'conv', c + 1, c)] AS BIGINT[]),
+                                    try_cast(vals[c + 2] AS BIGINT[])
+                                ),
+                                LAMBDA one: (
+                                    one[1] + 2 * one[3] - coalesce(one[5], 1) * (one[2] - 1) - 1
+                                ) // one[4] + 1
+                            )
+                        )
+            END AS conv_nelems
         FROM weighed
     ),
 
@@ -199,10 +219,12 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                         sa[at_seq] * sb[at_seq] - sa[at_seq] * (sa[at_seq] - 1) // 2
                                 ELSE sb[at_seq] * (sb[at_seq] + 1) // 2
                             END
-                    WHEN form = 'conv' THEN 2 * conv_nelems * shape_nelems(sb[2:])
+                    WHEN form IN ('conv', 'conv_strided')
+                        THEN 2 * conv_nelems * shape_nelems(sb[2:])
+                    WHEN form = 'conv_transposed' THEN 2 * nelems[a] * shape_nelems(sb[2:])
                     WHEN form = 'conv_backward'
                         THEN
-                            2 * nelems[1] * shape_nelems(sb[2:])
+                            2 * nelems[if(vals[8] = 'True', 2, 1)] * shape_nelems(sb[2:])
                             * len(
                                 regexp_extract_all(regexp_extract(vals[c], '^\[\w+, \w+'), 'True')
                             )
@@ -212,7 +234,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 END
             )::BIGINT AS flops,
             (
-                CASE form
+                CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
                     WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
                     -- Gradients of input and weight are as large as these.
                     WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]

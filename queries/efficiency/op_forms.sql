@@ -10,7 +10,7 @@
 --   form      VARCHAR  how its operations and bytes follow from its shapes
 --   a         INTEGER  the first argument that matters: A of a product, the query, what is read
 --   b         INTEGER  the second: B of a product, the key, what is read or written
---   c         INTEGER  the third: the value; the padding of a convolution
+--   c         INTEGER  the third: the value; the padding of a convolution, or its stride if that comes first (conv_strided)
 --   heads     VARCHAR  order of the dimensions of query, key and value: bhsd or bshd
 --   causal    INTEGER  the argument that says whether attention is causal
 --   seqs      INTEGER  the argument with lengths of sequences; where it is given, the shapes do not tell the pairs
@@ -50,6 +50,14 @@ attention   attention          2  3  4  bhsd  15      10    2.5    _scaled_dot_p
 attention   attention          2  3  4  bshd  12      -     2.5    flash_attn::_flash_attn_backward
 conv        conv               1  2  3  -     -       -     -      cudnn_convolution
 conv        conv               1  2  4  -     -       -     -      miopen_convolution mkldnn_convolution
+conv        conv               1  2  4  -     -       -     -      miopen_depthwise_convolution
+conv        conv               1  2  4  -     -       -     -      mkldnn::_convolution_pointwise
+conv        conv_strided       1  2  4  -     -       -     -      cudnn_convolution_relu miopen_convolution_relu
+conv        conv_strided       1  2  6  -     -       -     -      cudnn_convolution_add_relu
+conv        conv_strided       1  2  5  -     -       -     -      _conv_depthwise2d conv_depthwise3d
+conv        conv_strided       1  2  5  -     -       -     -      _slow_conv2d_forward slow_conv3d_forward
+conv        conv_transposed    1  2  3  -     -       -     -      cudnn_convolution_transpose
+conv        conv_transposed    1  2  4  -     -       -     -      miopen_convolution_transpose
 conv        conv_backward      1  3  11 -     -       -     -      convolution_backward convolution_backward_overrideable
 softmax     like               1  -  -  -     -       -     5      _softmax _log_softmax
 softmax     like               1  -  -  -     -       -     4      _softmax_backward_data _log_softmax_backward_data

@@ -112,6 +112,58 @@ ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
         2 * 4 * 4 * 4 * 27,
         2 * (192 + 108 + 64),
     ),
+    # These give the stride before the padding.
+    (
+        "aten::cudnn_convolution_relu",
+        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 5],
+        ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"],
+        "conv",
+        2 * 4 * 4 * 4 * 27,
+        2 * (192 + 108 + 64),
+    ),
+    (
+        "aten::_conv_depthwise2d",
+        [[1, 8, 6, 6], [8, 1, 3, 3], *[[]] * 5],
+        ["", "", "[3, 3]", "", "[1, 1]", "[1, 1]", "[1, 1]"],
+        "conv",
+        2 * 288 * 9,
+        2 * (288 + 72 + 288),
+    ),
+    (
+        "aten::_slow_conv2d_forward",
+        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 4],
+        ["", "", "[3, 3]", "", "[2, 2]", "[1, 1]"],
+        "conv",
+        2 * 4 * 4 * 4 * 27,
+        2 * (192 + 108 + 64),
+    ),
+    # Each element of the input is multiplied into 3 channels of 3 x 3; the output has 3 x 8 x 8.
+    (
+        "aten::miopen_convolution_transpose",
+        [[1, 4, 4, 4], [4, 3, 3, 3], *[[]] * 8],
+        ["", "", "", "[1, 1]", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False", "False"],
+        "conv",
+        2 * 64 * 27,
+        2 * (64 + 108 + 192),
+    ),
+    (
+        "aten::convolution_backward",
+        [[1, 3, 8, 8], [1, 4, 4, 4], [4, 3, 3, 3], *[[]] * 8],
+        [
+            *[""] * 3,
+            "[0]",
+            "[2, 2]",
+            "[1, 1]",
+            "[1, 1]",
+            "True",
+            "[1, 1]",
+            "1",
+            "[True, True, False]",
+        ],
+        "conv",
+        2 * 2 * 64 * 27,
+        2 * (192 + 2 * (64 + 108)),
+    ),
 ]
 
 
@@ -134,6 +186,16 @@ def test_operations_and_bytes_on_paper(
     assert row["ridge_flop_per_byte"] == pytest.approx(312e12 / 2.039e12)
     assert row["bound"] == ("compute" if flops / size >= 312e12 / 2.039e12 else "memory")
     assert row["reason"] is None
+
+
+CACHED = CASES.add(op("aten::add", [[1000, 1000], [1000, 1000], []], start=0, end=1))
+
+
+def test_more_than_the_memory_can_move_has_a_reason(asked: AskedByRank) -> None:
+    """6 MB in 1 µs."""
+    (row,) = asked.rows(CACHED, "compute_memory")
+    assert row["attainable_pct"] == pytest.approx(100 * 6e6 / 1e-6 / 2.039e12)
+    assert row["reason"] == "more bytes than the memory can move: part of them stayed in a cache"
 
 
 TYPES = CASES.add(
