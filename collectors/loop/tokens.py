@@ -42,7 +42,7 @@ class TokenCounter:
             self._is_batch_first = _is_batch_first(module)
         if not self._is_counting:
             return
-        ids = _token_ids(args, kwargs)
+        ids = token_ids(args, kwargs)
         if ids is not None and self._counted in (None, id(module)):
             self._counted = id(module)
             self._in_step += ids.numel()
@@ -59,7 +59,7 @@ class TokenCounter:
         self._in_step = 0
 
 
-def _token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
+def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
     """Return what looks like token ids: `input_ids`, or a matrix of integers given first.
 
     One that is given later may be anything: labels beside pictures, the edges of a graph.
