@@ -43,6 +43,7 @@ PHASE = {
     "backward": BLUE,
     "optimizer": ORANGE,
     "evaluation": SLATE,
+    "generation": GREEN,
     "prefill": SKY,
     "mixed": PURPLE,
     "decode": BLUE,

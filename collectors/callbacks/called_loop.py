@@ -104,6 +104,9 @@ class CalledLoop:
     def step_is_over(self, *, is_part: bool) -> None:
         """Do nothing: the trainer says where its steps are."""
 
+    def loop_begins(self, called: list[nn.Module]) -> None:
+        """Do nothing: the caller says where the loop is."""
+
     def optimizer_stepped(self, parameter: Any) -> None:
         """Do nothing: the trainer says where its steps are."""
 

@@ -1,7 +1,8 @@
 """The phases of a training loop that someone else wrote.
 
-Forward is the call of a model, and of whatever else is called outside of any model in a step: a
-teacher, a loss. A call between steps, without gradients or in evaluation mode, is evaluation.
+Forward is the call of a model, and of whatever else is called outside of any model in a step, such
+as a loss. A call in evaluation mode, also of a copy of the model, is evaluation; what generates
+text for a step to train on is generation.
 Backward is every backward pass, and the optimizer phase the step of any `torch.optim.Optimizer`. An
 engine such as DeepSpeed's, which has `backward` and `step` of its own,
 has phases around those, so that its communication is inside.

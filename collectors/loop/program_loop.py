@@ -76,6 +76,8 @@ class _Loop:
         self._is_by_optimizer = False
         self._pid = os.getpid()
         self._error_before: BaseException | None = None
+        self._loop_count = 1
+        self._before_count = 0
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
@@ -107,6 +109,19 @@ class _Loop:
         """Pass it on."""
         if self._recorder is not None:
             self._recorder.inner_begins()
+
+    def loop_begins(self, called: list[nn.Module]) -> None:
+        """Record another loop instead, unless the one before it was recorded to the end."""
+        recorder = self._recorder
+        if recorder is None:
+            self._called = dict.fromkeys(called)
+        elif not recorder.is_done and not recorder.report.is_recorded:
+            recorder.abandon()
+            self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
+            self._recorder = None
+            self._called = dict.fromkeys(called)
+            if self._profilers is not None:
+                self._profilers.attach()
 
     def optimizer_stepped(self, parameter: Any) -> None:
         """Take the first step of an optimizer for the end of a first step."""
@@ -214,10 +229,16 @@ class _Loop:
             parts=parts,
         )
         self._recorder.report.step_count = step_number
+        if self._loop_count > 1:
+            self._recorder.report.note(
+                f"loop {self._loop_count} of this process is recorded: the one before it, of "
+                f"another model or optimizer, ended after {self._before_count} steps"
+            )
         self._recorder.begin_step()
         self._recorder.describe()
         self._publish()
-        at_exit(self._end)
+        if self._loop_count == 1:
+            at_exit(self._end)
 
     def _end(self) -> None:
         """Report a loop that ended before it was recorded to the end, or exactly there."""

@@ -26,7 +26,7 @@ from .description import describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .precision import autocast_type
 from .ranges import LoopRanges
-from .report import EVALUATION_NOTE, OWN_PROFILER_NOTE, LoopReport, sentence
+from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport, sentence
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
@@ -162,10 +162,13 @@ class LoopRecorder:
             return
         if kind == "evaluation":
             self.suspend()
-        elif kind == "training":
+        elif kind in ("training", "gradless", "generation"):
             self._times.end_evaluation()
             self._times.resume()
-            self._note_training(module, args, kwargs)
+            if kind == "training":
+                self._note_training(module, args, kwargs)
+            elif kind == "gradless" and self._planned >= self.plan.warmup_count:
+                self.report.note(GRADLESS_NOTE)
         self._ranges.root_begins(module, self._phase_of(kind))
 
     def root_ended(self, kind: CallKind) -> None:
@@ -325,7 +328,9 @@ class LoopRecorder:
         return self.report.is_traced and self.report.trace is None
 
     def _phase_of(self, kind: CallKind) -> Phase:
-        is_evaluation = kind == "evaluation" or self._times.is_evaluating
+        if kind == "generation":
+            return "generation"
+        is_evaluation = kind in ("evaluation", "teacher") or self._times.is_evaluating
         return "evaluation" if is_evaluation else "forward"
 
     def _attach(self) -> None:

@@ -28,8 +28,13 @@ from .plan import LoopPlan
 _SUFFIX = ".report.json"
 
 EVALUATION_NOTE = (
-    "calls of the model without gradients or in evaluation mode between steps count as "
-    "evaluation, and are in no step's time"
+    "calls of the model, or of a copy of it, in evaluation mode between steps count as evaluation, "
+    "and are in no step's time"
+)
+
+GRADLESS_NOTE = (
+    "calls of the model without gradients in training mode are in the steps' time; where they "
+    "evaluate, call model.eval() first"
 )
 
 OWN_PROFILER_NOTE = (

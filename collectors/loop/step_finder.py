@@ -44,6 +44,15 @@ class StepFinder:
             self._taking_part &= self._counts.keys()
         self._seen_at[key] = self._step_count
 
+    def has_in_step(self, key: Hashable) -> bool:
+        """Tell whether an optimizer has stepped since the step began."""
+        return key in self._counts
+
+    def forget(self, key: Hashable) -> None:
+        """Wait no more for an optimizer: it is gone."""
+        self._taking_part.discard(key)
+        self._seen_at.pop(key, None)
+
     @property
     def is_over(self) -> bool:
         """Whether the step is over: the next call for training begins another."""

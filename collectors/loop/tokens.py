@@ -118,6 +118,13 @@ def _only(values: set[int]) -> int | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
+def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
+    """Return the matrix of integers that looks like the token ids of a call, if there is one."""
+    given = _first_tensor(args, kwargs)
+    is_ids = given is not None and given.ndim == 2 and _unbatched(given)[1] is not None
+    return given if is_ids else None
+
+
 def _first_tensor(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
     """Return where token ids are, if any: in `input_ids`, or in the first tensor that is given.
 

@@ -56,6 +56,16 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
     return best, parts if best is not None else []
 
 
+def is_alike(module: nn.Module, other: nn.Module) -> bool:
+    """Tell whether two modules are of one class; of torch's own, with parameters of one shape."""
+    if type(module) is not type(other):
+        return False
+    if not type(module).__module__.startswith("torch."):
+        return True
+    shapes = [[(name, p.shape) for name, p in one.named_parameters()] for one in (module, other)]
+    return shapes[0] == shapes[1] and bool(shapes[0])
+
+
 def _modules() -> Iterator[nn.Module]:
     """Yield every module that there is, looking at every object."""
     for found in gc.get_objects():

@@ -2,8 +2,9 @@
 
 A call outside of any other module's is that of a root: the model that is trained, a second one, a
 teacher, a loss. A root is trained if it has parameters that want gradients and is called for
-training. Evaluation is the call of one that is trained in evaluation mode; or without gradients
-between two steps, if only one is trained (the halves of a GAN call each other's so).
+training. Evaluation is the call of one that is trained, or of a copy of it, in evaluation mode; in
+training mode it belongs to the step, also without gradients. Text that is generated in each step is
+a part of the step in either mode, and so is a copy that is called in each: a teacher.
 
 Nothing here needs a step to look like any other; nothing is changed.
 """
@@ -11,6 +12,7 @@ Nothing here needs a step to look like any other; nothing is changed.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -24,11 +26,14 @@ from ..calls import (
     optimizer_steps,
 )
 from ..calls.beside_dynamo import has_compiled
+from ..calls.module_paths import unwrapped
 from ..ranges import is_backward
 from .home_thread import HomeThread
 from .step_finder import StepFinder
+from .tokens import token_ids
+from .trained_models import is_alike
 
-CallKind = Literal["training", "evaluation", "other"]
+CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 
 
 class Observer(Protocol):
@@ -49,6 +54,12 @@ class Observer(Protocol):
         """Hear that a call for training begins a new step.
 
         `is_part` says that the one that is over belongs to the one before it.
+        """
+
+    def loop_begins(self, called: list[nn.Module]) -> None:
+        """Hear that another loop begins: nothing of the one before steps any more.
+
+        `called` are the roots that it has called for training so far.
         """
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
@@ -81,6 +92,17 @@ class LoopWatch:
         self.trained: dict[nn.Module, bool] = {}
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
         self._kin: dict[nn.Module, bool] = {}
+        # Whether one is a copy of a trained one, as far as it was asked.
+        self._copies: dict[nn.Module, bool] = {}
+        # How often optimizers stepped after calls for training, and what was called without.
+        self._round = 0
+        self._is_round_open = False
+        self._called_at: dict[object, tuple[int, bool]] = {}
+        self._last_shape: tuple[int, ...] | None = None
+        # The optimizers of the loop, and the roots that were called in the first step of each.
+        self._optimizers: dict[Any, list[weakref.ref[nn.Module]]] = {}
+        self._replaced: set[Any] = set()
+        self._called: dict[nn.Module, None] = {}
         self._has_seen_optimizer = False
         self._last_optimizer: int | None = None
         # Whether the thread of the loop is known by one step alone, which may have been to warm up.
@@ -109,6 +131,8 @@ class LoopWatch:
         self.trained.clear()
         self._versions.clear()
         self._kin.clear()
+        self._copies.clear()
+        self._called_at.clear()
 
     def find_no_steps(self) -> None:
         """Leave it to the observer to say where steps are."""
@@ -140,11 +164,16 @@ class LoopWatch:
             return None
         if self.home.is_elsewhere:
             return None
-        kind = self._kind(module)
+        kind = self._kind(module, args, kwargs)
         if kind == "training":
             self._look_for_compiled_step(module)
-            if self.finds_steps and self._steps.is_over:
-                self._observer.step_is_over(is_part=self._steps.begin())
+            if not self._is_round_open:
+                self._called.clear()
+            self._called[module] = None
+            self._is_round_open, self._last_shape = True, None
+        is_of_step = kind in ("training", "gradless", "generation")
+        if is_of_step and self.finds_steps and self._steps.is_over:
+            self._observer.step_is_over(is_part=self._steps.begin())
         self._observer.root_begins(module, kind, args, kwargs)
         return kind
 
@@ -204,12 +233,51 @@ class LoopWatch:
             self.home.release()
         self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
+        self._round += self._is_round_open
+        self._is_round_open = False
         try:
-            self._steps.optimizer_stepped(id(optimizer))
+            self._look_for_new_loop(optimizer)
+            self._steps.optimizer_stepped(weakref.ref(optimizer))
+            self._called.clear()
             groups = getattr(optimizer, "param_groups", ())
             self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
             self.broken(error)
+
+    def _look_for_new_loop(self, optimizer: Any) -> None:
+        """See that an optimizer which steps for the first time takes the place of those before it.
+
+        They are gone, or so is what they trained, or it trains the same without them; where one
+        that was replaced so steps again, they step in turn.
+        """
+        one = weakref.ref(optimizer)
+        if one in self._optimizers:
+            return
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        left = {
+            other: models
+            for other, models in self._optimizers.items()
+            if (known := other()) is not None
+            and not (models and all(model() is None for model in models))
+            and (
+                self._steps.has_in_step(other)
+                or one in self._replaced
+                or mine.isdisjoint(id(p) for group in known.param_groups for p in group["params"])
+            )
+        }
+        gone = self._optimizers.keys() - left.keys()
+        for other in gone:
+            self._steps.forget(other)
+        self._replaced |= gone
+        called = list(self._called)
+        if gone and not left:
+            self._steps = StepFinder()
+            self.trained = {module: module.training for module in called}
+            self._kin.clear()
+            self._copies.clear()
+            self._called_at.clear()
+            self._observer.loop_begins(called)
+        self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
 
     @property
     def _is_other_loop(self) -> bool:
@@ -232,23 +300,75 @@ class LoopWatch:
             self._steps.optimizer_stepped("compiled")
             self._observer.optimizer_stepped(parameter)
 
-    def _kind(self, module: nn.Module) -> CallKind:
+    def _kind(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> CallKind:
         is_training = module.training
+        was_training = self.trained.get(module)
         if torch.is_grad_enabled():
-            was_training = self.trained.get(module)
+            if was_training and not is_training:
+                return "evaluation"
             if was_training is None:
+                if not is_training and self._is_copy(module):
+                    return self._kind_of_copy(module)
                 if not any(p.requires_grad for p in module.parameters()):
                     return "other"
                 self._kin.clear()
-            elif was_training and not is_training:
-                return "evaluation"
+                self._copies.clear()
             self.trained[module] = is_training
             return "training"
         if not self._is_kin(module):
-            return "other"
-        if not is_training or (self._steps.is_over and len(self.trained) == 1):
-            return "evaluation"
-        return "other"
+            is_evaluated = not is_training and self._is_copy(module)
+            return self._kind_of_copy(module) if is_evaluated else "other"
+        is_rollout = self._is_rollout(args, kwargs, is_training=is_training)
+        if is_training:
+            return "generation" if is_rollout else "gradless"
+        return "generation" if is_rollout else "evaluation"
+
+    def _is_rollout(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_training: bool
+    ) -> bool:
+        """Tell whether a call without gradients generates what the step is to train on.
+
+        Sequences grow by a token from call to call, or are one token with a cache. The first call
+        is known by the step before; in evaluation mode all are, as a program that evaluates may
+        generate too, but not in each step.
+        """
+        ids = token_ids(args, kwargs)
+        before, self._last_shape = self._last_shape, None if ids is None else tuple(ids.shape)
+        grows = (
+            before is not None
+            and self._last_shape is not None
+            and before[0] == self._last_shape[0]
+            and self._last_shape[1] in (1, before[1] + 1)
+        )
+        if grows:
+            return self._is_in_each_round(is_training) or is_training
+        at, was_in_each = self._called_at.get(is_training, (-2, False))
+        return at == self._round - 1 or (at == self._round and (was_in_each or is_training))
+
+    def _kind_of_copy(self, module: nn.Module) -> CallKind:
+        """Tell a teacher, which each step asks, from a copy that is evaluated between steps."""
+        is_in_each = self._is_in_each_round(id(module))
+        return "teacher" if is_in_each or self._is_round_open else "evaluation"
+
+    def _is_in_each_round(self, key: object) -> bool:
+        """Note that something is called, and tell whether it was in the step before as well."""
+        at, was_in_each = self._called_at.get(key, (-2, False))
+        if at != self._round:
+            was_in_each = at == self._round - 1
+            self._called_at[key] = self._round, was_in_each
+        return was_in_each
+
+    def _is_copy(self, module: nn.Module) -> bool:
+        """Tell whether a root is a copy of a trained one, or holds one."""
+        found = self._copies.get(module)
+        if found is None:
+            trained = [unwrapped(root) for root, is_training in self.trained.items() if is_training]
+            found = any(is_alike(inner, root) for inner in module.modules() for root in trained)
+            if trained:
+                self._copies[module] = found
+        return found
 
     def _is_kin(self, module: nn.Module) -> bool:
         """Tell whether a root is a trained one, or the same model in other wrappings."""

@@ -28,7 +28,15 @@ except ImportError:
     nvtx = None
 
 Phase = Literal[
-    "forward", "backward", "optimizer", "evaluation", "data", "prefill", "decode", "mixed"
+    "forward",
+    "backward",
+    "optimizer",
+    "evaluation",
+    "generation",
+    "data",
+    "prefill",
+    "decode",
+    "mixed",
 ]
 
 # Names without a promise. Without the first two a range is recorded whether or not a profiler runs,

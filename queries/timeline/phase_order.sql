@@ -7,7 +7,7 @@
 
 CREATE OR REPLACE MACRO phase_order(phase) AS list_position(
     [
-        'data', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
+        'data', 'generation', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
         'prefill', 'mixed', 'decode',
         'other'
     ],

@@ -26,7 +26,7 @@ MEANS = (
     *("range", "span"),
 )
 PHASES = (
-    *("forward", "backward", "recompute", "optimizer", "evaluation", "data"),
+    *("forward", "backward", "recompute", "optimizer", "evaluation", "generation", "data"),
     *("prefill", "decode", "mixed"),
 )
 STRENGTHS = ("strong", "weak")

@@ -208,6 +208,71 @@ def test_evaluation_is_a_phase_of_its_own(loops: Any) -> None:
     assert inside == 3
 
 
+@dataclass(frozen=True)
+class Calls:
+    """A program of 12 steps, and the phases of the two that are recorded, 6 and 7.
+
+    `counts` are how often each phase is there, `note` a part of what the run says of it.
+    """
+
+    script: str
+    words: tuple[str, ...]
+    counts: dict[str, int]
+    note: str = ""
+    tokens: int = TOKENS
+
+    def begin(self, loops: Any) -> None:
+        loops.begin_both(self.script, *self.words)
+
+
+CALLS = {
+    "cached": Calls("rollouts", ("cached",), {"forward": 4}, "training mode are in the steps'"),
+    "rollouts in training mode": Calls("rollouts", ("train",), {"forward": 2, "generation": 16}),
+    "rollouts in evaluation mode": Calls("rollouts", ("eval",), {"forward": 2, "generation": 16}),
+    "an average": Calls("averaged", (), {"forward": 2, "evaluation": 1}, "no step's time"),
+    "a teacher": Calls("distillation", (), {"forward": 2, "evaluation": 2}),
+    "a model and optimizer before": Calls(
+        "loops_in_turn", ("finder",), {"forward": 2}, "ended after 5 steps"
+    ),
+    "an optimizer before": Calls(
+        "loops_in_turn", ("same",), {"forward": 2}, "loop 2 of this process is recorded"
+    ),
+    "folds": Calls("loops_in_turn", ("folds",), {"forward": 2}, "loop 4 of this process"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS.values(), ids=CALLS)
+def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
+    both = loops.both(case.script, *case.words)
+    assert both.wrapped.stdout == both.bare.stdout
+    assert both.wrapped.exit_code == 0, both.wrapped.stderr
+    run = both.wrapped.run
+    made = run.manifest
+    assert made["outcome"] == "ok"
+    assert made["steps"]["measured_count"] == 2
+    assert run.tokens_per_step() == pytest.approx(case.tokens)
+    names = run.names()
+    found = {
+        name.removeprefix("tk/phase/"): count
+        for name, count in names.items()
+        if name.startswith("tk/phase/")
+    }
+    assert found == {"backward": 2, "optimizer": 2, **case.counts}
+    assert [number for step in run.steps().values() for number in step] == [6, 7]
+    assert case.note in both.wrapped.stderr
+    assert (
+        made["model"]["parameter_count"]
+        == loops.both("plain", python="cold").wrapped.run.manifest["model"]["parameter_count"]
+    )
+    outside = names["tk/phase/evaluation"] + names["tk/phase/generation"]
+    in_step = sum(
+        _inside(run.events(), f"tk/step/{step}", f"tk/phase/{phase}")
+        for step in run.steps()
+        for phase in ("evaluation", "generation")
+    )
+    assert in_step == (0 if case.script == "averaged" else outside)
+
+
 def test_a_step_begins_with_the_optimizer_that_calls_the_model(loops: Any, needs: Any) -> None:
     """Lightning gives each optimizer a closure, which holds forward and backward."""
     needs("lightning")

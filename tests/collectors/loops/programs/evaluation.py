@@ -1,4 +1,4 @@
-"""Every third step is followed by an evaluation, without gradients and in the mode for training."""
+"""Every third step is followed by an evaluation, every other one of them with gradients on."""
 
 import tiny
 import torch
@@ -14,9 +14,8 @@ for number, ids in enumerate(tiny.batches()):
     optimizer.zero_grad()
     tiny.say(number, loss)
     if number % 3 == 0:
-        if number % 2:
-            model.eval()
-        with torch.no_grad():
+        model.eval()
+        with torch.set_grad_enabled(number % 2 == 1):
             total = sum(tiny.loss_of(model(other), other).item() for other in held_out)
         model.train()
         tiny.tell(f"evaluation {total.hex()}")
