@@ -34,10 +34,10 @@ Outcome = Literal["ok", "incomplete", "oom", "failed"]
 """How a run ended.
 
 - `ok`: all that it was to do was done.
-- `incomplete`: of serving: a part of the load was answered, and then the engine ended or was lost,
-  or the run was interrupted. Its figures are of that part alone: `load.ok_count` of
-  `load.request_count` requests, until `load.lost_ns`. Of microbenchmarks: they were interrupted,
-  and what had been measured is there.
+- `incomplete`: of serving: a part of the load was answered, and other requests failed, the engine
+  ended or was lost, or the run was interrupted. Its figures are of that part alone: `load.ok_count`
+  of `load.request_count` requests, until `load.lost_ns` if the engine was lost. Of
+  microbenchmarks: they were interrupted, and what had been measured is there.
 - `oom`: it ran out of memory.
 - `failed`: anything else. A program of the user's own that fails after it was recorded keeps its
   figures and its trace; otherwise there are none, or those of the steps that it got to.

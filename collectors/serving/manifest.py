@@ -114,6 +114,8 @@ def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome
         return partial, f"interrupted when {done} requests were done"
     if not ok_count:
         return "failed", f"no request was answered: {summary.failures(measured)}"
+    if ok_count < len(measured):
+        return partial, f"{_coverage(measured, ok_count)}; failed: {summary.failures(measured)}"
     return "ok", None
 
 

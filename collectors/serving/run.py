@@ -2,9 +2,9 @@
 
 What is left behind depends on how the run ends:
 
-- the load was carried out, and at least one measured request was answered: a run folder with
-  outcome `ok`, whatever became of the others, each of which has its outcome in `requests.jsonl`;
-  exit code 0.
+- every measured request was answered: a run folder with outcome `ok`; exit code 0.
+- some were answered and others failed: a run folder with outcome `incomplete`, whose figures are of
+  those that were answered; each request has its outcome in `requests.jsonl`; exit code 6.
 - the engine ends or is lost before all is done: a run folder with outcome `incomplete` (`oom` where
   an embedded one ran out of memory) and the requests so far, which its figures are of, as its
   reason says; exit code 6. A server is lost if it no longer answers at the end, or if requests

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from tracekit import manifest
+from tracekit.errors import WorkloadError
 
 STAND_IN = Path(__file__).with_name("_stand_in.py")
 
@@ -112,7 +114,8 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     """Return a function that runs the stage against a stand-in, in this process.
 
     Its keywords are the arguments by key; small ones are the default. An error of the run leaves
-    the function as it is, and the run folder is `tmp_path / "run"`.
+    the function as it is, and the run folder is `tmp_path / "run"`; of a run that is to be
+    incomplete, what was left is returned.
     """
     from tracekit.collectors.collect import run
 
@@ -120,7 +123,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     for name in [name for name in os.environ if name.endswith("_proxy")]:
         monkeypatch.delenv(name)
 
-    def start(server: StandIn | None, **values: Any) -> ServeRun:
+    def start(server: StandIn | None, *, is_incomplete: bool = False, **values: Any) -> ServeRun:
         lines: list[str] = []
         given = {
             "stage": "serve",
@@ -132,7 +135,13 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
         }
         if server is not None:
             given |= {"engine": server.engine, "url": server.url}
-        run(given | values, ["tracekit", "collect"], lines.append, serving_figures=told_of)
+        refused = (
+            pytest.raises(WorkloadError, match="run: incomplete: the figures are of the ")
+            if is_incomplete
+            else nullcontext()
+        )
+        with refused:
+            run(given | values, ["tracekit", "collect"], lines.append, serving_figures=told_of)
         return ServeRun(tmp_path / "run", lines)
 
     return start

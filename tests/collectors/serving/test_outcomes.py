@@ -50,6 +50,7 @@ def test_a_request_that_fails_says_how(
         warmup_requests=0,
         requests=16,
         timeout=0.5,
+        is_incomplete=True,
     )
     bad = [request for request in run.requests if request["outcome"] != "ok"]
     assert {request["outcome"] for request in bad} == {outcome}
@@ -60,14 +61,15 @@ def test_a_request_that_fails_says_how(
         assert request["end_ns"] >= request["sent_ns"]
         if "after 3 tokens" in reason or behavior == "stall":
             assert len(request["token_ns"]) == request["output_token_count"] == 3
-    assert run.manifest.outcome == "ok"
+    assert run.manifest.outcome == "incomplete"
+    assert f"of the {16 - len(bad)} of 16 requests" in run.manifest.reason
     assert run.load.failed_count == len(bad)
     assert run.lines[2].startswith(f"failed: {len(bad)} {outcome} (")
 
 
 def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in: Servers, serve: Run) -> None:
     server = stand_in("lightllm", behavior=["ok", "503", "reset", "ok", "truncate", "ok"])
-    run = serve(server, requests=60, warmup_requests=0, no_profile=True)
+    run = serve(server, requests=60, warmup_requests=0, no_profile=True, is_incomplete=True)
     outcomes = Counter(request["outcome"] for request in run.requests)
     assert outcomes == {"ok": 30, "http_error": 10, "broken_stream": 20}
     assert "30 of 60 requests answered" in run.lines[1]
@@ -99,7 +101,15 @@ def test_retries_are_made_when_asked_for(stand_in: Servers, serve: Run) -> None:
 
 def test_a_request_that_would_fail_again_is_not_retried(stand_in: Servers, serve: Run) -> None:
     server = stand_in("lightllm", behavior=["404", "ok", "garbage", "ok"])
-    run = serve(server, requests=4, warmup_requests=0, concurrency=1, retries=3, no_profile=True)
+    run = serve(
+        server,
+        requests=4,
+        warmup_requests=0,
+        concurrency=1,
+        retries=3,
+        no_profile=True,
+        is_incomplete=True,
+    )
     assert [request["attempt_count"] for request in run.requests] == [1, 1, 1, 1]
     assert server.seen()["count"] == 4
 
