@@ -37,6 +37,7 @@ from tracekit.manifest import Manifest, Outcome, Stage
 
 from .calls.beside_dynamo import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
+from .command.notice import write_notice
 from .loop import rank_choice
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan
@@ -181,11 +182,13 @@ class Collection:
         try:
             self._folder.open()
         except TracekitError as error:
-            self._say(f"{error.message}; the loop is not recorded")
+            write_notice(f"{error.message}; the loop is not recorded")
             self._folder = None
             return self
         if not IS_POSSIBLE:
-            self._say("this torch cannot be watched beside torch.compile; the loop is not recorded")
+            write_notice(
+                "this torch cannot be watched beside torch.compile; the loop is not recorded"
+            )
             return self
         leave_to_program()
         profilers = LoopProfilers()
@@ -213,7 +216,7 @@ class Collection:
         try:
             self._leave(error)
         except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
-            self._say(f"the run folder was not written: {type(problem).__name__}: {problem}")
+            write_notice(f"the run folder was not written: {type(problem).__name__}: {problem}")
 
     @overload
     def __call__(self) -> contextlib.AbstractContextManager[None]: ...
@@ -265,7 +268,7 @@ class Collection:
         self._watch.stop()
         if self._recorder is not None and not self._recorder.is_done:
             self._recorder.failed(error)
-            self._say(f"recording stopped: {self._recorder.report.notes[-1]}")
+            write_notice(f"recording stopped: {self._recorder.report.notes[-1]}")
 
     @contextlib.contextmanager
     def _one_step(self) -> Iterator[None]:
@@ -334,7 +337,7 @@ class Collection:
             self._publish()
             self._commit_if_last()
         except Exception as error:  # noqa: BLE001
-            self._say(f"the run folder was not written: {error}")
+            write_notice(f"the run folder was not written: {error}")
 
     def _leave(self, error: BaseException | None) -> None:
         """End what is still recorded, and see to it that there is a run folder."""
@@ -387,15 +390,12 @@ class Collection:
         finally:
             folder.close()
         if reason is not None:
-            self._say(reason)
+            write_notice(reason)
         for line in summary(run, folder.made or folder.target):
-            self._say(line)
+            write_notice(line)
         return True
 
     def _publish(self) -> None:
         if self._recorder is not None and self._folder is not None:
             with contextlib.suppress(OSError):  # another rank may have made the run folder already
                 self._recorder.report.write(self._folder.work)
-
-    def _say(self, line: str) -> None:
-        sys.stderr.write(f"tracekit: {line}\n")

@@ -19,6 +19,7 @@ from torch import nn
 from tracekit.errors import TracekitError
 
 from ..calls.beside_dynamo import IS_POSSIBLE
+from ..command.notice import write_notice
 from ..loop.program_loop import at_exit
 from ..loop.trained_models import outermost
 from ..loop.watch import LoopWatch
@@ -192,7 +193,7 @@ class CalledLoop:
             function()
         except Exception as error:  # noqa: BLE001 - the training must not fail for us
             reason = error.message if isinstance(error, TracekitError) else repr(error)
-            sys.stderr.write(f"tracekit: {reason}; the loop is not recorded\n")
+            write_notice(f"{reason}; the loop is not recorded")
             self._is_open = False
             collection, self._collection = self._collection, None
             self._forget()

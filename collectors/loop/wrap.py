@@ -123,11 +123,12 @@ class _Wrapped:
                 Path(self._plan.request).unlink(missing_ok=True)
         return Ended(self._folder.made, code)
 
-    def _echo(self, line: str) -> None:
-        """Say something, on the terminal that the program writes to as well."""
-        if self._place is not None and self._place.world_size > 1:
-            line = f"rank {self._place.rank}: {line}"
-        self._to_people(mask_text(f"tracekit: {line}"))
+    def _echo(self, *lines: str, begin: str = "") -> None:
+        """Write lines at once, on the terminal that the program writes to as well."""
+        is_one_of_many = self._place is not None and self._place.world_size > 1
+        rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
+        texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
+        self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
         """Write what the program's Python processes look for, and return their variables.
@@ -183,8 +184,8 @@ class _Wrapped:
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
         try:
-            self._commit(reports, "ok", None, None)
-            self._echo("the program runs on")
+            # It may be drawing a progress bar on the same terminal: its line stays as it is.
+            self._commit(reports, "ok", None, None, "the program runs on", begin="\n")
         except TracekitError as error:
             self._echo(f"the run folder was not written: {error.message}")
 
@@ -194,11 +195,12 @@ class _Wrapped:
         outcome: manifest.Outcome,
         reason: str | None,
         exit_code: int | None,
+        *more: str,
+        begin: str = "",
     ) -> manifest.Manifest:
         run = self._folder.commit(reports, outcome, reason, exit_code)
         self._run = run
-        for line in summary(run, self._folder.made or self._folder.target):
-            self._echo(line)
+        self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:

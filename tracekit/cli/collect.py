@@ -62,7 +62,7 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
 def _echo(line: str) -> None:
     from tracekit.render._text import printable
 
-    click.echo(printable(line), err=True)
+    click.echo("\n".join(map(printable, line.split("\n"))), err=True)
 
 
 def _serving_figures(folder: Path) -> list[str]:
