@@ -156,10 +156,16 @@ def test_an_interrupt_is_130(tracekit_command: Callable[..., Any], fake_trace: A
     assert tracekit_command("breakdown", "x").exit_code == 130
 
 
-def test_a_bug_keeps_its_traceback(tracekit_command: Callable[..., Any], fake_trace: Any) -> None:
-    fake_trace.error = ZeroDivisionError("a bug")
-    with pytest.raises(ZeroDivisionError):
-        tracekit_command("breakdown", "x")
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), OSError(5, "a bug")])
+def test_a_bug_is_70_and_keeps_its_traceback(
+    tracekit_command: Callable[..., Any], fake_trace: Any, error: Exception
+) -> None:
+    fake_trace.error = error
+    outcome = tracekit_command("breakdown", "x")
+    assert outcome.exit_code == 70
+    assert outcome.stdout == ""
+    assert outcome.stderr.startswith("Traceback")
+    assert "\nerror: this is a bug of tracekit" in outcome.stderr
 
 
 # A Python of its own whose `tracekit.open` gives a result of as many rows as asked for.
@@ -196,7 +202,7 @@ def test_the_process_exits_with_the_code() -> None:
 
 def test_a_bug_in_a_process_shows_its_traceback() -> None:
     done = python(STAND_IN, "sql", "x", "-", input="bug")
-    assert done.returncode == 1
+    assert done.returncode == 70
     assert "Traceback" in done.stderr
     assert "ZeroDivisionError" in done.stderr
 

@@ -69,6 +69,14 @@ def test_a_module_that_is_like_none_is_new() -> None:
     assert "model.router" not in align_modules(base, new).base_of
 
 
+def test_modules_may_be_as_deep_as_a_file_says() -> None:
+    paths = [".".join(["x"] * depth) for depth in range(1, 1201)]
+    base = _modules(*paths)
+    new = _modules(*("y" + path[1:] for path in paths))
+    assert len(align_modules(base, base).base_of) == len(paths)
+    assert len(_renamed(base, new)) == len(paths)
+
+
 def _cell(module: str, op: str | None, class_name: str, name: str, kernel_ns: int) -> Cell:
     cell = Cell("compute", class_name, "forward", module, op, None, name, 1, kernel_ns, kernel_ns)
     cell.samples = {0: kernel_ns}

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from traceback import format_exception
 from typing import NoReturn
 
 import click
@@ -20,6 +21,9 @@ from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
+
+UNEXPECTED = 70
+"""The exit code of a bug of tracekit's own: EX_SOFTWARE of sysexits.h."""
 
 
 class _Commands(click.Group):
@@ -72,8 +76,8 @@ def group(ctx: click.Context) -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 is success, 2 to 6 the kinds of `TracekitError`, 130 an interrupt. Any other error is a bug
-    and leaves as the exception that it is, so that its traceback is shown.
+    0 is success, 2 to 6 the kinds of `TracekitError`, 130 an interrupt. Any other error is a bug:
+    its traceback is shown, and the exit code is 70, which no command gives a meaning of its own.
 
     Args:
         args: the arguments after the program's name; those of the process if None.
@@ -108,10 +112,12 @@ def main(args: Sequence[str] | None = None) -> int:
             _say(f"{str(error.filename)[:100]}…: {error.strerror}", None)
             return UsageError.exit_code
         if error.errno != errno.ENOSPC:
-            raise
+            return _unexpected(error)
         _discard_stdout()
         _say(f"stdout: {error.strerror}", None)
         return StoreError.exit_code
+    except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)
+        return _unexpected(error)
 
 
 def run_and_exit() -> NoReturn:
@@ -162,6 +168,16 @@ def _discard_stdout() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _unexpected(error: Exception) -> int:
+    with suppress(OSError):
+        click.echo(printable("".join(format_exception(error)), keep="\n"), nl=False, err=True)
+    _say(
+        f"this is a bug of tracekit {tracekit.__version__}, and says nothing about the trace",
+        "please report it with the lines above",
+    )
+    return UNEXPECTED
 
 
 def _say(message: str, hint: str | None) -> None:

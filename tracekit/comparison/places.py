@@ -58,7 +58,7 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
             renamed[path] = "wrapped"
             free_base.discard(same)
     children = _children(base), _children(new)
-    _descend(None, None, children, base, new, base_of, renamed, free_base)
+    _descend(children, base, new, base_of, renamed, free_base)
     return Alignment(base_of, renamed)
 
 
@@ -66,8 +66,6 @@ _Children = Mapping[str | None, Sequence[str]]
 
 
 def _descend(
-    base_path: str | None,
-    new_path: str | None,
     children: tuple[_Children, _Children],
     base: Mapping[str, ModuleNode],
     new: Mapping[str, ModuleNode],
@@ -75,26 +73,30 @@ def _descend(
     renamed: dict[str, str],
     free_base: set[str],
 ) -> None:
-    """Align the children of two modules that correspond, and what is inside of them."""
-    below_base, below_new = children[0].get(base_path, ()), children[1].get(new_path, ())
-    for how, keys in (("name", _own_name), ("class", _class_of), ("inside", None)):
-        open_base = [path for path in below_base if path in free_base]
-        open_new = [path for path in below_new if path not in base_of]
-        if not open_base or not open_new:
-            break
-        pairs = (
-            _by_key([base[path] for path in open_base], [new[path] for path in open_new], keys)
-            if keys is not None
-            else _by_inside(open_base, open_new, children)
+    """Align the children of modules that correspond, from the top of both trees down."""
+    # As deep as a file says, which may be deeper than Python calls itself.
+    waiting: list[tuple[str | None, str | None]] = [(None, None)]
+    while waiting:
+        base_path, new_path = waiting.pop()
+        below_base, below_new = children[0].get(base_path, ()), children[1].get(new_path, ())
+        for how, keys in (("name", _own_name), ("class", _class_of), ("inside", None)):
+            open_base = [path for path in below_base if path in free_base]
+            open_new = [path for path in below_new if path not in base_of]
+            if not open_base or not open_new:
+                break
+            pairs = (
+                _by_key([base[path] for path in open_base], [new[path] for path in open_new], keys)
+                if keys is not None
+                else _by_inside(open_base, open_new, children)
+            )
+            for one, other in pairs:
+                base_of[other] = one
+                renamed[other] = how
+                free_base.discard(one)
+        inside = set(below_base)
+        waiting += (
+            (base_of[path], path) for path in reversed(below_new) if base_of.get(path) in inside
         )
-        for one, other in pairs:
-            base_of[other] = one
-            renamed[other] = how
-            free_base.discard(one)
-    inside = set(below_base)
-    for path in below_new:
-        if base_of.get(path) in inside:
-            _descend(base_of[path], path, children, base, new, base_of, renamed, free_base)
 
 
 def _by_key(
