@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ STORE_SUFFIX = ".duckdb"
 
 DATASET_SUFFIX = ".tracekit"
 """The traces of many ranks are kept as a dataset: a folder, with its manifest in it."""
+
+
+_OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +204,10 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
+    """Return what the cache made in a folder: what else lies there is not its to touch."""
     if not folder.is_dir():
         return []
-    return [*folder.glob(f"*{STORE_SUFFIX}"), *folder.glob(f"*{DATASET_SUFFIX}")]
+    return [file for file in folder.iterdir() if _OWN_NAME.fullmatch(file.name)]
 
 
 def _remove(store: Path) -> None:
