@@ -26,7 +26,8 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_NAME = re.compile(
     r"""
     (?:^|_)(?:key|keys|apikey|apikeys|password|passwd|passphrase|pwd|authorization|cookie
-             |credential|credentials|bearer|secret|secrets)$
+             |credential|credentials|bearer|secret|secrets|amz_signature|goog_signature)$
+    | ^sig$
     | (?:^|_)secret_
     | ^token$
     | (?:^|_)(?:access|admin|api|auth|bearer|csrf|deploy|github|gitlab|hf|hub|huggingface|id|jwt
@@ -34,6 +35,12 @@ _SECRET_NAME = re.compile(
                 |session|user|wandb)_token$
     """,
     re.VERBOSE,
+)
+# Who signed a URL and what was signed: of S3, Google, Azure (SAS), CloudFront. The other
+# parameters of a signed URL are no secrets, and short enough to be found in any text.
+_SIGNATURE_NAME = re.compile(
+    r"x-(?:amz|goog)-(?:signature|credential|security-token)"
+    r"|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy"
 )
 # Every repetition has a bound, so that no text takes longer than in proportion to its length.
 _URL = re.compile(
@@ -66,6 +73,15 @@ def is_secret_name(name: str) -> bool:
     plain = words.strip("-").replace("-", "_").replace(".", "_").lower()
     is_variable = name.isupper() and plain.endswith("_token")
     return is_variable or _SECRET_NAME.search(plain) is not None
+
+
+def is_signature_name(name: str) -> bool:
+    """Tell whether a parameter of a URL's query is a part of its signature.
+
+    Args:
+        name: as it is written, in any case: `sig`, `X-Amz-Signature`.
+    """
+    return _SIGNATURE_NAME.fullmatch(name.lower()) is not None
 
 
 def mask_text(text: str) -> str:
@@ -229,7 +245,8 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
         yield url.span("user" if url["value"] is None else "value")
     for pattern in (_PAIR, _OPTION):
         for pair in pattern.finditer(text):
-            if is_secret_name(pair["name"]):
+            is_in_query = text[max(0, pair.start() - 1) : pair.start()] in ("?", "&")
+            if is_secret_name(pair["name"]) or (is_in_query and is_signature_name(pair["name"])):
                 yield next(
                     pair.span(group) for group in ("double", "single", "bare") if pair[group]
                 )

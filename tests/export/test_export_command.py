@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import os
@@ -278,6 +279,44 @@ def test_view_prints_the_address_and_ends_on_an_interrupt(trace_file: Path, tmp_
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Ctrl-C ends it" in errors
+    assert [*temporary.iterdir()] == []
+
+
+def test_the_address_is_not_in_the_command_line_of_the_browser(
+    trace_file: Path, tmp_path: Path
+) -> None:
+    engine_folder()
+    (temporary := tmp_path / "temporary").mkdir()
+    seen = tmp_path / "seen"
+    (browser := tmp_path / "browser").write_text(
+        f"""#!{sys.executable}
+import os, pathlib, sys, urllib.request
+page = pathlib.Path(urllib.request.url2pathname(sys.argv[1].removeprefix("file://")))
+modes = oct(page.stat().st_mode), oct(page.parent.stat().st_mode)
+pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.read_text())))
+"""
+    )
+    browser.chmod(0o700)
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("tracekit")), "view", trace_file],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
+             "BROWSER": f"{browser} %s"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    address = process.stdout.readline().strip()
+    while "Ctrl-C" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    opened, page_mode, folder_mode, page = seen.read_text().split("\n", 3)
+    assert opened.startswith("file:///")
+    assert address.split("/")[3] not in opened
+    assert html.escape(address) in page
+    assert (page_mode[-3:], folder_mode[-3:]) == ("600", "700")
     assert [*temporary.iterdir()] == []
 
 
