@@ -47,6 +47,7 @@ _URL = re.compile(
     r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://"
     r"(?P<user>[^\s/?#@:\"']{0,1000})(?::(?P<value>[^\s/?#\"']{0,1000}))?@"
 )
+_ANY_URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://\S+")
 _VALUE = (
     r"""(?:\\{0,3}"(?P<double>[^"\\]{1,4000})|'(?P<single>[^']{1,4000})"""
     r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
@@ -93,6 +94,11 @@ def mask_text(text: str) -> str:
             pieces += [text[begin:start], MASK]
             begin = end
     return "".join((*pieces, text[begin:]))
+
+
+def mask_urls(text: str) -> str:
+    """Return a sentence whose URLs are without the values of their secrets."""
+    return _ANY_URL.sub(lambda url: mask_text(url[0]), text)
 
 
 def mask_words(words: Sequence[str]) -> list[str]:

@@ -57,9 +57,10 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
         QueryError: it would become too large.
     """
     if path == STDOUT:
-        out = Bounded(sys.stdout.buffer.write, max_bytes)
-        yield out
-        sys.stdout.buffer.flush()
+        # A file, and no lines for people: not through what makes those plain.
+        stdout = getattr(sys.stdout, "stream", sys.stdout).buffer
+        yield Bounded(stdout.write, max_bytes)
+        stdout.flush()
         return
     if os.path.lexists(path) and not force:
         raise StoreError(f"{path}: exists already", hint="--force replaces it")
