@@ -161,13 +161,18 @@ def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
     assert left_in(cache) == ["notes.txt"]
 
 
-def test_clearing_the_cache_leaves_what_it_did_not_make(kernels: Path, cache: Path) -> None:
+def test_clearing_the_cache_leaves_what_it_did_not_make(
+    kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tracekit.open(kernels):
         pass
     mine = [cache / "results.duckdb", cache / "my.tracekit"]
     mine[0].write_bytes(b"mine")
     mine[1].mkdir()
     assert database.clear_cache() == 1
+    monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
+    with tracekit.open(kernels):
+        pass
     assert all(file.exists() for file in mine)
 
 

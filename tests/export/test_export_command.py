@@ -7,8 +7,10 @@ import http.client
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -280,6 +282,30 @@ def test_view_prints_the_address_and_ends_on_an_interrupt(trace_file: Path, tmp_
     assert process.returncode == 0
     assert "Ctrl-C ends it" in errors
     assert [*temporary.iterdir()] == []
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(
+    trace_file: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    (folder := tmp_path / "out").mkdir()
+    # It kills itself in the middle of the file.
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from tracekit.export.output import written_whole
+        with written_whole(Path(sys.argv[1]), force=False, max_bytes=100) as out:
+            out.write(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), folder / "a.x"], check=False)
+    (left,) = folder.iterdir()
+    assert left.read_bytes() == b"half"
+    done = cli("export", "chrome", trace_file, "-o", folder / "b.json")
+    assert done.exit_code == 0
+    assert [path.name for path in folder.iterdir()] == ["b.json"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE((folder / "b.json").stat().st_mode) == 0o666 & ~umask
 
 
 def test_the_address_is_not_in_the_command_line_of_the_browser(

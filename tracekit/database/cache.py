@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracekit.database.opening import open_store
-from tracekit.database.passing_folders import sweep
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Place
+from tracekit.storage.passing_folders import sweep
 from tracekit.units import GB
 
 CACHE_LIMIT_BYTES = 20 * GB
