@@ -14,10 +14,10 @@ import pytest
 
 import tracekit
 from tracekit import database
-from tracekit.database import passing_folders
 from tracekit.database.cache import SAMPLE_BYTES, SAMPLE_COUNT
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
+from tracekit.storage import passing_folders
 
 
 def kernel(dur: int) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from traces_by_hand import kernel
 import tracekit
 from tracekit import database
 from tracekit.analysis.catalog import load_catalog
-from tracekit.database import passing_folders
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
+from tracekit.storage import passing_folders
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -168,6 +168,10 @@ def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> No
     gone = [f"{ours}{dead.pid}.abcdef.building", f"{ours}{2**22 + 1}.a_b.building"]
     for name in kept + gone:
         (folder / name).mkdir(parents=True)
+    # An export's, or a baseline's, is a file.
+    (folder / f".x.pftrace.{passing_folders.host()}.{dead.pid}.a.building").write_bytes(b"half")
+    kept.append(f".x.pftrace.{passing_folders.host()}.1.a.building")
+    (folder / kept[-1]).write_bytes(b"half")
     with database.build_store(folder / "run.duckdb"):
         pass
     assert left_in(folder) == sorted([*kept, "run.duckdb"])

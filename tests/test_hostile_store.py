@@ -106,7 +106,7 @@ def test_a_crafted_store_by_the_command(
         )
     # The list of cached stores looks into each; it says that it does not know this one.
     (tmp_path / "cache").mkdir()
-    store.rename(tmp_path / "cache" / "aa-bb.duckdb")
+    store.rename(tmp_path / "cache" / f"{0xAA:016x}-{0xBB:024x}.duckdb")
     listed = cli("cache", "list", "--format", "json").json()
     assert [row["source_path"] for row in listed] == ["?"]
 

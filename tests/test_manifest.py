@@ -76,6 +76,23 @@ def test_what_is_written_is_read_back(tmp_path: Path, given: Manifest) -> None:
     assert path.read_text("utf-8") == manifest.to_json(given)
 
 
+def test_no_member_keeps_a_secret(tmp_path: Path) -> None:
+    url = "https://bucket/trace?sig=s3cr3t&sv=1"
+    run = Manifest(
+        **SMALLEST,
+        reason=f"no answer from {url}",
+        command=["tracekit", url, "--api-key", "s3cr3t"],
+        notes=["server: HF_TOKEN=s3cr3t"],
+        environment=Environment(variables={"WANDB_API_KEY": "s3cr3t", "NCCL_DEBUG": "INFO"}),
+        extra={"launch": [{"password": "s3cr3t"}], "upload": url},
+    )
+    assert "s3cr3t" not in manifest.to_json(run)
+    kept = manifest.read(manifest.write(run, tmp_path))
+    assert kept.reason == "no answer from https://bucket/trace?sig=(not kept)&sv=1"
+    assert kept.environment.variables["NCCL_DEBUG"] == "INFO"
+    assert manifest.to_json(kept) == manifest.to_json(run)
+
+
 def test_the_text_is_for_people_too() -> None:
     text = manifest.to_json(FULL)
     assert text.startswith('{\n  "run_id": "a",\n')

@@ -51,6 +51,18 @@ def test_names_of_what_is_none(name: str) -> None:
         ("http://me:pw@host:1/x", "http://me:{}@host:1/x"),
         ("https://pat@host/x", "https://{}@host/x"),
         ("http://host/?api_key=a&n=1", "http://host/?api_key={}&n=1"),
+        ("https://b/k?sv=2022-11-02&sig=a%2Fb%3D&se=9", "https://b/k?sv=2022-11-02&sig={}&se=9"),
+        (
+            "s3: https://b/k?X-Amz-Credential=AK%2F1&X-Amz-Expires=60&X-Amz-Signature=0f;",
+            "s3: https://b/k?X-Amz-Credential={}&X-Amz-Expires=60&X-Amz-Signature={};",
+        ),
+        (
+            "https://b/k?x-goog-signature=0f&x-amz-security-token=t",
+            "https://b/k?x-goog-signature={}&x-amz-security-token={}",
+        ),
+        ("https://b/k?Signature=0f&Key-Pair-Id=K", "https://b/k?Signature={}&Key-Pair-Id={}"),
+        ("X-Amz-Signature: 0f", "X-Amz-Signature: {}"),
+        ("the signature: (Tensor x); st=1, policy=fsdp", None),
         ("curl -H 'X-Api-Key: abc' url", "curl -H 'X-Api-Key: {}' url"),
         ("api_key=['sk-1'], n=2", "api_key=['{}'], n=2"),
         ("--model m --max-new-tokens 5 --tokenizer t", None),

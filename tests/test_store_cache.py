@@ -155,10 +155,25 @@ def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
     with tracekit.open(kernels):
         pass
     (cache / "notes.txt").write_text("mine")
-    (cache / "broken.duckdb").write_text("x")
+    (cache / f"{0:016x}-{0:024x}.duckdb").write_text("x")
     assert {entry.source_path for entry in database.list_cached()} == {str(kernels), "?"}
     assert database.clear_cache() == 2
     assert left_in(cache) == ["notes.txt"]
+
+
+def test_clearing_the_cache_leaves_what_it_did_not_make(
+    kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tracekit.open(kernels):
+        pass
+    mine = [cache / "results.duckdb", cache / "my.tracekit"]
+    mine[0].write_bytes(b"mine")
+    mine[1].mkdir()
+    assert database.clear_cache() == 1
+    monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
+    with tracekit.open(kernels):
+        pass
+    assert all(file.exists() for file in mine)
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -242,12 +242,12 @@ class Manifest:
 
 
 def to_json(manifest: Manifest) -> str:
-    """Return a manifest as indented JSON with a final newline; its command without secrets."""
+    """Return a manifest as indented JSON with a final newline, without secrets."""
     # Imported here: reading manifests does without.
-    from tracekit.redaction import mask_words
+    from tracekit.redaction import mask_json, mask_words
 
-    members = dataclasses.asdict(manifest)
-    members["command"] = mask_words(members["command"])
+    members = mask_json(dataclasses.asdict(manifest))
+    members["command"] = mask_words(manifest.command)
     return json.dumps(members, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -26,7 +26,8 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_NAME = re.compile(
     r"""
     (?:^|_)(?:key|keys|apikey|apikeys|password|passwd|passphrase|pwd|authorization|cookie
-             |credential|credentials|bearer|secret|secrets)$
+             |credential|credentials|bearer|secret|secrets|amz_signature|goog_signature)$
+    | ^sig$
     | (?:^|_)secret_
     | ^token$
     | (?:^|_)(?:access|admin|api|auth|bearer|csrf|deploy|github|gitlab|hf|hub|huggingface|id|jwt
@@ -35,11 +36,18 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
+# Who signed a URL and what was signed: of S3, Google, Azure (SAS), CloudFront. The other
+# parameters of a signed URL are no secrets, and short enough to be found in any text.
+_SIGNATURE_NAME = re.compile(
+    r"x-(?:amz|goog)-(?:signature|credential|security-token)"
+    r"|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy"
+)
 # Every repetition has a bound, so that no text takes longer than in proportion to its length.
 _URL = re.compile(
     r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://"
     r"(?P<user>[^\s/?#@:\"']{0,1000})(?::(?P<value>[^\s/?#\"']{0,1000}))?@"
 )
+_ANY_URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://\S+")
 _VALUE = (
     r"""(?:\\{0,3}"(?P<double>[^"\\]{1,4000})|'(?P<single>[^']{1,4000})"""
     r"""|(?P<bare>[^\s"'\\,;&{}\[\]()]{1,4000}))"""
@@ -68,6 +76,15 @@ def is_secret_name(name: str) -> bool:
     return is_variable or _SECRET_NAME.search(plain) is not None
 
 
+def is_signature_name(name: str) -> bool:
+    """Tell whether a parameter of a URL's query is a part of its signature.
+
+    Args:
+        name: as it is written, in any case: `sig`, `X-Amz-Signature`.
+    """
+    return _SIGNATURE_NAME.fullmatch(name.lower()) is not None
+
+
 def mask_text(text: str) -> str:
     """Return a command line, URL or JSON text without the values of its secrets."""
     begin = 0
@@ -77,6 +94,11 @@ def mask_text(text: str) -> str:
             pieces += [text[begin:start], MASK]
             begin = end
     return "".join((*pieces, text[begin:]))
+
+
+def mask_urls(text: str) -> str:
+    """Return a sentence whose URLs are without the values of their secrets."""
+    return _ANY_URL.sub(lambda url: mask_text(url[0]), text)
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
@@ -229,7 +251,8 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
         yield url.span("user" if url["value"] is None else "value")
     for pattern in (_PAIR, _OPTION):
         for pair in pattern.finditer(text):
-            if is_secret_name(pair["name"]):
+            is_in_query = text[max(0, pair.start() - 1) : pair.start()] in ("?", "&")
+            if is_secret_name(pair["name"]) or (is_in_query and is_signature_name(pair["name"])):
                 yield next(
                     pair.span(group) for group in ("double", "single", "bare") if pair[group]
                 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -278,6 +281,68 @@ def test_view_prints_the_address_and_ends_on_an_interrupt(trace_file: Path, tmp_
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Ctrl-C ends it" in errors
+    assert [*temporary.iterdir()] == []
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(
+    trace_file: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    (folder := tmp_path / "out").mkdir()
+    # It kills itself in the middle of the file.
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from tracekit.export.output import written_whole
+        with written_whole(Path(sys.argv[1]), force=False, max_bytes=100) as out:
+            out.write(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), folder / "a.x"], check=False)
+    (left,) = folder.iterdir()
+    assert left.read_bytes() == b"half"
+    done = cli("export", "chrome", trace_file, "-o", folder / "b.json")
+    assert done.exit_code == 0
+    assert [path.name for path in folder.iterdir()] == ["b.json"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE((folder / "b.json").stat().st_mode) == 0o666 & ~umask
+
+
+def test_the_address_is_not_in_the_command_line_of_the_browser(
+    trace_file: Path, tmp_path: Path
+) -> None:
+    engine_folder()
+    (temporary := tmp_path / "temporary").mkdir()
+    seen = tmp_path / "seen"
+    (browser := tmp_path / "browser").write_text(
+        f"""#!{sys.executable}
+import os, pathlib, sys, urllib.request
+page = pathlib.Path(urllib.request.url2pathname(sys.argv[1].removeprefix("file://")))
+modes = oct(page.stat().st_mode), oct(page.parent.stat().st_mode)
+pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.read_text())))
+"""
+    )
+    browser.chmod(0o700)
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("tracekit")), "view", trace_file],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"),
+             "BROWSER": f"{browser} %s"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    address = process.stdout.readline().strip()
+    while "Ctrl-C" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    opened, page_mode, folder_mode, page = seen.read_text().split("\n", 3)
+    assert opened.startswith("file:///")
+    assert address.split("/")[3] not in opened
+    assert html.escape(address) in page
+    assert (page_mode[-3:], folder_mode[-3:]) == ("600", "700")
     assert [*temporary.iterdir()] == []
 
 

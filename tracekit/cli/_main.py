@@ -13,11 +13,14 @@ from pathlib import Path
 from pkgutil import iter_modules
 from traceback import format_exception
 from typing import NoReturn
+from typing import NoReturn, TextIO, cast
 
 import click
 
 import tracekit
+from tracekit.cli._log_lines import LogLines
 from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.redaction import mask_urls
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
@@ -85,6 +88,8 @@ def main(args: Sequence[str] | None = None) -> int:
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
     _prepare_streams()
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast("TextIO", LogLines(stream)) for stream in before)
     try:
         return _run(list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
@@ -114,10 +119,12 @@ def main(args: Sequence[str] | None = None) -> int:
         if error.errno != errno.ENOSPC:
             return _unexpected(error)
         _discard_stdout()
-        _say(f"stdout: {error.strerror}", None)
+        _say(f"{error.filename or 'stdout'}: {error.strerror}", None)
         return StoreError.exit_code
     except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)
         return _unexpected(error)
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def run_and_exit() -> NoReturn:
@@ -182,7 +189,7 @@ def _unexpected(error: Exception) -> int:
 
 def _say(message: str, hint: str | None) -> None:
     # Messages quote file names and text from traces.
-    lines = [f"error: {printable(message.strip())}"]
+    lines = [f"error: {printable(mask_urls(message.strip()))}"]
     if hint:
         lines.append(f"hint: {printable(hint.strip())}")
     with suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -130,7 +131,8 @@ def command(
         from tracekit.checking.annotations import annotation_lines
 
         for line in annotation_lines(report):
-            click.echo(line, err=True)
+            # Here a command is wanted.
+            click.echo(line, file=getattr(sys.stderr, "stream", sys.stderr))
     outcome = report.outcome
     if outcome == "failed" or (outcome == "inconclusive" and when_open == "fail"):
         raise click.exceptions.Exit(_FAILED)

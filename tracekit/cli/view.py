@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import shutil
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -51,12 +55,35 @@ def command(no_browser: bool, ui: str | None, **options: object) -> None:
             done = export_perfetto(trace, out.write, selection, args=is_with_args)
         say_what_was_written("Perfetto", done, out.size_bytes)
         title = Path(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")
-        with serving(file, title, ui) as served:
+        with serving(file, title, ui) as served, _redirect(served.address) as page:
             click.echo(served.address)
-            if not no_browser and not webbrowser.open(served.address):
+            if not no_browser and not webbrowser.open(page):
                 click.echo("note: no browser was found; open the address in one", err=True)
             click.echo("Ctrl-C ends it", err=True)
             _wait()
+
+
+@contextlib.contextmanager
+def _redirect(address: str) -> Iterator[str]:
+    """Give the address of a page that leads to another, whose own address is nobody else's.
+
+    All users of a machine can read the command line of a browser; the page, only this one can.
+    """
+    from tracekit.database import temporary_folder
+
+    folder = temporary_folder()
+    try:
+        page = folder / "view.html"
+        page.touch(0o600)
+        to = html.escape(address)
+        page.write_text(
+            f'<meta charset="utf-8"><meta name="referrer" content="no-referrer">\n'
+            f'<meta http-equiv="refresh" content="0; url={to}">\n<a href="{to}">Perfetto</a>\n',
+            "utf-8",
+        )
+        yield page.as_uri()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait() -> None:

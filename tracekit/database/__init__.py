@@ -34,7 +34,7 @@ from tracekit.database.limits import (
 )
 from tracekit.database.opening import Check, DamagedStoreError, open_store
 from tracekit.database.parsed import execute
-from tracekit.database.passing_folders import temporary_folder
+from tracekit.storage.passing_folders import temporary_folder
 
 __all__ = [
     "SCRATCH",

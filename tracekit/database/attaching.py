@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tracekit.database.connections import lock
 from tracekit.database.limits import set_limits
 from tracekit.database.opening import _not_opened, _passing_name
-from tracekit.database.passing_folders import temporary_folder
 from tracekit.sql_text import quote
+from tracekit.storage.passing_folders import temporary_folder
 
 if TYPE_CHECKING:
     import duckdb

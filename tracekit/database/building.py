@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from tracekit.database.connections import SCRATCH, create_tables
 from tracekit.database.disk_errors import explained
 from tracekit.database.limits import set_limits
-from tracekit.database.passing_folders import building_folder, sweep, temporary_folder
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
 from tracekit.storage import Place
+from tracekit.storage.passing_folders import building_folder, sweep, temporary_folder
 
 if TYPE_CHECKING:
     import duckdb

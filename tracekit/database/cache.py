@@ -6,16 +6,17 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracekit.database.opening import open_store
-from tracekit.database.passing_folders import sweep
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Place
+from tracekit.storage.passing_folders import sweep
 from tracekit.units import GB
 
 CACHE_LIMIT_BYTES = 20 * GB
@@ -30,6 +31,9 @@ STORE_SUFFIX = ".duckdb"
 
 DATASET_SUFFIX = ".tracekit"
 """The traces of many ranks are kept as a dataset: a folder, with its manifest in it."""
+
+
+_OWN_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{24}(?:\.duckdb|\.tracekit)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +204,10 @@ def clear_cache() -> int:
 
 
 def _cache_files(folder: Path) -> list[Path]:
+    """Return what the cache made in a folder: what else lies there is not its to touch."""
     if not folder.is_dir():
         return []
-    return [*folder.glob(f"*{STORE_SUFFIX}"), *folder.glob(f"*{DATASET_SUFFIX}")]
+    return [file for file in folder.iterdir() if _OWN_NAME.fullmatch(file.name)]
 
 
 def _remove(store: Path) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tracekit.database.cache import STORE_SUFFIX, cache_dir, forget_older, limit_bytes, touch
 from tracekit.database.disk_errors import explained
-from tracekit.database.passing_folders import building_folder, sweep, temporary_folder
 from tracekit.errors import StoreError
 from tracekit.storage import Location
+from tracekit.storage.passing_folders import building_folder, sweep, temporary_folder
 from tracekit.units import format_bytes
 
 PIECE_BYTES = 1 << 20

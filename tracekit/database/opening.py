@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from tracekit.database.connections import lock
 from tracekit.database.disk_errors import explained
 from tracekit.database.limits import set_limits
-from tracekit.database.passing_folders import building_folder, temporary_folder
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
+from tracekit.storage.passing_folders import building_folder, temporary_folder
 from tracekit.units import MB
 
 if TYPE_CHECKING:

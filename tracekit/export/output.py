@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracekit.errors import QueryError, StoreError
+from tracekit.storage.passing_folders import building_file, sweep
 
 STDOUT = Path("-")
 
@@ -57,24 +57,21 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
         QueryError: it would become too large.
     """
     if path == STDOUT:
-        out = Bounded(sys.stdout.buffer.write, max_bytes)
-        yield out
-        sys.stdout.buffer.flush()
+        # A file, and no lines for people: not through what makes those plain.
+        stdout = getattr(sys.stdout, "stream", sys.stdout).buffer
+        yield Bounded(stdout.write, max_bytes)
+        stdout.flush()
         return
     if os.path.lexists(path) and not force:
         raise StoreError(f"{path}: exists already", hint="--force replaces it")
+    sweep(path.parent)
+    passing = building_file(path)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    try:
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
+        with passing.open("xb", buffering=0) as file:
             yield Bounded(file.write, max_bytes)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+        passing.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            passing.unlink(missing_ok=True)

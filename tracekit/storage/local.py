@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracekit.storage.location import Location
+from tracekit.storage.passing_folders import building_file, sweep
 from tracekit.storage.patterns import natural
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -138,7 +139,8 @@ class LocalLocation(Location):
     ) -> None:
         """Write a file under another name first, so that nobody sees a half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_name(f".{self._path.name[:200]}-{os.urandom(6).hex()}.tmp")
+        sweep(self._path.parent)
+        beside = building_file(self._path)
         try:
             write(beside)
             put(beside, self._path)

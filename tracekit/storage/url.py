@@ -7,6 +7,7 @@ import urllib.parse
 from typing import NamedTuple
 
 from tracekit.errors import UsageError
+from tracekit.redaction import is_signature_name
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
 """What can be read; ``file://`` is a local path. All but the last two can be written, too."""
@@ -14,10 +15,9 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
 WEB = frozenset({"https", "http"})
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-# Of S3, Google's storage, Azure's (SAS), CloudFront.
+# What else stands in a signed URL.
 _SIGNING = re.compile(
-    r"x-amz-|x-goog-|(?:awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
-    r"|se|sig|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
+    r"x-amz-|x-goog-|(?:expires|se|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
 )
 _AZURE = frozenset({"az", "abfs", "abfss"})
 _SHOWN_SCHEMES = "s3://, gs://, az://, abfs:// and https://"
@@ -62,7 +62,10 @@ class Url(NamedTuple):
 def meaning_of(query: str) -> str:
     """Return what of a query tells one file from another: all but signatures and their like."""
     return "&".join(
-        pair for pair in query.split("&") if not _SIGNING.match(pair.partition("=")[0].lower())
+        pair
+        for pair in query.split("&")
+        if not is_signature_name(name := pair.partition("=")[0])
+        and not _SIGNING.match(name.lower())
     )
 
 

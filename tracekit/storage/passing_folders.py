@@ -1,4 +1,4 @@
-"""Folders that go with the process that made them: those of builds, and those for what spills."""
+"""Folders and files that go with the process that made them: those of builds, and what spills."""
 
 from __future__ import annotations
 
@@ -24,8 +24,17 @@ def building_folder(final: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, suffix=_BUILD_SUFFIX, dir=final.parent))
 
 
+def building_file(final: Path) -> Path:
+    """Return a name for a file that is written before it gets its final name, in the same folder.
+
+    A long name is cut: the whole of one that is too long is for the disk to refuse.
+    """
+    passing = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
+    return final.with_name(passing)
+
+
 def sweep(folder: Path) -> None:
-    """Remove what builds of processes of this host that are gone left behind.
+    """Remove what processes of this host that are gone left behind unfinished.
 
     The folder may be shared with other hosts, whose processes cannot be seen from here.
     """
@@ -33,6 +42,8 @@ def sweep(folder: Path) -> None:
         *_, owner, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
         if owner == host() and pid.isdigit() and not _is_alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                left.unlink()
 
 
 def temporary_folder() -> Path:

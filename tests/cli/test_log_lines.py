@@ -1,0 +1,66 @@
+"""No name in a trace gives orders to the CI system whose log it is printed to."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.cli._log_lines import LogLines
+
+ORDERS = ["::error::x", "a\n::error::x", " \t::stop-commands::x", "##[error]x", "a ##vso[x]y",
+          "##teamcity[x]", "at::native::add", "a ## b[0]"]  # fmt: skip
+OBEYED = re.compile(r"(?m)^\s*::|##\[|##vso\[|##teamcity\[")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "written"),
+    [
+        (["::error::x\n"], ":\\u003aerror::x\n"),
+        (["a\n \t::x", "\r::y"], "a\n \t:\\u003ax\r:\\u003ay"),
+        ([" ", ":", ":x"], r" :\u003ax"),
+        (["a", "::x", "\n::"], "a::x\n:\\u003a"),
+        (["a ##", "v", "so[x] ##[y]##teamcity[z"], r"a ##vso\u005bx] ##\u005by]##teamcity\u005bz"),
+        (["at::native ##: # [", "### a[1]\n"], "at::native ##: # [### a[1]\n"),
+        ([" " * 100, "::x", " " * 100 + "::y"], " " * 100 + r":\u003ax" + " " * 100 + "::y"),
+    ],
+)
+def test_a_line_is_made_plain_however_it_is_cut(pieces: list[str], written: str) -> None:
+    stream = io.StringIO()
+    lines = LogLines(stream)
+    assert [lines.write(piece) for piece in pieces] == [*map(len, pieces)]
+    assert stream.getvalue() == written
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_no_format_gives_an_order(cli: Callable[..., Any], tmp_path: Path, encoding: str) -> None:
+    trace = tmp_path / "x.json"
+    trace.write_text(json.dumps([
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 9 * at, "dur": 5}
+        for at, name in enumerate(ORDERS)
+    ]))  # fmt: skip
+    env = {"PYTHONIOENCODING": encoding}
+    statement = "SELECT name FROM event ORDER BY ts_ns"
+    for name in ("table", "markdown", "csv", "csv_plain"):
+        done = cli("sql", "--format", name, trace, statement, env=env)
+        assert done.exit_code == 0
+        assert "native::add" in done.stdout
+        assert not OBEYED.search(done.stdout), name
+    exact = cli("sql", "--format", "json", trace, statement, env=env)
+    assert not OBEYED.search(exact.stdout)
+    assert [row["name"] for row in json.loads(exact.stdout)] == ORDERS
+    assert not OBEYED.search(cli("breakdown", "--full", trace, env=env).stdout)
+    wrong = cli("sql", trace, "SELECT '##vso[x]' + \n::error::x", env=env)
+    assert wrong.exit_code == 5
+    assert not OBEYED.search(wrong.stderr)
+
+
+def test_a_signature_is_not_repeated_in_a_message(cli: Callable[..., Any]) -> None:
+    done = cli("https://bucket/x?sig=s3cr3t&n=1")
+    assert done.exit_code == 2
+    assert "https://bucket/x?sig=(not kept)&n=1" in done.stderr
