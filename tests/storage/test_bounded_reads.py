@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from tracekit import manifest
 from tracekit.checking import baseline, rules_file
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.storage import Location
+from tracekit.storage import web as web_files
 
 LONGER = "longer than 100 bytes, the most that is read of such a file"
 
@@ -58,3 +62,98 @@ def test_an_endless_baseline_is_refused(endless: Path, tmp_path: Path) -> None:
     link.symlink_to(endless)
     with pytest.raises(StoreError, match=r"cannot be read: longer than 64,000,000 bytes"):
         baseline.load(str(link), tmp_path)
+
+
+def test_an_endless_file_of_a_web_server_is_refused(web: WebServer) -> None:
+    web.files["run.json"] = b"x" * 10_000
+    web.is_endless = True
+    with pytest.raises(OSError, match=r"longer than 32,000,000 bytes"):
+        Location.of(f"{web.url}run.json").read_bytes()
+
+
+def test_a_dripping_body_ends_with_the_limit(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.files["run.json"] = b"{}"
+    web.is_endless, web.drip_s = True, 0.05
+    monkeypatch.setenv("TRACEKIT_WEB_LIMIT_S", "1")
+    file = Location.of(f"{web.url}run.json")
+    with pytest.raises(OSError, match=r"not all of it came within 1 s; TRACEKIT_WEB_LIMIT_S"):
+        file.read_bytes()
+    # It is not asked for again.
+    assert len(web.requests) == 1
+
+
+def test_an_endless_trace_ends_with_the_limit(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.files["rank0.json"] = b" " * 10_000
+    web.is_endless = True
+    monkeypatch.setenv("TRACEKIT_WEB_LIMIT_S", "1")
+    with (
+        Location.of(f"{web.url}rank0.json").open() as stream,
+        pytest.raises(OSError, match=r"not all of it came within 1 s"),
+    ):
+        stream.read()
+
+
+@pytest.mark.parametrize("packing", ["gzip", "x-gzip", "deflate"])
+def test_what_a_server_packs_is_inflated(web: WebServer, packing: str) -> None:
+    content = os.urandom(3_000_000)
+    pack = zlib.compress if packing == "deflate" else gzip.compress
+    web.packing = packing
+    web.files["run.json"] = pack(content)
+    file = Location.of(f"{web.url}run.json")
+    assert file.read_bytes() == content
+    assert file.read_range(0, 10) == content[:10]
+    assert file.read_range(1000, 1010) == content[1000:1010]
+    if pack is gzip.compress:
+        # Two members, as `cat` joins two files.
+        web.files["run.json"] = pack(content) + pack(b"more")
+        assert file.read_bytes() == content + b"more"
+
+
+def test_a_packed_file_that_is_cut_off_or_damaged_is_an_error(
+    web: WebServer, no_waiting: None
+) -> None:
+    web.packing = "gzip"
+    packed = gzip.compress(os.urandom(10_000))
+    for sent, reason in (
+        (packed[:-100], "was cut off"),
+        (packed + b"xyz", "what it sends is damaged"),
+        (b"xyz", "what it sends is damaged"),
+    ):
+        web.files["run.json"] = sent
+        with pytest.raises(OSError, match=reason):
+            Location.of(f"{web.url}run.json").read_bytes()
+    web.packing = "br"
+    with pytest.raises(OSError, match="packs it in a way that is not read"):
+        Location.of(f"{web.url}run.json").read_bytes()
+
+
+def test_a_packed_body_is_inflated_no_further_than_it_is_read(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousandfold: all of a received piece at once would be far more than was asked for."""
+    web.packing = "gzip"
+    web.files["run.json"] = gzip.compress(bytes(200_000_000), 1)
+    longest = 0
+
+    class Inflater:
+        def __init__(self, bits: int) -> None:
+            self._inner = decompressobj(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal longest
+            piece = self._inner.decompress(data, most)
+            longest = max(longest, len(piece))
+            return piece
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+    decompressobj = zlib.decompressobj
+    monkeypatch.setattr(web_files.zlib, "decompressobj", Inflater)
+    with pytest.raises(OSError, match=LONGER):
+        Location.of(f"{web.url}run.json").read_bytes(100)
+    assert 0 < longest <= web_files.PIECE_BYTES
