@@ -26,6 +26,7 @@ class WebServer:
         drip_s: seconds between two bytes of a body; None sends it at once.
         is_endless: send the files again and again, without a length.
         packing: the Content-Encoding that files are said to have; they are sent as they are.
+        kind: the Content-Type of the files.
         failures: statuses that the next requests are answered with.
         requests: the path of each request, with its Range or None.
     """
@@ -39,6 +40,7 @@ class WebServer:
     drip_s: float | None = None
     is_endless: bool = False
     packing: str | None = None
+    kind: str = "application/octet-stream"
     failures: list[int] = field(default_factory=list)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -94,7 +96,7 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
     if data is None:
         _send(request, 404, b"")
         return
-    headers = {"Content-Type": "application/octet-stream"}
+    headers = {"Content-Type": state.kind}
     if state.has_tags:
         headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
     if state.packing is not None:

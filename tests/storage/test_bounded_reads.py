@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import os
 import zlib
 from pathlib import Path
 
+import duckdb
 import pytest
 from web_server import WebServer
 
 from tracekit import manifest
 from tracekit.checking import baseline, rules_file
 from tracekit.errors import StoreError, TraceError, UsageError
+from tracekit.ingest import json_lines
+from tracekit.ingest.requests import REQUESTS
 from tracekit.storage import Location
 from tracekit.storage import web as web_files
 
@@ -157,3 +161,38 @@ def test_a_packed_body_is_inflated_no_further_than_it_is_read(
     with pytest.raises(OSError, match=LONGER):
         Location.of(f"{web.url}run.json").read_bytes(100)
     assert 0 < longest <= web_files.PIECE_BYTES
+
+
+def test_an_endless_page_of_a_folder_is_refused(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_files, "PAGE_BYTES", 100_000)
+    web.files["run/"] = b'<a href="rank0.json">rank0.json</a>\n'
+    web.kind = "text/html"
+    folder = Location.of(f"{web.url}run/")
+    assert [place.name for place in folder.entries()] == ["rank0.json"]
+    web.is_endless = True
+    with pytest.raises(OSError, match=r"the page is longer than 100,000 bytes") as caught:
+        folder.entries()
+    assert caught.value.filename == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [("MAX_FILE_BYTES", b"\n"), ("MAX_FILE_BYTES", b"{"), ("MAX_LINES", b"no request\n")],
+)
+def test_an_endless_file_of_lines_is_refused(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: bytes, bound: str
+) -> None:
+    monkeypatch.setattr(json_lines, bound, 100)
+    # Of one endless line no part is kept.
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 1000)
+    web.files["requests.jsonl"] = text * 1000
+    web.is_endless = True
+    with (
+        contextlib.closing(duckdb.connect()) as connection,
+        pytest.raises(json_lines.UnreadableFileError, match=r"longer than 100 b|more than 100 l"),
+    ):
+        json_lines.load_lines(
+            connection, Location.of(f"{web.url}requests.jsonl"), REQUESTS, "run", tmp_path
+        )

@@ -18,7 +18,7 @@ from tracekit.storage.patterns import as_regex, has_magic, literal_start, natura
 from tracekit.storage.ranges import RangeStream
 from tracekit.storage.retries import attempt
 from tracekit.storage.url import WEB, Url
-from tracekit.storage.web import WebStream, look_at, read_range
+from tracekit.storage.web import WebStream, links, look_at, read_range
 
 T = TypeVar("T")
 
@@ -208,6 +208,8 @@ class RemoteLocation(Location):
         def ask(fs: Any) -> list[Mapping[str, Any]]:
             fs.invalidate_cache()
             try:
+                if self._is_web:
+                    return links(fs, self._url)
                 return cast(list[Mapping[str, Any]], fs.ls(self._path, detail=True))
             except Exception as error:
                 if is_missing(error):

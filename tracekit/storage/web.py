@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import re
 import time
 import zlib
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from tracekit.storage.failures import BrokenOffError, SaidError, as_os_error, passes
 from tracekit.storage.retries import TRIES, wait
 from tracekit.storage.url import Url
+from tracekit.units import MB
 
 PIECE_BYTES = 1 << 20
 """How much of a response is taken at once, at most."""
 
 CONNECT_TIMEOUT_S = 20
 READ_TIMEOUT_S = 60
+
+PAGE_BYTES = 32 * MB
+"""How long the page of a folder may be: some hundred thousand links."""
 
 LIMIT_S = 3600.0
 """How long one file may take from the first request to its end, seconds, however it comes.
@@ -67,6 +74,35 @@ def read_range(fs: Any, url: Url, start: int, end: int) -> bytes:
         return stream.readall()
 
 
+def links(fs: Any, url: Url) -> list[Mapping[str, Any]]:
+    """Return what the page of a folder links to below it, as a listing: ``name``, the whole URL.
+
+    Raises:
+        OSError: the page cannot be read, or is longer than `PAGE_BYTES`.
+    """
+    from fsspec.implementations.http import ex, ex2
+
+    with WebStream(fs, url) as stream:
+        page = io.BufferedReader(stream).read(PAGE_BYTES + 1)
+        if not stream.mimetype.startswith("text/html"):
+            return []
+    if len(page) > PAGE_BYTES:
+        raise OSError(errno.EFBIG, f"the page is longer than {PAGE_BYTES:,} bytes", url.shown)
+    text = page.decode("utf-8", "ignore")
+    folder = url.text.rstrip("/") + "/"
+    parts = urlsplit(folder)
+    names = set()
+    for link in [*ex2.findall(text), *(found[2] for found in ex.findall(text))]:
+        if link.startswith("/") and len(link) > 1:
+            link = f"{parts.scheme}://{parts.netloc}{link}"
+        if not link.startswith("http"):
+            if link not in ("..", "../"):
+                names.add(folder + link.lstrip("/"))
+        elif link.partition("://")[2].startswith(folder.partition("://")[2]):
+            names.add(link)
+    return [{"name": name, "size": None} for name in names]
+
+
 class WebStream(io.RawIOBase):
     """The bytes of a file from an offset on, read once from front to back.
 
@@ -88,6 +124,7 @@ class WebStream(io.RawIOBase):
         self._deadline = _deadline()
         self._inflater: Any = None
         self._packed = b""
+        self.mimetype = "text/html"
 
     def readable(self) -> bool:
         """Tell that it can be read."""
@@ -180,21 +217,23 @@ class WebStream(io.RawIOBase):
                     raise SaidError("is shorter than it was")
                 _drop(self._fs, response)
                 return None
+            if is_partial and _is_packed(response.headers) and self._has_ranges:
+                # The range is one of what is packed.
+                self._has_ranges = False
+                _drop(self._fs, response)
+                return self._connect()
             seen = (response.headers.get("ETag"), response.headers.get("Last-Modified"), total)
             if self._seen is not None and self._seen != seen:
                 raise SaidError("changed while it was read")
             self._seen, self._total = seen, total
+            self.mimetype = response.headers.get("Content-Type", self.mimetype)
             begin = int(placed[1] or 0) if is_partial and placed is not None else 0
             self._inflater, self._packed = None, b""
             if _is_packed(response.headers):
                 packing = response.headers["Content-Encoding"].strip().lower()
                 if packing not in ("gzip", "x-gzip", "deflate"):
                     raise SaidError("the server packs it in a way that is not read")
-                had_ranges, self._has_ranges = self._has_ranges, False
-                if begin and had_ranges:
-                    # The range is one of what is packed.
-                    _drop(self._fs, response)
-                    return self._connect()
+                self._has_ranges = False
                 self._inflater = zlib.decompressobj(_ANY_WINDOW_BITS)
             if begin > self._at:
                 raise SaidError("the server sends another range than it was asked for")
