@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tracekit.amounts import check_amounts
 from tracekit.errors import TraceError
+from tracekit.storage import Location
 from tracekit.typed_json import build
 from tracekit.units import NS_PER_S
 
@@ -358,7 +359,7 @@ def read(path: Place) -> Manifest:
         # Behind a URL every question is a request.
         if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
             path = path / FILE_NAME
-        text = path.read_bytes()
+        text = Location.of(path).read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(f"{path}: the manifest cannot be read: {reason}") from error

@@ -23,6 +23,10 @@ class WebServer:
         has_tags: send an ETag.
         break_after_bytes: hang up after so many bytes of a body; None never.
         break_count: so many times.
+        drip_s: seconds between two bytes of a body; None sends it at once.
+        is_endless: send the files again and again, without a length.
+        packing: the Content-Encoding that files are said to have; they are sent as they are.
+        kind: the Content-Type of the files.
         failures: statuses that the next requests are answered with.
         requests: the path of each request, with its Range or None.
     """
@@ -33,8 +37,13 @@ class WebServer:
     has_tags: bool = True
     break_after_bytes: int | None = None
     break_count: int = 0
+    drip_s: float | None = None
+    is_endless: bool = False
+    packing: str | None = None
+    kind: str = "application/octet-stream"
     failures: list[int] = field(default_factory=list)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 @contextlib.contextmanager
@@ -65,6 +74,7 @@ def serving() -> Iterator[WebServer]:
     try:
         yield state
     finally:
+        state.ended.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -86,9 +96,14 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
     if data is None:
         _send(request, 404, b"")
         return
-    headers = {"Content-Type": "application/octet-stream"}
+    headers = {"Content-Type": state.kind}
     if state.has_tags:
         headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    if state.packing is not None:
+        headers["Content-Encoding"] = state.packing
+    if state.is_endless or state.drip_s is not None:
+        _send_on(request, data, headers, state)
+        return
     status, body = 200, data
     wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", asked or "")
     if wanted is not None and state.has_ranges:
@@ -101,6 +116,28 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
         status, body = 206, data[start:end]
     breaks = state.break_after_bytes is not None and len(body) > state.break_after_bytes
     _send(request, status, body, headers, state if breaks and state.break_count else None)
+
+
+def _send_on(
+    request: BaseHTTPRequestHandler, data: bytes, headers: dict[str, str], state: WebServer
+) -> None:
+    """Send a body without a length, until the client leaves or the server ends."""
+    with contextlib.suppress(OSError):
+        request.send_response(200)
+        for name, value in {**headers, "Connection": "close"}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        request.close_connection = True
+        while not state.ended.is_set():
+            if state.drip_s is None:
+                request.wfile.write(data)
+            else:
+                for at in range(len(data)):
+                    request.wfile.write(data[at : at + 1])
+                    if state.ended.wait(state.drip_s):
+                        return
+            if not state.is_endless:
+                return
 
 
 def _send(

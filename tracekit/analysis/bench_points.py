@@ -110,14 +110,11 @@ def read_points(given: Place) -> Points:
             )
         if path.exists() and not path.is_file():
             raise UsageError(f"{path}: is no file")
-        with Location.of(path).open() as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = Location.of(path).read_bytes(MAX_FILE_BYTES)
     except OSError as error:
         raise UsageError(
             f"{given}: the ceilings cannot be read: {error.strerror or error}"
         ) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise UsageError(f"{path}: is longer than any result of microbenchmarks")
     found = _remembered(data) or _lines(data, path)
     if not found.points:
         raise UsageError(
@@ -165,7 +162,7 @@ def _run_of(path: Place) -> _Run:
     from tracekit.manifest import FILE_NAME
 
     try:
-        return _manifest.decode((path.parent / FILE_NAME).read_bytes())
+        return _manifest.decode(Location.of(path.parent / FILE_NAME).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Run()
 

@@ -23,8 +23,11 @@ from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Facts, Health
 from tracekit.errors import StoreError, UsageError
 from tracekit.storage import Location
+from tracekit.units import MB
 
 VERSION = 1
+MAX_FILE_BYTES = 64 * MB
+"""A longer file is no baseline."""
 SUFFIX = ".baseline.json"
 DEFAULT_FOLDER = Path(".tracekit") / "baselines"
 """Where baselines lie unless told otherwise: below the current folder."""
@@ -122,7 +125,7 @@ def load(name: str, folder: Folder) -> Baseline:
     """
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
-        document = json.loads(place.read_bytes())
+        document = json.loads(place.read_bytes(MAX_FILE_BYTES))
     except FileNotFoundError as error:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracekit.checking.rule import Rule, parse_rule
 from tracekit.errors import UsageError
+from tracekit.storage import Location
 
 PROJECT_FILE = "pyproject.toml"
 
@@ -28,8 +29,7 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
         UsageError: the file cannot be read, or holds no rules.
     """
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
+        content = _content(path)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     if path.name == PROJECT_FILE:
@@ -42,6 +42,10 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
     raise UsageError(f"{path}: no rules are in it", hint=_HINT)
 
 
+def _content(path: Path) -> dict[str, Any]:
+    return tomllib.loads(Location.of(path).read_bytes().decode())
+
+
 def _parsed(path: Path, text: str, name: str | None) -> Rule:
     try:
         return parse_rule(text, name)
@@ -52,8 +56,7 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 def has_rules(path: Path) -> bool:
     """Whether a project's file is there and has a table of rules."""
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
+        content = _content(path)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
         return False
     return "check" in content.get("tool", {}).get("tracekit", {})

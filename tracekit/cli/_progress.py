@@ -28,7 +28,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     bar = PatientBar(_byte_columns)
 
     def update(state: Progress) -> None:
-        bar.update(lambda _: _described(state), state.bytes_read, state.bytes_total)
+        bar.update(lambda _: _described(state), state.bytes_read, state.bytes_total or None)
 
     try:
         yield update

@@ -15,7 +15,7 @@ from pathlib import Path
 from tracekit.database.opening import open_store
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.storage import Place
+from tracekit.storage import Location, Place
 from tracekit.storage.passing_folders import sweep
 from tracekit.units import GB
 
@@ -174,7 +174,7 @@ def list_cached() -> list[CachedStore]:
 
 def _source_of_dataset(dataset: Path) -> str:
     try:
-        traces = json.loads((dataset / "manifest.json").read_bytes())["traces"]
+        traces = json.loads(Location.of(dataset / "manifest.json").read_bytes())["traces"]
         more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
         return f"{traces[0]['location']}{more}"
     except (OSError, ValueError, LookupError, TypeError):

@@ -110,8 +110,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
     """
     place = dataset.join(MANIFEST_NAME)
     try:
-        size_bytes = place.size_bytes()
-        data = b"" if (size_bytes or 0) > _MAX_BYTES else place.read_bytes()
+        data = place.read_bytes(_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -129,7 +129,7 @@ def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
         OSError: it cannot be read.
         ValueError: it is none: also as zipfile and msgspec say it.
     """
-    with zipfile.ZipFile(io.BytesIO(place.read_bytes())) as archive:
+    with zipfile.ZipFile(io.BytesIO(place.read_bytes(_MAX_SMALL_BYTES))) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
             raise ValueError("too large for a piece")
         description = _decoder.decode(archive.read(_DESCRIPTION))

@@ -17,13 +17,19 @@ from tracekit.ingest.progress import Progress
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote, rows
 from tracekit.storage import Location, Place
-from tracekit.units import MB
+from tracekit.units import GB, MB
 
 if TYPE_CHECKING:
     import duckdb
 
 MAX_LINE_BYTES = 64 * MB
 """A longer line is none of ours."""
+
+MAX_FILE_BYTES = 16 * GB
+"""A longer file is none of ours, and may have no end."""
+
+MAX_LINES = 4_000_000
+"""So many lines are read of a file at most: the key of each is kept while the file is read."""
 
 PART_BYTES = 8 * MB
 """How much text DuckDB is given at once."""
@@ -173,7 +179,9 @@ def _reading() -> Iterator[None]:
         raise UnreadableFileError(error.strerror or str(error)) from error
 
 
-def _read_line(file: IO[bytes]) -> bytes:
+def _read_line(file: IO[bytes], offset: int) -> bytes:
+    if offset > MAX_FILE_BYTES:
+        raise UnreadableFileError(f"longer than {MAX_FILE_BYTES:,} bytes")
     with _reading():
         return file.readline(MAX_LINE_BYTES)
 
@@ -183,18 +191,21 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
     A byte order mark at the start of the file is no part of a line.
     """
-    offset = 0
-    while line := _read_line(file):
+    offset = count = 0
+    while line := _read_line(file, offset):
         start, offset = offset, offset + len(line)
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
             line = line[: REJECTED_TEXT_BYTES + 1]
-            while rest := _read_line(file):
+            while rest := _read_line(file, offset):
                 offset += len(rest)
                 if rest.endswith(b"\n"):
                     break
         if start == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if line.strip():
+            count += 1
+            if count > MAX_LINES:
+                raise UnreadableFileError(f"more than {MAX_LINES:,} lines")
             yield start, line
 
 

@@ -122,9 +122,6 @@ class LocalLocation(Location):
             raise OSError(errno.EIO, "ends too early", str(self._path))
         return piece
 
-    def read_bytes(self) -> bytes:
-        return self._path.read_bytes()
-
     def write_bytes(self, data: bytes) -> None:
         self._write_beside(lambda beside: beside.write_bytes(data), os.replace)
 

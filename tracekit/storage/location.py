@@ -7,11 +7,17 @@ those of `pathlib.Path`, they mean the same.
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import BinaryIO
 
 from tracekit.storage.url import is_url, local_part
+from tracekit.units import MB
+
+SMALL_FILE_BYTES = 32 * MB
+"""How much is read at most of a file that is no trace, such as `run.json`; its text is held whole,
+and what is parsed from it takes up to twenty times as much."""
 
 
 class Location(ABC):
@@ -221,13 +227,24 @@ class Location(ABC):
             OSError: it cannot be read, or ends before.
         """
 
-    @abstractmethod
-    def read_bytes(self) -> bytes:
-        """Return the whole content, for files that are known to be small.
+    def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
+        """Return the whole content of a small file.
+
+        Args:
+            most_bytes: of a longer file one byte more is read, and none returned.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: it cannot be read, or is longer (`errno.EFBIG`).
         """
+        with self.open() as file:
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise self._too_long(most_bytes)
+        return data
+
+    def _too_long(self, most_bytes: int) -> OSError:
+        reason = f"longer than {most_bytes:,} bytes, the most that is read of such a file"
+        return OSError(errno.EFBIG, reason, self.shown)
 
     # Writing; a web server is only read from
 

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 from tracekit.storage import url as urls
 from tracekit.storage.failures import BrokenOffError, is_missing
 from tracekit.storage.filesystems import filesystem
-from tracekit.storage.location import Location
+from tracekit.storage.location import SMALL_FILE_BYTES, Location
 from tracekit.storage.patterns import as_regex, has_magic, literal_start, natural
 from tracekit.storage.ranges import RangeStream
 from tracekit.storage.retries import attempt
 from tracekit.storage.url import WEB, Url
-from tracekit.storage.web import WebStream, look_at, read_range
+from tracekit.storage.web import WebStream, links, look_at, read_range
 
 T = TypeVar("T")
 
@@ -208,6 +208,8 @@ class RemoteLocation(Location):
         def ask(fs: Any) -> list[Mapping[str, Any]]:
             fs.invalidate_cache()
             try:
+                if self._is_web:
+                    return links(fs, self._url)
                 return cast(list[Mapping[str, Any]], fs.ls(self._path, detail=True))
             except Exception as error:
                 if is_missing(error):
@@ -341,11 +343,16 @@ class RemoteLocation(Location):
             raise OSError(errno.EIO, "ends too early", self.shown)
         return piece
 
-    def read_bytes(self) -> bytes:
+    def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
         if self._is_web:
-            with self.open() as file:
-                return file.read()
-        return self._attempt(lambda fs: cast(bytes, fs.cat_file(self._path)))
+            return super().read_bytes(most_bytes)
+        # In one request, as it is now: a manifest may be written anew at any time.
+        if (self.size_bytes() or 0) > most_bytes:
+            raise self._too_long(most_bytes)
+        data = self._attempt(lambda fs: cast(bytes, fs.cat_file(self._path)))
+        if len(data) > most_bytes:
+            raise self._too_long(most_bytes)
+        return data
 
     # Writing
 
@@ -363,7 +370,7 @@ class RemoteLocation(Location):
         try:
             self._attempt(lambda fs: fs.pipe_file(self._path, data, mode="create"))
         except FileExistsError:
-            if self.read_bytes() != data:
+            if self.size_bytes() != len(data) or self.read_bytes(len(data)) != data:
                 raise
 
     def upload(self, source: Path) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import os
 import re
+import time
+import zlib
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from tracekit.storage.failures import BrokenOffError, SaidError, as_os_error, passes
 from tracekit.storage.retries import TRIES, wait
 from tracekit.storage.url import Url
+from tracekit.units import MB
 
 PIECE_BYTES = 1 << 20
 """How much of a response is taken at once, at most."""
@@ -17,9 +24,20 @@ PIECE_BYTES = 1 << 20
 CONNECT_TIMEOUT_S = 20
 READ_TIMEOUT_S = 60
 
+PAGE_BYTES = 32 * MB
+"""How long the page of a folder may be: some hundred thousand links."""
+
+LIMIT_S = 3600.0
+"""How long one file may take from the first request to its end, seconds, however it comes.
+TRACEKIT_WEB_LIMIT_S overrides it."""
+
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 _OK, _PARTIAL, _NOT_SATISFIABLE = 200, 206, 416
+# gzip or zlib, by the first bytes.
+_ANY_WINDOW_BITS = 47
 # Packed on the way, a file would have neither the length nor the offsets that it has in its place.
+# Some servers pack all the same; what they send is inflated here, as the client would inflate a
+# whole piece at once, however much that is.
 _PLAIN = {"Accept-Encoding": "identity"}
 
 
@@ -28,7 +46,7 @@ def look_at(fs: Any, url: Url) -> dict[str, Any]:
 
     It is asked for the first byte alone, as signed URLs often allow nothing but GET.
     """
-    response = _get(fs, url, {"Range": "bytes=0-0"})
+    response = _get(fs, url, {"Range": "bytes=0-0"}, _deadline())
     try:
         status, headers = response.status, response.headers
         size: int | None = None
@@ -56,6 +74,35 @@ def read_range(fs: Any, url: Url, start: int, end: int) -> bytes:
         return stream.readall()
 
 
+def links(fs: Any, url: Url) -> list[Mapping[str, Any]]:
+    """Return what the page of a folder links to below it, as a listing: ``name``, the whole URL.
+
+    Raises:
+        OSError: the page cannot be read, or is longer than `PAGE_BYTES`.
+    """
+    from fsspec.implementations.http import ex, ex2
+
+    with WebStream(fs, url) as stream:
+        page = io.BufferedReader(stream).read(PAGE_BYTES + 1)
+        if not stream.mimetype.startswith("text/html"):
+            return []
+    if len(page) > PAGE_BYTES:
+        raise OSError(errno.EFBIG, f"the page is longer than {PAGE_BYTES:,} bytes", url.shown)
+    text = page.decode("utf-8", "ignore")
+    folder = url.text.rstrip("/") + "/"
+    parts = urlsplit(folder)
+    names = set()
+    for link in [*ex2.findall(text), *(found[2] for found in ex.findall(text))]:
+        if link.startswith("/") and len(link) > 1:
+            link = f"{parts.scheme}://{parts.netloc}{link}"
+        if not link.startswith("http"):
+            if link not in ("..", "../"):
+                names.add(folder + link.lstrip("/"))
+        elif link.partition("://")[2].startswith(folder.partition("://")[2]):
+            names.add(link)
+    return [{"name": name, "size": None} for name in names]
+
+
 class WebStream(io.RawIOBase):
     """The bytes of a file from an offset on, read once from front to back.
 
@@ -74,6 +121,10 @@ class WebStream(io.RawIOBase):
         self._seen: tuple[object, ...] | None = None
         self._total: int | None = None
         self._has_ranges = True
+        self._deadline = _deadline()
+        self._inflater: Any = None
+        self._packed = b""
+        self.mimetype = "text/html"
 
     def readable(self) -> bool:
         """Tell that it can be read."""
@@ -115,9 +166,35 @@ class WebStream(io.RawIOBase):
             self._response = self._connect()
             if self._response is None:
                 return b""
-        piece: bytes = _run(self._fs, self._response.content.read(room))
+        piece = self._received(self._response, room)
         if not piece and self._total is not None and self._at < self._total:
             raise BrokenOffError("was cut off")
+        return piece
+
+    def _received(self, response: Any, room: int) -> bytes:
+        """Return the next bytes of the file, inflated where the server packed them."""
+        while True:
+            if self._inflater is None:
+                return self._taken(response, room)
+            if self._inflater.eof and (self._packed or self._inflater.unused_data):
+                # Another member follows.
+                self._packed = self._inflater.unused_data or self._packed
+                self._inflater = zlib.decompressobj(_ANY_WINDOW_BITS)
+            packed = self._packed or self._taken(response, PIECE_BYTES)
+            if not packed and self._inflater.eof:
+                return b""
+            try:
+                piece = bytes(self._inflater.decompress(packed, room))
+            except zlib.error:
+                raise SaidError("the server packs it, and what it sends is damaged") from None
+            self._packed = self._inflater.unconsumed_tail
+            if piece:
+                return piece
+            if not packed and not self._inflater.eof:
+                raise BrokenOffError("was cut off")
+
+    def _taken(self, response: Any, room: int) -> bytes:
+        piece: bytes = _run(self._fs, response.content.read(room), self._deadline)
         return piece
 
     def _connect(self) -> Any:
@@ -126,7 +203,7 @@ class WebStream(io.RawIOBase):
         if self._at and self._has_ranges:
             last = "" if self._end is None else str(self._end - 1)
             headers["Range"] = f"bytes={self._at}-{last}"
-        response = _get(self._fs, self._url, headers)
+        response = _get(self._fs, self._url, headers, self._deadline)
         try:
             placed = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             is_partial = response.status == _PARTIAL and placed is not None
@@ -140,13 +217,24 @@ class WebStream(io.RawIOBase):
                     raise SaidError("is shorter than it was")
                 _drop(self._fs, response)
                 return None
+            if is_partial and _is_packed(response.headers) and self._has_ranges:
+                # The range is one of what is packed.
+                self._has_ranges = False
+                _drop(self._fs, response)
+                return self._connect()
             seen = (response.headers.get("ETag"), response.headers.get("Last-Modified"), total)
             if self._seen is not None and self._seen != seen:
                 raise SaidError("changed while it was read")
             self._seen, self._total = seen, total
+            self.mimetype = response.headers.get("Content-Type", self.mimetype)
             begin = int(placed[1] or 0) if is_partial and placed is not None else 0
+            self._inflater, self._packed = None, b""
             if _is_packed(response.headers):
+                packing = response.headers["Content-Encoding"].strip().lower()
+                if packing not in ("gzip", "x-gzip", "deflate"):
+                    raise SaidError("the server packs it in a way that is not read")
                 self._has_ranges = False
+                self._inflater = zlib.decompressobj(_ANY_WINDOW_BITS)
             if begin > self._at:
                 raise SaidError("the server sends another range than it was asked for")
             self._pass_over(response, self._at - begin)
@@ -157,7 +245,7 @@ class WebStream(io.RawIOBase):
 
     def _pass_over(self, response: Any, count: int) -> None:
         while count:
-            piece = _run(self._fs, response.content.read(min(count, PIECE_BYTES)))
+            piece = self._received(response, min(count, PIECE_BYTES))
             if not piece:
                 raise BrokenOffError("was cut off")
             count -= len(piece)
@@ -174,7 +262,7 @@ class WebStream(io.RawIOBase):
         super().close()
 
 
-def _get(fs: Any, url: Url, headers: dict[str, str]) -> Any:
+def _get(fs: Any, url: Url, headers: dict[str, str], deadline: float) -> Any:
     """Begin a request; return its response, whose status is one of those that are understood."""
     import aiohttp
 
@@ -187,10 +275,11 @@ def _get(fs: Any, url: Url, headers: dict[str, str]) -> Any:
     async def get() -> Any:
         session = await fs.set_session()
         return await session.get(
-            fs.encode_url(url.text), **{**options, "headers": headers, "timeout": timeout}
+            fs.encode_url(url.text),
+            **{**options, "headers": headers, "timeout": timeout, "auto_decompress": False},
         )
 
-    response = _run(fs, get())
+    response = _run(fs, get(), deadline)
     if response.status not in (_OK, _PARTIAL, _NOT_SATISFIABLE):
         try:
             response.raise_for_status()
@@ -200,9 +289,28 @@ def _get(fs: Any, url: Url, headers: dict[str, str]) -> Any:
     return response
 
 
-def _run(fs: Any, work: Any) -> Any:
-    """Run a coroutine where the session of a file system lives."""
-    return asyncio.run_coroutine_threadsafe(work, fs.loop).result()
+def _limit_s() -> float:
+    given = os.environ.get("TRACEKIT_WEB_LIMIT_S", "")
+    return float(given) if given.isdigit() else LIMIT_S
+
+
+def _deadline() -> float:
+    return time.monotonic() + _limit_s()
+
+
+def _run(fs: Any, work: Any, deadline: float) -> Any:
+    """Run a coroutine where the session of a file system lives, until a time at the latest."""
+    future = asyncio.run_coroutine_threadsafe(work, fs.loop)
+    left_s = deadline - time.monotonic()
+    try:
+        if left_s > 0:
+            return future.result(left_s)
+    except TimeoutError:
+        if future.done():
+            # The server was silent for too long, which may pass.
+            raise
+    future.cancel()
+    raise SaidError(f"not all of it came within {_limit_s():g} s; TRACEKIT_WEB_LIMIT_S allows more")
 
 
 def _drop(fs: Any, response: Any) -> None:
