@@ -18,7 +18,8 @@
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu
 --   step             BIGINT   number of the step; NULL for the window of a trace without steps
---   step_ns          BIGINT   length of the step on the device, or of the window, ns
+--   step_ns          BIGINT   length of the step on the device, as span_ns in steps, or of the window, ns
+--   work_ns          BIGINT   from the first device event of the step to the end of its last, ns
 --   source           VARCHAR  where the operations are from: shapes or parameters; NULL if they are not known
 --   flops            BIGINT   known operations
 --   recompute_flops  BIGINT   of these, computed again in the backward pass; NULL where parameters are the source
@@ -29,6 +30,8 @@
 --   mfu_pct          DOUBLE   model FLOPs utilisation, 0 to 100
 --   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100; NULL where parameters are the
 --                             source
+--   work_mfu_pct     DOUBLE   model FLOPs utilisation of work_ns in place of step_ns: of a trace's last step, which
+--                             may last as long as its range on the CPU
 --   reason           VARCHAR  why it is refused; NULL if it is not
 --   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for that type, operations/s
 --   ceiling_mfu_pct     DOUBLE   model FLOPs utilisation of what was measured, 0 to 100 and more
@@ -135,7 +138,8 @@ span AS (
         w.rank,
         w.device,
         s.step,
-        coalesce(s.span_ns, w.window_ns) AS step_ns
+        coalesce(s.span_ns, w.window_ns) AS step_ns,
+        coalesce(s.work_ns, w.window_ns) AS work_ns
     FROM device_windows AS w
     LEFT JOIN device_steps AS s ON w.trace_id = s.trace_id AND w.device = s.device
 ),
@@ -226,6 +230,7 @@ told AS (
         j.device,
         j.step,
         j.step_ns,
+        j.work_ns,
         j.covered_pct,
         CASE
             WHEN
@@ -272,6 +277,7 @@ SELECT
     device,
     step,
     step_ns,
+    work_ns,
     source,
     flops,
     recompute_flops,
@@ -281,6 +287,7 @@ SELECT
     covered_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
+    if(reason IS NULL, 100.0 * model_ideal_ns / nullif(work_ns, 0), NULL) AS work_mfu_pct,
     reason,
     ceiling_flop_per_s,
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,

@@ -1,16 +1,19 @@
 -- How long did each step take on each device?
 -- From its first device event to that of the next step: the host may run ahead of the device, so the range of a step
--- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range. Where the
--- program evaluates the model between two steps, the first of them ends where the device begins with that.
+-- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range: that is
+-- beyond the window of the device where the host went on for longer, and ends_with says so. Where the program evaluates the
+-- model between two steps, the first of them ends where the device begins with that.
 --
 -- Kind:     view
 -- Requires: attributed_events, step_ranges, interval_neighbours
 -- Columns:
---   trace_id  INTEGER -> trace           the trace
---   device    VARCHAR -> device_windows  number of the device, or cpu
---   step      BIGINT -> step_ranges      number of the step
---   start_ns  BIGINT                     start of its first device event, ns
---   span_ns   BIGINT                     length on the device, ns
+--   trace_id   INTEGER -> trace           the trace
+--   device     VARCHAR -> device_windows  number of the device, or cpu
+--   step       BIGINT -> step_ranges      number of the step
+--   start_ns   BIGINT                     start of its first device event, ns
+--   span_ns    BIGINT                     length on the device, ns
+--   work_ns    BIGINT                     from its first device event to the end of its last, ns
+--   ends_with  VARCHAR                    what span_ns ends with: next step, evaluation, last event or range on the CPU
 
 WITH work AS (
     SELECT
@@ -61,6 +64,14 @@ SELECT
         work.next_ns IS NULL,
         greatest(work.end_ns - work.start_ns, on_cpu.dur_ns),
         least(work.next_ns, work.evaluation_ns) - work.start_ns
-    ) AS span_ns
+    ) AS span_ns,
+    work.end_ns - work.start_ns AS work_ns,
+    CASE
+        WHEN work.next_ns IS NULL AND on_cpu.dur_ns > work.end_ns - work.start_ns
+            THEN 'range on the CPU'
+        WHEN work.next_ns IS NULL THEN 'last event'
+        WHEN work.evaluation_ns < work.next_ns THEN 'evaluation'
+        ELSE 'next step'
+    END AS ends_with
 FROM followed AS work
 LEFT JOIN on_cpu ON work.trace_id = on_cpu.trace_id AND work.step = on_cpu.step

@@ -101,3 +101,16 @@ def test_evaluation_between_steps_is_in_the_time_of_none(asked: AskedByRank) -> 
     assert by_step == {0: 35_000, 1: 60_000, 2: 20_000, None: (100 - 40) * 1000}
     evaluation = [row for row in split if row["phase"] == "evaluation" and row["name"]]
     assert {(row["step"], row["wall_ns"]) for row in evaluation} == {(None, 28_000)}
+
+
+ONE_LONG_STEP = CASES.add(
+    [span("user_annotation", "ProfilerStep#1", 0, 100), *work(1, 10, 30, 1), *work(40, 45, 60, 2)]
+)
+
+
+def test_a_step_as_long_as_its_range_says_so_and_how_long_its_work_was(asked: AskedByRank) -> None:
+    (row,) = asked.rows(ONE_LONG_STEP, "steps")
+    assert (row["span_ns"], row["work_ns"]) == (100_000, 50_000)
+    assert row["ends_with"] == "range on the CPU"
+    ends = {row["step"]: row["ends_with"] for row in asked.rows(WITH_EVALUATION, "steps")}
+    assert ends == {0: "evaluation", 1: "next step", 2: "range on the CPU", None: None}

@@ -178,12 +178,14 @@ HOST_STEPS = f"""
 """
 
 DEVICE_STEPS = """
-    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.span_ns, 'step ' || x.step, 'step',
-        NULL, NULL, NULL, to_json({step: x.step})
+    SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns,
+        least(x.span_ns, w.end_ns - x.start_ns) AS shown_ns, 'step ' || x.step, 'step',
+        NULL, NULL, NULL, to_json({step: x.step, span_ns: x.span_ns, ends_with: x.ends_with})
     FROM device_steps AS x
+    INNER JOIN device_windows AS w ON x.trace_id = w.trace_id AND x.device = w.device
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-    WHERE x.start_ns < chosen.to_ns AND x.start_ns + x.span_ns >= chosen.from_ns
-    ORDER BY x.trace_id, x.device, x.start_ns, x.span_ns DESC
+    WHERE x.start_ns < chosen.to_ns AND x.start_ns + shown_ns >= chosen.from_ns
+    ORDER BY x.trace_id, x.device, x.start_ns, shown_ns DESC
 """
 
 _SERVED = """

@@ -38,6 +38,9 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
             parts.append(f"max {format_duration(row['max_span_ns'])}")
     if row["outside_ns"]:
         parts.append(f"{pct_text(row['outside_pct'])} of busy time outside")
+    if row["range_span_ns"]:
+        which = "" if row["step_count"] == 1 else "last "
+        parts.append(f"{which}CPU range, {format_duration(row['range_work_ns'])} on the device")
     line = heading("Steps")
     line.append("  " + shorten(" · ".join(parts), width - 7))
     return [line]
