@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from traceback import format_exception
-from typing import NoReturn
 from typing import NoReturn, TextIO, cast
 
 import click
