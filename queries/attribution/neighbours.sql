@@ -46,9 +46,7 @@ launch_fact AS (
         s.is_derivative,
         s.node_id,
         s.module_id,
-        s.module_source,
-        s.is_in_grad_mode,
-        t.is_training
+        s.module_source
     FROM launched AS l
     INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id
     LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
@@ -70,6 +68,20 @@ labelled_moment AS (
         END AS label
     FROM launch_phase
     WHERE own.phase IS NOT NULL
+    UNION ALL
+    -- The forward op of a node is forward, whether it launches anything or not.
+    SELECT DISTINCT
+        s.trace_id,
+        e.ts_ns AS at_ns,
+        'forward' AS label
+    FROM surroundings AS s
+    INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
+    SEMI JOIN surroundings AS f
+        ON
+            s.trace_id = f.trace_id
+            AND s.forward_op_id = f.event_id
+            AND f.node_id IS NULL
+            AND f.marked_phase IS NULL
     UNION ALL
     SELECT
         e.trace_id,
@@ -103,7 +115,7 @@ FROM launch_phase AS p
 INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
 LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
 ASOF LEFT JOIN labelled_moment AS b
-    ON p.trace_id = b.trace_id AND p.launch_ts_ns > b.at_ns
+    ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
 ASOF LEFT JOIN labelled_moment AS a
     ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
 WHERE p.own.phase IS NULL
