@@ -304,8 +304,11 @@ def test_others_inside_of_the_range_of_a_collective_are_not_its_own(asked: Asked
 
 
 NAMED_NODE = CASES.add(
-    [span("cpu_op", "CudnnConvolutionBackward", 0, 20), span("cpu_op", "aten::conv", 1, 18)]
-    + work(10)
+    [
+        span("cpu_op", "CudnnConvolutionBackward", 0, 20),
+        span("cpu_op", "aten::conv", 1, 18),
+        *work(10),
+    ]
 )
 
 

@@ -10,9 +10,9 @@ a saved tensor, or in a backward pass inside of the node; behind it the node com
 in the grad mode of the pass. A node that torch generated (``MmBackward0``) always does. One that a
 program wrote may run nothing of torch's behind it, so one beside it in the pass must agree.
 
-A Function of the program's has a number in every grad mode. A node that calls one (the backward pass
-of a collective is a collective) recomputes only if an op of torch's has a number in it, or if
-another node runs inside of it.
+A Function of the program's has a number in every grad mode. A node that calls one (the backward
+pass of a collective is a collective) recomputes only if an op of torch's has a number in it, or
+if another node runs inside of it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class DerivativeNodes:
     """Writes the nodes whose numbered ops run nothing again, as the spans of a thread go by.
 
     Args:
-        file: gets one JSON array for each such node: trace, number of its event, and 1 where its pass
-            has a derivative, 0 where it calls Functions alone.
+        file: gets one JSON array for each such node: trace, number of its event, and 1
+            where its pass has a derivative, 0 where it calls Functions alone.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
