@@ -51,7 +51,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 9, 'before a backward pass, and not behind one?'),
         ('phase', 10, 'between zero_grad and a forward pass?'),
         ('phase', 11, 'behind zero_grad, before something else?'),
-        ('phase', 12, 'behind a forward pass, or before one in grad mode?'),
+        ('phase', 12, 'behind a forward pass, or in grad mode and not on gradients?'),
         ('phase', 13, 'between two backward passes, and not beside them?'),
         ('phase', 14, 'behind a recomputation?'),
         ('phase', 15, 'before the first forward pass?'),
@@ -114,7 +114,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN own IS NOT NULL
                 THEN own
             -- Ops have numbers wherever grad mode is on. That of an op that a node led back to proves a forward pass.
-            WHEN is_in_grad_mode AND label_before = 'forward'
+            WHEN is_proven_forward
                 THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
             WHEN
                 launch_id IS NOT NULL
@@ -140,17 +140,6 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
-                OR (is_in_grad_mode AND label_after = 'forward')
-                OR (
-                    is_in_grad_mode
-                    AND label_after IS NULL
-                    AND (
-                        is_model_block
-                        OR coalesce(label_before, 'forward') NOT IN (
-                            'backward', 'recompute', 'derivative'
-                        )
-                    )
-                )
                 THEN {rule: 12, reason: 'neighbours', phase: 'forward'}
             -- A model that runs beside autograd's threads, between two passes of these, is none.
             WHEN

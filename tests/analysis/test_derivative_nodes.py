@@ -237,6 +237,12 @@ GRADIENTS = CASES.add(
         op("aten::_foreach_add_", 205, 220),
         op("aten::mm", 300, 310, 2),
         *node("MmBackward0", 400, 450, 2),
+        span("user_annotation", "Optimizer.step#SGD.step", 500, 530),
+        op("aten::_foreach_add_", 505, 520),
+        op("aten::sub_", 540, 550, 3),
+        op("aten::neg", 560, 570),
+        span("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 600, 630),
+        op("aten::stack", 605, 620),
     ]
 )
 
@@ -248,3 +254,5 @@ def test_work_on_gradients_before_the_optimizer_is_no_forward(asked: AskedByRank
     assert [phase for name, phase, _ in found if name == "aten::mm"] == [
         *("forward", "backward", "forward"),
     ]
+    # Behind the step a number still makes it forward, and what follows it likewise.
+    assert {phase for name, phase, _ in found if name in {"aten::sub_", "aten::neg"}} == {"forward"}

@@ -180,7 +180,7 @@ def test_all_that_is_said_of_one_event(
     rows = open_events(TRAINING).query("why", event_id=10).to_dicts()
     said = [(row["decides"], row["rule"], row["found"]) for row in rows]
     around = (
-        "before it forward (18,000 ns); after it backward (11,000 ns);"
+        "before it forward (7,000 ns); after it backward (11,000 ns);"
         " no work of a model between them"
     )
     assert said == [
