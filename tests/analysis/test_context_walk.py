@@ -316,6 +316,20 @@ def test_a_node_without_a_number_is_known_by_its_name(asked: AskedByRank) -> Non
     assert contexts(asked, NAMED_NODE)[1][2] == "backward"
 
 
+NAMED_FORWARD = CASES.add(
+    [
+        span("cpu_op", "CustomBackward", 0, 20, **{"Sequence number": 1}),
+        *work(10),
+        span("cpu_op", "aten::mm", 30, 40, **{"Sequence number": 2}),
+        *work(35, correlation=2),
+    ]
+)
+
+
+def test_a_name_makes_no_node_where_nodes_have_numbers(asked: AskedByRank) -> None:
+    assert contexts(asked, NAMED_FORWARD)[1][2] != "backward"
+
+
 TIED = [
     span("cpu_op", "outer", 0, 20, **{"External id": 1}),
     span("cpu_op", "inner", 0, 20, **{"External id": 2}),

@@ -122,6 +122,9 @@ FROM span
 ORDER BY trace_id, pid, tid, ts_ns, end_ns DESC, layer, external_id, marker DESC, event_id
 """
 
+# Traces whose ops have sequence numbers: nodes have them too there.
+_NUMBERED = "SELECT DISTINCT trace_id FROM event WHERE sequence_number IS NOT NULL"
+
 # Traces whose ranges name modules: those are trusted more than the Python calls of nn.Modules.
 _QUALIFIED = """
 SELECT DISTINCT e.trace_id
@@ -161,6 +164,9 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     qualified: set[int] = set()
     if any(marker.kind == MODULE and marker.is_qualified for marker in markers):
         qualified = {trace_id for (trace_id,) in connection.execute(_QUALIFIED).fetchall()}
+    numbered: set[int] = set()
+    if any(marker.is_bare_node for marker in markers):
+        numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         contexts, modules = Path(work) / "contexts.json", Path(work) / "modules.json"
         nodes = Path(work) / "nodes.json"
@@ -169,7 +175,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             modules.open("wb") as module_file,
             nodes.open("wb") as node_file,
         ):
-            walk = _Walk(markers, qualified, context_file, module_file, node_file)
+            walk = _Walk(markers, qualified, numbered, context_file, module_file, node_file)
             execute(connection, _SPANS)
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
@@ -183,6 +189,9 @@ def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"DROP TABLE scratch.{table}")
 
 
+_PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
+
+
 class _Walk:
     """One pass over the spans of all threads of all traces, fed in chunks."""
 
@@ -190,12 +199,14 @@ class _Walk:
         self,
         markers: list[Marker],
         qualified: set[int],
+        numbered: set[int],
         context_file: IO[bytes],
         module_file: IO[bytes],
         node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
+        self._numbered = numbered
         self._context_file = context_file
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
@@ -234,6 +245,8 @@ class _Walk:
                 continue
             marker = markers[bits >> _BITS]
             kind = marker.kind
+            if marker.is_bare_node and trace_id in self._numbered and not bits & _IS_NODE:
+                marker, kind = _PLAIN_OP, OP
             row = context[5]
             if row < 0 and markers[-row].is_collective and (kind in _SAYING or marker.told):
                 context = (*context[:5], 0, *context[6:])

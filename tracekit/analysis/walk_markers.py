@@ -40,7 +40,8 @@ SELECT
     marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
     is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own,
     regexp_matches(name, 'Backward\d+$') AS is_generated,
-    is_annotation(category) AND row_name = '(communication)' AS is_collective
+    is_annotation(category) AND row_name = '(communication)' AS is_collective,
+    means = 'node' AND NOT regexp_matches(name, 'autograd::') AS is_bare_node
 FROM range_marker
 ORDER BY marker_id
 """
@@ -52,7 +53,8 @@ class Marker:
 
     `told` is 0 where it tells no phase; `row` is its number if it tells a row of modules, negative
     if a weak one, else 0. `is_generated` is of nodes whose code torch generated, `is_collective` of
-    ranges of collectives: an asynchronous one encloses what others do meanwhile.
+    ranges of collectives: an asynchronous one encloses what others do meanwhile. `is_bare_node` is
+    of names that tell a node only where a trace has no sequence numbers: forward ops may have such.
     """
 
     kind: int
@@ -66,6 +68,7 @@ class Marker:
     is_op: bool = False
     is_generated: bool = False
     is_collective: bool = False
+    is_bare_node: bool = False
 
 
 def tells(told: int, phase: str) -> bool:
@@ -79,7 +82,7 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     execute(connection, _MARKERS)
     for found in connection.fetchall():
         number, means, phase, has_row, is_weak, layer, label, *rest = found
-        module_class, is_call, is_op, is_own, is_generated, is_collective = rest
+        module_class, is_call, is_op, is_own, is_generated, is_collective, is_bare = rest
         row = number if has_row else 0
         kind = _KINDS[means]
         source = "range"
@@ -102,6 +105,7 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
                 is_op=is_op,
                 is_generated=is_generated,
                 is_collective=bool(is_collective),
+                is_bare_node=is_bare,
             )
         )
     return markers
