@@ -59,6 +59,7 @@ WITH launch_fact AS (
         t.has_phases,
         n.label_before,
         n.label_after,
+        n.is_proven_forward,
         n.is_on_node_thread,
         n.is_model_block
     FROM launch_link AS k

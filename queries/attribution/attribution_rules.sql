@@ -46,12 +46,12 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 4, 'inside of a node of autograd?'),
         ('phase', 5, 'inside of what is named after a phase?'),
         ('phase', 6, 'inside of a module?'),
-        ('phase', 7, 'inside of an op with a sequence number, in training?'),
+        ('phase', 7, 'inside of an op with a sequence number, in a forward pass?'),
         ('phase', 8, 'compute, where the trace tells of nothing but forward work?'),
         ('phase', 9, 'before a backward pass, and not behind one?'),
         ('phase', 10, 'between zero_grad and a forward pass?'),
         ('phase', 11, 'behind zero_grad, before something else?'),
-        ('phase', 12, 'behind a forward pass, or before one and behind a derivative?'),
+        ('phase', 12, 'behind a forward pass, or in grad mode and not on gradients?'),
         ('phase', 13, 'between two backward passes, and not beside them?'),
         ('phase', 14, 'behind a recomputation?'),
         ('phase', 15, 'before the first forward pass?'),
@@ -101,8 +101,6 @@ CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
                 THEN {rule: 6, reason: 'own range', phase: 'forward'}
             WHEN module_id IS NOT NULL
                 THEN {rule: 6, reason: 'module call', phase: 'forward'}
-            WHEN is_in_grad_mode AND is_training
-                THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
         END AS own
     FROM query_table(facts)
 );
@@ -115,6 +113,9 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 1, reason: 'launch context', phase: 'data'}
             WHEN own IS NOT NULL
                 THEN own
+            -- Ops have numbers wherever grad mode is on. That of an op that a node led back to proves a forward pass.
+            WHEN is_proven_forward
+                THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
             WHEN
                 launch_id IS NOT NULL
                 AND kind = 'compute'

@@ -1,7 +1,9 @@
 -- Between what were the launches that do not tell their phase themselves?
 -- In traces of training. What lies between the same two moments is one block: between a forward and a backward pass is
 -- the loss, between zero_grad (or the step of the optimizer) and a backward pass is a forward pass, and so on. A backward
--- pass that has a derivative itself is called derivative here. Table attribution decides by it.
+-- pass that has a derivative itself is called derivative here. Work inside of an op with a sequence number is forward,
+-- for it and its neighbours, unless it follows a backward pass and no forward pass follows it: then it is work on
+-- gradients, which grad mode gives numbers too. A model that runs there is forward. Table attribution decides by it.
 --
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules
@@ -12,6 +14,7 @@
 --   before_ts_ns       BIGINT                    start of that launch, ns
 --   label_after        VARCHAR                   phase of the next one that tells one, or zero_grad, or derivative; NULL for none
 --   after_ts_ns        BIGINT                    start of that launch, ns
+--   is_proven_forward  BOOLEAN                   inside of an op with a sequence number, and a forward op of a node began last before it
 --   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
 --   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
@@ -47,8 +50,7 @@ launch_fact AS (
         s.node_id,
         s.module_id,
         s.module_source,
-        s.is_in_grad_mode,
-        t.is_training
+        s.is_in_grad_mode
     FROM launched AS l
     INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id
     LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
@@ -59,7 +61,7 @@ launch_phase AS MATERIALIZED (SELECT * FROM own_phase('launch_fact')),
 
 -- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch
 -- nothing.
-labelled_moment AS (
+told_moment AS (
     SELECT
         trace_id,
         launch_ts_ns AS at_ns,
@@ -70,6 +72,20 @@ labelled_moment AS (
         END AS label
     FROM launch_phase
     WHERE own.phase IS NOT NULL
+    UNION ALL
+    -- The forward op of a node is forward, whether it launches anything or not.
+    SELECT DISTINCT
+        s.trace_id,
+        e.ts_ns AS at_ns,
+        'forward' AS label
+    FROM surroundings AS s
+    INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
+    SEMI JOIN surroundings AS f
+        ON
+            s.trace_id = f.trace_id
+            AND s.forward_op_id = f.event_id
+            AND f.node_id IS NULL
+            AND f.marked_phase IS NULL
     UNION ALL
     SELECT
         e.trace_id,
@@ -88,6 +104,55 @@ node_thread AS (
     FROM surroundings AS s
     INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     WHERE s.node_id IS NOT NULL
+),
+
+numbered AS (
+    SELECT
+        p.trace_id,
+        p.launch_id,
+        p.launch_ts_ns,
+        b.label AS label_before,
+        a.label AS label_after,
+        n.tid IS NOT NULL AS is_on_node_thread,
+        bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
+    FROM launch_phase AS p
+    INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
+    LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
+    ASOF LEFT JOIN told_moment AS b
+        ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
+    ASOF LEFT JOIN told_moment AS a
+        ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
+    WHERE p.own.phase IS NULL AND p.is_in_grad_mode
+),
+
+numbered_forward AS (
+    SELECT
+        trace_id,
+        launch_id,
+        launch_ts_ns,
+        coalesce(label_before = 'forward', FALSE) AS is_proven_forward
+    FROM numbered
+    WHERE
+        coalesce(label_before, 'none') NOT IN ('backward', 'recompute', 'derivative')
+        OR CASE
+            WHEN label_after IN ('backward', 'recompute', 'derivative')
+                THEN is_model_block AND NOT is_on_node_thread
+            ELSE is_model_block OR coalesce(label_after = 'forward', FALSE)
+        END
+),
+
+labelled_moment AS (
+    SELECT
+        trace_id,
+        at_ns,
+        label
+    FROM told_moment
+    UNION ALL
+    SELECT
+        trace_id,
+        launch_ts_ns AS at_ns,
+        'forward' AS label
+    FROM numbered_forward
 )
 
 SELECT
@@ -97,13 +162,15 @@ SELECT
     b.at_ns AS before_ts_ns,
     a.label AS label_after,
     a.at_ns AS after_ts_ns,
+    coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     n.tid IS NOT NULL AS is_on_node_thread,
     bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
 FROM launch_phase AS p
 INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
 LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
+LEFT JOIN numbered_forward AS f ON p.trace_id = f.trace_id AND p.launch_id = f.launch_id
 ASOF LEFT JOIN labelled_moment AS b
-    ON p.trace_id = b.trace_id AND p.launch_ts_ns > b.at_ns
+    ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
 ASOF LEFT JOIN labelled_moment AS a
     ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
 WHERE p.own.phase IS NULL

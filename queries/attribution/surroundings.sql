@@ -16,7 +16,7 @@
 --   forward_op_id      BIGINT -> event.event_id           the forward op of the node, by sequence number
 --   is_recompute       BOOLEAN                            forward work that runs again for the backward pass
 --   is_derivative      BOOLEAN                            work of a backward pass that has a derivative itself
---   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: gradients were wanted
+--   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: grad mode was on
 --   module_id          INTEGER -> module                  innermost module around it; NULL where none
 --   module_source      VARCHAR                            what told that module, as in table module
 --   forward_module_id  INTEGER -> module.module_id        module of the forward op

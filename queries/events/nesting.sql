@@ -32,7 +32,8 @@ WITH numbered AS (
                     WHEN is_op(category) THEN 2
                     ELSE 3
                 END,
-                event_id
+                CASE WHEN is_op(category) THEN external_id END,
+                name DESC, event_id
         ) AS position
     FROM event
     WHERE

@@ -259,6 +259,7 @@ TENSOR_PARALLEL = CASES.add(
         # In forward it is an op like others.
         span("cpu_op", "_FromTorchTensor", 60, 70, **AGAIN),
         *work(65, correlation=3),
+        span("cpu_op", "DerivedBackward", 80, 90, **AGAIN | {"Fwd thread id": 1}),
     ]
 )
 
@@ -269,3 +270,74 @@ def test_the_backward_pass_of_a_tensor_parallel_layer_is_no_recomputation(
     """DTensor computes in backward with grad mode on, as checkpointing does: see `derivative`."""
     found = contexts(asked, TENSOR_PARALLEL)
     assert [found[number][2] for number in (1, 2, 3)] == ["backward", "recompute", "forward"]
+
+
+COLLECTIVE_RANGE = CASES.add(
+    [
+        span("user_annotation", "nccl:all_to_all", 0, 90),
+        *work(2),
+        span("cpu_op", "aten::mm", 10, 20),
+        *work(15, correlation=2),
+        span("user_annotation", "mine", 30, 60),
+        *work(40, correlation=3),
+    ]
+)
+
+
+def test_others_inside_of_the_range_of_a_collective_are_not_its_own(asked: AskedByRank) -> None:
+    """An asynchronous one stays open while others run."""
+    found = dict(
+        asked.table(
+            COLLECTIVE_RANGE,
+            "(SELECT e.trace_id, e.correlation, m.path FROM attributed_events AS e "
+            "LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id)",
+            "correlation, path",
+            "correlation",
+        )
+    )
+    rows = dict(
+        asked.table(COLLECTIVE_RANGE, "attributed_events", "correlation, row_name", "correlation")
+    )
+    assert rows[1] == "(communication)"
+    assert rows[2] != "(communication)"
+    assert (rows[3], found[3]) == (None, "mine")
+
+
+NAMED_NODE = CASES.add(
+    [
+        span("cpu_op", "CudnnConvolutionBackward", 0, 20),
+        span("cpu_op", "aten::conv", 1, 18),
+        *work(10),
+    ]
+)
+
+
+def test_a_node_without_a_number_is_known_by_its_name(asked: AskedByRank) -> None:
+    assert contexts(asked, NAMED_NODE)[1][2] == "backward"
+
+
+NAMED_FORWARD = CASES.add(
+    [
+        span("cpu_op", "CustomBackward", 0, 20, **{"Sequence number": 1}),
+        *work(10),
+        span("cpu_op", "aten::mm", 30, 40, **{"Sequence number": 2}),
+        *work(35, correlation=2),
+    ]
+)
+
+
+def test_a_name_makes_no_node_where_nodes_have_numbers(asked: AskedByRank) -> None:
+    assert contexts(asked, NAMED_FORWARD)[1][2] != "backward"
+
+
+TIED = [
+    span("cpu_op", "outer", 0, 20, **{"External id": 1}),
+    span("cpu_op", "inner", 0, 20, **{"External id": 2}),
+    *work(10),
+]
+TIES = [CASES.add(TIED), CASES.add(TIED[::-1])]
+
+
+def test_the_order_of_a_file_is_no_nesting(asked: AskedByRank) -> None:
+    """Both times the op is `inner`, which has another number in each file."""
+    assert [contexts(asked, rank)[1][0] for rank in TIES] == [1, 2]

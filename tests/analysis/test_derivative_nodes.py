@@ -206,3 +206,53 @@ def test_work_on_gradients_that_are_to_be_derived_is_no_optimizer(asked: AskedBy
     """As `torch.ones_like(gradient)` of a product of Hessian and vector, which has no number."""
     found = {name: phase for name, phase, _ in placed(asked, ON_GRADIENTS)}
     assert found["aten::ones_like"] == "forward"
+
+
+FUNCTION_IN_BACKWARD = CASES.add(
+    [
+        op("aten::mm", 0, 10, 1),
+        op("_AllToAll", 11, 20, 2),
+        *node("_AllToAllBackward", 100, 150, 2),
+        op("_AllToAll", 110, 140, 3),
+        op("aten::copy_", 115, 130),
+        *node("MmBackward0", 160, 190, 1),
+        op("aten::mm", 165, 185),
+    ]
+)
+
+
+def test_a_function_that_a_node_calls_is_no_recomputation(asked: AskedByRank) -> None:
+    """A call of a Function has a number with grad mode off too."""
+    phases = {phase for _, phase, _ in placed(asked, FUNCTION_IN_BACKWARD)}
+    assert phases == {"forward", "backward"}
+
+
+GRADIENTS = CASES.add(
+    [
+        op("aten::mm", 0, 10, 1),
+        *node("MmBackward0", 100, 150, 1),
+        op("aten::mm", 110, 140),
+        op("aten::div_", 160, 170, 2),
+        span("user_annotation", "Optimizer.step#SGD.step", 200, 230),
+        op("aten::_foreach_add_", 205, 220),
+        op("aten::mm", 300, 310, 2),
+        *node("MmBackward0", 400, 450, 2),
+        span("user_annotation", "Optimizer.step#SGD.step", 500, 530),
+        op("aten::_foreach_add_", 505, 520),
+        op("aten::sub_", 540, 550, 3),
+        op("aten::neg", 560, 570),
+        span("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 600, 630),
+        op("aten::stack", 605, 620),
+    ]
+)
+
+
+def test_work_on_gradients_before_the_optimizer_is_no_forward(asked: AskedByRank) -> None:
+    """It has the number of the next forward op, because grad mode is on."""
+    found = placed(asked, GRADIENTS)
+    assert ("aten::div_", "optimizer", "(optimizer)") in found
+    assert [phase for name, phase, _ in found if name == "aten::mm"] == [
+        *("forward", "backward", "forward"),
+    ]
+    # Behind the step a number still makes it forward, and what follows it likewise.
+    assert {phase for name, phase, _ in found if name in {"aten::sub_", "aten::neg"}} == {"forward"}

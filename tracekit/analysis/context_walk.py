@@ -66,6 +66,9 @@ _BITS = 4
 # inside of an op with a number in a node: again, unless the node's pass has a derivative.
 _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
+# What says something of its own inside of the range of a collective, which others run in too.
+_SAYING = frozenset((OP, NODE, FRAME, RANGE))
+
 _SPANS = f"""
 WITH node AS (
     SELECT e.trace_id, e.pid, e.ts_ns
@@ -91,6 +94,7 @@ span AS (
         e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns,
         CASE WHEN is_python_call(e.category) THEN 0 WHEN is_annotation(e.category) THEN 1 ELSE 2 END
             AS layer,
+        CASE WHEN is_op(e.category) THEN e.external_id END AS external_id,
         (m.marker_id::BIGINT << {_BITS})
             + CASE WHEN e.sequence_number IS NULL THEN 0 ELSE {_HAS_SEQUENCE} END
             + CASE
@@ -108,15 +112,18 @@ span AS (
     FROM event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     UNION ALL
-    SELECT trace_id, pid, tid, launch_id, ts_ns, end_ns, 3, 0
+    SELECT trace_id, pid, tid, launch_id, ts_ns, end_ns, 3, NULL, 0
     FROM launch
     WHERE correlation IS NOT NULL
 )
 
 SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, marker
 FROM span
-ORDER BY trace_id, pid, tid, ts_ns, end_ns DESC, layer, event_id
+ORDER BY trace_id, pid, tid, ts_ns, end_ns DESC, layer, external_id, marker DESC, event_id
 """
+
+# Traces whose ops have sequence numbers: nodes have them too there.
+_NUMBERED = "SELECT DISTINCT trace_id FROM event WHERE sequence_number IS NOT NULL"
 
 # Traces whose ranges name modules: those are trusted more than the Python calls of nn.Modules.
 _QUALIFIED = """
@@ -157,6 +164,9 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     qualified: set[int] = set()
     if any(marker.kind == MODULE and marker.is_qualified for marker in markers):
         qualified = {trace_id for (trace_id,) in connection.execute(_QUALIFIED).fetchall()}
+    numbered: set[int] = set()
+    if any(marker.is_bare_node for marker in markers):
+        numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         contexts, modules = Path(work) / "contexts.json", Path(work) / "modules.json"
         nodes = Path(work) / "nodes.json"
@@ -165,7 +175,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             modules.open("wb") as module_file,
             nodes.open("wb") as node_file,
         ):
-            walk = _Walk(markers, qualified, context_file, module_file, node_file)
+            walk = _Walk(markers, qualified, numbered, context_file, module_file, node_file)
             execute(connection, _SPANS)
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
@@ -179,6 +189,9 @@ def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"DROP TABLE scratch.{table}")
 
 
+_PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
+
+
 class _Walk:
     """One pass over the spans of all threads of all traces, fed in chunks."""
 
@@ -186,12 +199,14 @@ class _Walk:
         self,
         markers: list[Marker],
         qualified: set[int],
+        numbered: set[int],
         context_file: IO[bytes],
         module_file: IO[bytes],
         node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
+        self._numbered = numbered
         self._context_file = context_file
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
@@ -230,10 +245,15 @@ class _Walk:
                 continue
             marker = markers[bits >> _BITS]
             kind = marker.kind
+            if marker.is_bare_node and trace_id in self._numbered and not bits & _IS_NODE:
+                marker, kind = _PLAIN_OP, OP
+            row = context[5]
+            if row < 0 and markers[-row].is_collective and (kind in _SAYING or marker.told):
+                context = (*context[:5], 0, *context[6:])
             if kind == OP and not bits & _IS_NODE:
                 around, module, node, how, told, row, span, hook, part = context
                 if node is not None and around == node and not how & _AGAIN:
-                    nodes.run_op(start, node, has_number=bits & _HAS_SEQUENCE > 0)
+                    nodes.run_op(start, node, marker.label, has_number=bits & _HAS_SEQUENCE > 0)
                 if bits & _HAS_SEQUENCE:
                     how |= _IN_GRAD_MODE
                     # An optimizer computes without gradients; what its closure does is forward.
@@ -351,12 +371,13 @@ def _load(
     again, derivative = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} > 0", "FALSE"
     if nodes.stat().st_size:
         listed = (
-            f"SELECT (j[1], j[2]) FROM read_json({quote(str(nodes))}, "
+            f"SELECT j FROM read_json({quote(str(nodes))}, "
             "format = 'newline_delimited', records = false, columns = {j: 'BIGINT[]'})"
         )
         numbered = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE}"
-        derivative = f"coalesce({numbered} AND (j[1], j[5]) IN ({listed}), FALSE)"
-        again = f"{again} AND NOT {derivative}"
+        derivative = f"coalesce({numbered} AND [j[1], j[5], 1] IN ({listed}), FALSE)"
+        function = f"coalesce({numbered} AND [j[1], j[5], 0] IN ({listed}), FALSE)"
+        again = f"{again} AND NOT {derivative} AND NOT {function}"
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
         "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "

@@ -1,4 +1,4 @@
-"""Which nodes of autograd compute what has a derivative itself, and so recompute nothing by it.
+"""Which nodes of autograd have ops with sequence numbers and recompute nothing by them.
 
 A backward pass runs with grad mode off, and what its nodes compute has no sequence number. Where it
 has one, either forward work runs again for the backward pass, as activation checkpointing has it,
@@ -9,6 +9,10 @@ What a node runs last tells them apart. Checkpointing runs forward work again wh
 a saved tensor, or in a backward pass inside of the node; behind it the node computes its gradient,
 in the grad mode of the pass. A node that torch generated (``MmBackward0``) always does. One that a
 program wrote may run nothing of torch's behind it, so one beside it in the pass must agree.
+
+A Function of the program's has a number in every grad mode. A node that calls one (the backward
+pass of a collective is a collective) recomputes only if an op of torch's has a number in it, or
+if another node runs inside of it.
 """
 
 from __future__ import annotations
@@ -24,13 +28,16 @@ class _Node:
     is_generated: bool
     ran_last: bool | None = None
     """Whether the last op directly inside has a number; None where it is a node, or nothing."""
+    has_function: bool = False
+    is_in_grad_mode: bool = False
 
 
 class DerivativeNodes:
-    """Writes the nodes whose pass has a derivative, as the spans of a thread go by.
+    """Writes the nodes whose numbered ops run nothing again, as the spans of a thread go by.
 
     Args:
-        file: gets one JSON array for each such node: trace and number of its event.
+        file: gets one JSON array for each such node: trace, number of its event, and 1
+            where its pass has a derivative, 0 where it calls Functions alone.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -52,19 +59,28 @@ class DerivativeNodes:
         self._close(start_ns)
         if self._open:
             self._open[-1].ran_last = None
+            self._open[-1].is_in_grad_mode = True
         self._open.append(_Node(event_id, end_ns, is_generated))
 
-    def run_op(self, start_ns: int, node_id: int, *, has_number: bool) -> None:
+    def run_op(self, start_ns: int, node_id: int, name: str, *, has_number: bool) -> None:
         """An op begins directly inside of a node."""
         self._close(start_ns)
         if self._open and self._open[-1].event_id == node_id:
-            self._open[-1].ran_last = has_number
+            node = self._open[-1]
+            node.ran_last = has_number
+            if has_number and "::" in name:
+                node.is_in_grad_mode = True
+            elif has_number:
+                node.has_function = True
 
     def _close(self, at_ns: int | None) -> None:
         while self._open and (at_ns is None or self._open[-1].end_ns <= at_ns):
             self._decide(self._open.pop())
 
     def _decide(self, node: _Node) -> None:
+        if node.has_function and not node.is_in_grad_mode:
+            self._file.write(b"[%d, %d, 0]\n" % (self._trace_id, node.event_id))
+            return
         if node.ran_last is None:
             return
         if node.is_generated:
@@ -80,4 +96,4 @@ class DerivativeNodes:
             self._undecided.append(node.event_id)
 
     def _write(self, event_id: int) -> None:
-        self._file.write(b"[%d, %d]\n" % (self._trace_id, event_id))
+        self._file.write(b"[%d, %d, 1]\n" % (self._trace_id, event_id))

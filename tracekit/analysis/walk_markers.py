@@ -39,7 +39,9 @@ _MARKERS = r"""
 SELECT
     marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
     is_python_call(category) AS is_call, is_op(category) AS is_op, name LIKE 'tk/%' AS is_own,
-    regexp_matches(name, 'Backward\d+$') AS is_generated
+    regexp_matches(name, 'Backward\d+$') AS is_generated,
+    is_annotation(category) AND row_name = '(communication)' AS is_collective,
+    means = 'node' AND NOT regexp_matches(name, 'autograd::') AS is_bare_node
 FROM range_marker
 ORDER BY marker_id
 """
@@ -50,7 +52,9 @@ class Marker:
     """What a name means: its kind, and the module that it names.
 
     `told` is 0 where it tells no phase; `row` is its number if it tells a row of modules, negative
-    if a weak one, else 0. `is_generated` is of nodes whose code torch generated.
+    if a weak one, else 0. `is_generated` is of nodes whose code torch generated, `is_collective` of
+    ranges of collectives: an asynchronous one encloses what others do meanwhile. `is_bare_node` is
+    of names that tell a node only where a trace has no sequence numbers: forward ops may have such.
     """
 
     kind: int
@@ -63,6 +67,8 @@ class Marker:
     is_qualified: bool
     is_op: bool = False
     is_generated: bool = False
+    is_collective: bool = False
+    is_bare_node: bool = False
 
 
 def tells(told: int, phase: str) -> bool:
@@ -75,8 +81,8 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
     execute(connection, _MARKERS)
     for found in connection.fetchall():
-        number, means, phase, has_row, is_weak, *names, is_call, is_op, is_own, is_generated = found
-        layer, label, module_class = names
+        number, means, phase, has_row, is_weak, layer, label, *rest = found
+        module_class, is_call, is_op, is_own, is_generated, is_collective, is_bare = rest
         row = number if has_row else 0
         kind = _KINDS[means]
         source = "range"
@@ -98,6 +104,8 @@ def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
                 is_qualified=kind in (MODULE, BACKWARD) and not is_call,
                 is_op=is_op,
                 is_generated=is_generated,
+                is_collective=bool(is_collective),
+                is_bare_node=is_bare,
             )
         )
     return markers
