@@ -37,7 +37,7 @@ _handles: list[Any] = []
 
 
 def listen(listener: Listener) -> None:
-    """Let a listener hear of all steps from now on."""
+    """Let a listener hear of all steps from now on; the first to listen is outermost."""
     global _listeners
     if not _handles and not _is_step_compiled():
         _handles.append(register_optimizer_step_pre_hook(_pre_hook))
@@ -75,7 +75,7 @@ def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
         return
     # The first of these is the optimizer.
     has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
-    _tell("before_optimizer_step", optimizer, has_closure=has_closure)
+    _tell("before_optimizer_step", optimizer, listeners=_listeners, has_closure=has_closure)
 
 
 @unseen
@@ -83,14 +83,14 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    _tell("after_optimizer_step", optimizer)
+    _tell("after_optimizer_step", optimizer, listeners=_listeners[::-1])
 
 
 @unseen
-def _tell(name: str, optimizer: Any, **how: bool) -> None:
+def _tell(name: str, optimizer: Any, *, listeners: tuple[Listener, ...], **how: bool) -> None:
     prior = set_eval_frame(None)
     try:
-        for listener in _listeners:
+        for listener in listeners:
             with contextlib.suppress(Exception):  # the program must not fail for us
                 getattr(listener, name)(optimizer, **how)
     finally:

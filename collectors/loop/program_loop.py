@@ -2,8 +2,10 @@
 
 The first step tells which models are trained: those called outside of any other. From then on a
 step begins where a model is called for training after every optimizer took a step. So several
-optimizers, accumulated gradients and engines that step group by group make one step each. A process
-in which no optimizer takes a step is left alone.
+optimizers, accumulated gradients and engines that step group by group make one step each. In a
+later stage of a pipeline the next begins at once: what it is to be called with it waits for, and
+so for all that the first stage does between two steps. A process in which no optimizer takes a step
+is left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from tracekit.errors import WorkloadError
 
@@ -97,6 +101,8 @@ class _Loop:
         if self._recorder is not None:
             self._recorder.root_begins(module, kind, args, kwargs)
         elif kind == "training":
+            if not self._called:
+                self._is_by_optimizer = _is_given_activations(args, kwargs)
             self._called[module] = None
 
     def root_ended(self, module: nn.Module, kind: CallKind) -> None:
@@ -133,8 +139,7 @@ class _Loop:
                 finally:
                     self._beginning.release()
         elif self._is_by_optimizer and self._watch is not None and self._watch.has_stepped:
-            self._watch.step_began()
-            self.step_is_over(is_part=False)
+            self.step_is_over(is_part=self._watch.step_began())
 
     def step_is_over(self, *, is_part: bool) -> None:
         """Go on to the next step."""
@@ -177,6 +182,10 @@ class _Loop:
         if self._called:
             self._begin(outermost(list(self._called)), 0)
             self._called.clear()
+            self._is_by_optimizer &= current_place().world_size > 1
+            if self._is_by_optimizer and self._watch is not None:
+                self._watch.find_no_steps()
+                self.step_is_over(is_part=self._watch.step_began())
         else:
             self._count_lone_step(parameter)
 
@@ -296,6 +305,20 @@ class _Loop:
         module_calls.forget_all()
         optimizer_steps.forget_all()
         self._recorder.leave()
+
+
+def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether a model is called as a later stage of a pipeline is: it hands gradients back.
+
+    Megatron gives activations to its model before the call, and says itself which stage it is.
+    """
+    state = sys.modules.get("megatron.core.parallel_state")
+    if state is not None and state.model_parallel_is_initialized():
+        return bool(state.get_pipeline_model_parallel_rank())
+    return any(
+        isinstance(given, torch.Tensor) and given.is_leaf and given.requires_grad
+        for given in tree_leaves((args, dict(kwargs)))
+    )
 
 
 def at_exit(function: Any) -> None:

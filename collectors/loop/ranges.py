@@ -81,6 +81,11 @@ class LoopRanges:
         """Open the range of a step, if ranges are attached."""
         if self.is_attached:
             self._phases.reset()
+            self.resume_step(number)
+
+    def resume_step(self, number: int) -> None:
+        """Open it again, if an evaluation inside of the step has closed it."""
+        if self.is_attached and self._step is None:
             self._step = step(number)
             self._step.__enter__()
 

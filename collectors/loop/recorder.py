@@ -163,6 +163,8 @@ class LoopRecorder:
         if kind == "evaluation":
             self.suspend()
         elif kind in ("training", "gradless", "generation"):
+            if self._times.is_evaluating and not self._watch.finds_steps:
+                self._ranges.resume_step(self.report.step_count)
             self._times.end_evaluation()
             self._times.resume()
             if kind == "training":

@@ -147,9 +147,9 @@ class LoopWatch:
         """Return whether what was taken for steps were parts of such as begin now; once."""
         return self._steps.take_change()
 
-    def step_began(self) -> None:
-        """Take the step for a new one: the program has said so."""
-        self._steps.begin()
+    def step_began(self) -> bool:
+        """Take the step for a new one; return whether the one before it was a part of a step."""
+        return self._steps.begin()
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
