@@ -134,7 +134,7 @@ def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
     """In a folder that others may write to, a store with SQL of its own is made again."""
     cache = tmp_path / "shared"
     cache.mkdir()
-    cache.chmod(0o777)
+    cache.chmod(0o770)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
     with tracekit.open(kernels) as trace:
         right = trace.query("timeline").rows

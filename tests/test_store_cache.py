@@ -176,6 +176,23 @@ def test_clearing_the_cache_leaves_what_it_did_not_make(
     assert all(file.exists() for file in mine)
 
 
+def test_a_cache_that_every_user_can_write_is_not_used(
+    kernels: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tracekit.open(kernels) as trace:
+        store = trace.store_path
+    assert store is not None
+    # What somebody put there under the name of the store.
+    store.write_bytes(b"theirs")
+    cache.chmod(0o1777)
+    with tracekit.open(kernels) as trace:
+        assert trace.query("timeline").rows
+        assert trace.store_path is None
+    assert store.read_bytes() == b"theirs"
+    assert f"{cache}: every user can write this folder" in caplog.text
+    assert not database.is_writable_by_all(cache / "missing")
+
+
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", "~/stores")
     assert database.cache_dir() == Path.home() / "stores"

@@ -92,6 +92,16 @@ def open(
 
         # What is wrong with it is said before a long reading, not after it.
         given = CeilingSources(Path(ceilings))
+    if cache:
+        from tracekit.database import cache_dir, is_writable_by_all
+
+        if is_writable_by_all(folder := cache_dir()):
+            _log.warning(
+                "%s: every user can write this folder, so nothing is read from it or kept there "
+                "(chmod 700 it, or set TRACEKIT_CACHE_DIR)",
+                folder,
+            )
+            cache = False
     with named_paths():
         given_store = _given_store(paths)
     if given_store is not None:

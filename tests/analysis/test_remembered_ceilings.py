@@ -38,6 +38,17 @@ def test_the_cache_has_a_file_for_each_device_and_keeps_times(
     assert list_remembered() == []
 
 
+def test_what_every_user_could_have_written_is_no_ceiling(
+    make_bench: MakeBench, cache: Path
+) -> None:
+    remember(make_bench("b", [FAST], **CPU))
+    assert found(cpu(), Sources()) != []
+    for folder in (cache, cache / "ceilings"):
+        folder.chmod(0o777)
+        assert found(cpu(), Sources()) == []
+        folder.chmod(0o700)
+
+
 def test_a_damaged_file_of_the_cache_is_passed_over_and_written_anew(
     make_bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:

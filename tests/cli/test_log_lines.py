@@ -32,7 +32,7 @@ OBEYED = re.compile(r"(?m)^\s*::|##\[|##vso\[|##teamcity\[")
 )
 def test_a_line_is_made_plain_however_it_is_cut(pieces: list[str], written: str) -> None:
     stream = io.StringIO()
-    lines = LogLines(stream)
+    lines = LogLines(stream, "stdout")
     assert [lines.write(piece) for piece in pieces] == [*map(len, pieces)]
     assert stream.getvalue() == written
 

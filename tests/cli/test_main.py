@@ -250,6 +250,40 @@ def test_an_output_that_cannot_be_written_is_said() -> None:
     assert done.stderr == "error: stdout: No space left on device\n"
 
 
+def test_a_full_temporary_folder_is_not_called_stdout(tmp_path: Path) -> None:
+    """What is written to it has no name of its own."""
+    script = """
+        import errno, os, sys, tempfile
+        from tracekit.cli import _main
+        name = sys.argv[1] or None
+        def full(args):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        _main._run = full
+        sys.exit(_main.main([]))
+    """
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    hint = f"hint: temporary files go to {tmp_path}; TMPDIR names another folder\n"
+    for name, said in (("", "a file"), (str(tmp_path / "x"), str(tmp_path / "x"))):
+        done = python(script, name, env=env)
+        assert done.returncode == StoreError.exit_code
+        assert done.stderr == f"error: {said}: No space left on device\n{hint}"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_text_that_stdout_cannot_take_names_stdout() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("tracekit")), "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == StoreError.exit_code
+    assert done.stderr == "error: stdout: No space left on device\n"
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
 def test_any_encoding_of_stdout_will_do(encoding: str, format_name: str) -> None:

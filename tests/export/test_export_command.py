@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import http.client
 import json
@@ -10,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,8 @@ from perfetto_engine import Engine, engine_folder
 from traces_by_hand import call, kernel, span
 
 import tracekit
+from tracekit.cli import view
+from tracekit.errors import StoreError
 from tracekit.export.viewer import _files_of, serving
 
 # Two kernels of one stream overlap, a child ends after its parent, and one kernel lasts no time.
@@ -344,6 +348,21 @@ pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.rea
     assert html.escape(address) in page
     assert (page_mode[-3:], folder_mode[-3:]) == ("600", "700")
     assert [*temporary.iterdir()] == []
+
+
+def test_view_names_a_temporary_folder_that_is_full(
+    trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def full(*_: object, **__: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tracekit.export.perfetto.export_perfetto", full)
+    with pytest.raises(StoreError, match="the disk is full") as raised:
+        view.command.main([str(trace_file), "--ui", "http://x"], standalone_mode=False)
+    assert raised.value.message.startswith(f"{tmp_path}: ")
+    assert "TMPDIR" in str(raised.value.hint)
 
 
 def test_view_needs_an_address(cli: Callable[..., Any], trace_file: Path) -> None:

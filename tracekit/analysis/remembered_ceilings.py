@@ -22,7 +22,7 @@ import msgspec
 
 from tracekit.analysis.bench_points import REMEMBERED_VERSION, Point, Remembered, read_points
 from tracekit.analysis.ceiling_rates import ceilings_of
-from tracekit.database import ceilings_dir
+from tracekit.database import ceilings_dir, is_writable_by_all
 from tracekit.errors import StoreError, UsageError
 
 _MAX_NAME = 60
@@ -82,13 +82,15 @@ def remember(run: Path) -> list[str]:
 
 
 def recall(device_name: str) -> list[Point]:
-    """Return the remembered points of a device by its name.
+    """Return the remembered points of a device by its name; none where any user could write them.
 
     Raises:
         UsageError: there is a file, and it cannot be read.
     """
     path = file_of(device_name)
-    return read_points(path).points if path.exists() else []
+    if not path.exists() or any(map(is_writable_by_all, path.parents[:2])):
+        return []
+    return read_points(path).points
 
 
 def list_remembered() -> list[RememberedDevice]:

@@ -22,10 +22,12 @@ class LogLines:
 
     Attributes:
         stream: what it writes to.
+        name: what an error of it names.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, name: str) -> None:
         self.stream = stream
+        self.name = name
         # As much of the line that is not ended as what follows may make a command of.
         self._begun = ""
 
@@ -35,10 +37,22 @@ class LogLines:
         if "::" in whole or "##" in whole:
             # What is replaced is the end of a command: never a part of what has been written.
             whole = _COMMAND.sub(_plain, whole)
-        self.stream.write(whole[len(self._begun) :])
+        try:
+            self.stream.write(whole[len(self._begun) :])
+        except OSError as error:
+            error.filename = self.name
+            raise
         line = whole[max(whole.rfind("\n"), whole.rfind("\r")) + 1 :].lstrip()
         self._begun = line if line in ("", ":") else "x" + line[-24:]
         return len(text)
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        try:
+            self.stream.flush()
+        except OSError as error:
+            error.filename = self.name
+            raise
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":

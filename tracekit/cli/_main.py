@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -88,7 +89,10 @@ def main(args: Sequence[str] | None = None) -> int:
         group(prog_name="tracekit")
     _prepare_streams()
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (cast("TextIO", LogLines(stream)) for stream in before)
+    sys.stdout, sys.stderr = (
+        cast("TextIO", LogLines(stream, name))
+        for stream, name in zip(before, ("stdout", "stderr"), strict=True)
+    )
     try:
         return _run(list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
@@ -118,7 +122,9 @@ def main(args: Sequence[str] | None = None) -> int:
         if error.errno != errno.ENOSPC:
             return _unexpected(error)
         _discard_stdout()
-        _say(f"{error.filename or 'stdout'}: {error.strerror}", None)
+        is_ours = error.filename in ("stdout", "stderr")
+        hint = f"temporary files go to {tempfile.gettempdir()}; TMPDIR names another folder"
+        _say(f"{error.filename or 'a file'}: {error.strerror}", None if is_ours else hint)
         return StoreError.exit_code
     except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)
         return _unexpected(error)

@@ -34,6 +34,7 @@ def command(no_browser: bool, ui: str | None, **options: object) -> None:
     import webbrowser
 
     from tracekit.cli._open import open_traces
+    from tracekit.database import explained
     from tracekit.export.output import Bounded
     from tracekit.export.perfetto import export_perfetto
     from tracekit.export.viewer import bundled_ui, serving
@@ -46,12 +47,15 @@ def command(no_browser: bool, ui: str | None, **options: object) -> None:
     # It has no name, so that nothing of it can be left behind.
     with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0) as file:
         out = Bounded(file.write, max_bytes)
-        with open_traces(
-            traces,
-            no_cache=options["no_cache"],  # type: ignore[arg-type]
-            rules=options["rules"],  # type: ignore[arg-type]
-            ceilings=options["ceilings"],  # type: ignore[arg-type]
-        ) as trace:
+        with (
+            open_traces(
+                traces,
+                no_cache=options["no_cache"],  # type: ignore[arg-type]
+                rules=options["rules"],  # type: ignore[arg-type]
+                ceilings=options["ceilings"],  # type: ignore[arg-type]
+            ) as trace,
+            explained(Path(tempfile.gettempdir())),
+        ):
             done = export_perfetto(trace, out.write, selection, args=is_with_args)
         say_what_was_written("Perfetto", done, out.size_bytes)
         title = Path(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")

@@ -12,6 +12,7 @@ from tracekit.database.cache import (
     forget,
     forget_older,
     is_private,
+    is_writable_by_all,
     list_cached,
     touch,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "forget",
     "forget_older",
     "is_private",
+    "is_writable_by_all",
     "list_cached",
     "lock",
     "open_store",

@@ -140,6 +140,14 @@ def is_private(folder: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
+def is_writable_by_all(folder: Path) -> bool:
+    """Whether any user of the machine may put files into a folder."""
+    try:
+        return bool(folder.stat().st_mode & 0o002)
+    except OSError:
+        return False
+
+
 def touch(store: Path) -> None:
     """Mark a cached store as used now."""
     with contextlib.suppress(OSError):

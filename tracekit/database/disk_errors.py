@@ -31,7 +31,7 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
     if number == errno.ENOSPC:
         return StoreError(
             f"{final}: the disk is full; nothing was written",
-            hint="free space, or set TRACEKIT_CACHE_DIR or -o to a folder on another disk",
+            hint="free space, or set TRACEKIT_CACHE_DIR, TMPDIR or -o to a folder on another disk",
         )
     return StoreError(
         f"{final}: the store cannot be written: {text}",
