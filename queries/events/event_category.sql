@@ -18,6 +18,12 @@ CREATE OR REPLACE MACRO is_launch_call(category) AS (
     )
 );
 
+-- Calls that put nothing on a device (of the profiler itself, too) tell nothing.
+CREATE OR REPLACE MACRO is_launch_of_work(category, name) AS (
+    is_launch_call(category)
+    AND regexp_matches(name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit')
+);
+
 CREATE OR REPLACE MACRO is_op(category) AS category IN ('cpu_op', 'Operator');
 
 CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';

@@ -26,6 +26,73 @@ WITH launch_end AS (
     GROUP BY trace_id, correlation
 ),
 
+device_correlation AS (
+    SELECT DISTINCT
+        trace_id,
+        correlation
+    FROM device_events
+),
+
+-- Calls that put work on a device, and those that begin (1) or end (-1) the capture of a graph.
+launch_call AS MATERIALIZED (
+    SELECT
+        e.trace_id,
+        e.pid,
+        e.event_id,
+        e.ts_ns,
+        contains(e.name, 'StreamBeginCapture')::INTEGER
+        - contains(e.name, 'StreamEndCapture')::INTEGER AS capture_change,
+        contains(e.name, 'GraphLaunch') AS is_replay,
+        d.correlation IS NOT NULL AS has_work
+    FROM event AS e
+    LEFT JOIN device_correlation AS d
+        ON e.trace_id = d.trace_id AND e.correlation = d.correlation
+    WHERE
+        (is_launch_of_work(e.category, e.name) AND e.correlation IS NOT NULL)
+        OR (
+            is_launch_call(e.category)
+            AND regexp_matches(e.name, 'Stream(Begin|End)Capture')
+        )
+),
+
+launching AS (
+    SELECT
+        trace_id,
+        count(*) AS launch_count,
+        count_if(is_replay) AS replay_count,
+        max(ts_ns) FILTER (is_replay AND has_work) AS last_replay_ts_ns
+    FROM launch_call
+    WHERE capture_change = 0
+    GROUP BY trace_id
+),
+
+workless AS (
+    SELECT
+        trace_id,
+        ts_ns,
+        capture_change,
+        sum(capture_change) OVER (
+            PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
+        ) > 0 AS is_captured
+    FROM launch_call
+    WHERE NOT has_work
+),
+
+launch_fact AS (
+    SELECT
+        l.trace_id,
+        any_value(l.launch_count) AS launch_count,
+        any_value(l.replay_count) AS replay_count,
+        -- What was captured runs in a later replay of the same file: it is not missing.
+        count(w.trace_id) FILTER (
+            NOT w.is_captured OR coalesce(l.last_replay_ts_ns <= w.ts_ns, TRUE)
+        ) AS workless_launch_count,
+        count(w.trace_id) FILTER (w.is_captured) AS captured_launch_count
+    FROM launching AS l
+    LEFT JOIN workless AS w ON l.trace_id = w.trace_id AND w.capture_change = 0
+    GROUP BY l.trace_id
+),
+
 work AS (
     SELECT
         e.*,
@@ -123,6 +190,7 @@ fact AS MATERIALIZED (
         a.unknown AS unknown_devices,
         t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
         d.* EXCLUDE (trace_id, event_count),
+        l.* EXCLUDE (trace_id),
         coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
@@ -134,6 +202,7 @@ fact AS MATERIALIZED (
     FROM trace AS t
     INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
     LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
+    LEFT JOIN launch_fact AS l ON t.trace_id = l.trace_id
     INNER JOIN recording AS e ON t.trace_id = e.trace_id
     LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
     LEFT JOIN attributed_fact AS c ON t.trace_id = c.trace_id

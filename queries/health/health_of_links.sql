@@ -92,6 +92,33 @@ CREATE OR REPLACE MACRO health_of_links(facts) AS TABLE (
                             'device events whose launch should be in the trace and is not, '
                             || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
                     END
+                },
+                {
+                    position: 28, metric: 'launches_without_work',
+                    value: CASE
+                        WHEN kernel_ns IS NOT NULL AND accelerator <> 'cpu'
+                            THEN 100.0 * workless_launch_count / launch_count
+                    END,
+                    unit: 'pct',
+                    severity: CASE
+                        WHEN kernel_ns IS NULL OR accelerator = 'cpu' THEN 'ok'
+                        WHEN workless_launch_count >= 0.25 * launch_count THEN 'warn'
+                        WHEN workless_launch_count >= 0.1 * launch_count THEN 'note'
+                        ELSE 'ok'
+                    END,
+                    meaning: CASE
+                        WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                        WHEN launch_count IS NULL
+                            THEN 'the file holds no call that launches work'
+                        WHEN captured_launch_count > 0
+                            THEN
+                                'calls that launch work without a device event of theirs in the '
+                                || 'file; ' || captured_launch_count || ' of ' || launch_count
+                                || ' were captured in a graph, whose work is in the trace of its '
+                                || 'replay; graph launches in this file: ' || replay_count
+                        ELSE
+                            'calls that launch work without a device event of theirs in the file'
+                    END
                 }
             ]
         ) AS fact

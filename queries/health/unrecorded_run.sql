@@ -26,7 +26,6 @@ WITH workless_trace AS (
     HAVING NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
 ),
 
--- Calls that put nothing on a device (of the profiler itself, too) tell nothing.
 launch_name AS (
     SELECT
         e.trace_id,
@@ -34,11 +33,7 @@ launch_name AS (
         count(*) AS call_count
     FROM event AS e
     INNER JOIN workless_trace AS b ON e.trace_id = b.trace_id
-    WHERE
-        is_launch_call(e.category)
-        AND regexp_matches(
-            e.name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit'
-        )
+    WHERE is_launch_of_work(e.category, e.name)
     GROUP BY e.trace_id, e.name
     UNION ALL
     SELECT

@@ -1,7 +1,8 @@
 -- What is to be said first: the largest part of the time, the largest loss, and how far to trust it?
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
 -- exposed communication, exposed copies, or idle time of one cause. Trust is what health warns of; of several ranks the
--- metric that warns on most. Shares are of the sum of the windows of all devices.
+-- metric that warns on most. Shares are of the sum of the windows of all devices. Where health warns that the work of many
+-- launches is not in the file, neither a part nor a loss is named, and trust says so.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -76,6 +77,7 @@ loss AS (
 warned AS (
     SELECT
         metric,
+        metric = 'launches_without_work' AS is_of_missing_work,
         count(*) FILTER (severity = 'warn') AS warn_count,
         min(meaning) FILTER (severity = 'warn') AS meaning
     FROM health_rows
@@ -84,8 +86,11 @@ warned AS (
 
 trust AS (
     SELECT
-        arg_max(metric, (warn_count, metric)) FILTER (warn_count > 0) AS subject,
-        arg_max(meaning, (warn_count, metric)) FILTER (warn_count > 0) AS meaning,
+        arg_max(metric, (is_of_missing_work, warn_count, metric)) FILTER (warn_count > 0)
+            AS subject,
+        arg_max(meaning, (is_of_missing_work, warn_count, metric)) FILTER (warn_count > 0)
+            AS meaning,
+        coalesce(bool_or(is_of_missing_work AND warn_count > 0), FALSE) AS has_missing_work,
         count(*) FILTER (warn_count > 0) AS warn_count,
         count(*) AS metric_count
     FROM warned
@@ -100,7 +105,8 @@ SELECT
     p.kernel_count AS count,
     w.event_count AS of_count,
     NULL AS meaning
-FROM part AS p, windows AS w
+FROM part AS p, windows AS w, trust AS t
+WHERE NOT t.has_missing_work
 UNION ALL
 SELECT
     'largest_loss' AS topic,
@@ -111,7 +117,8 @@ SELECT
     l.gap_count AS count,
     NULL AS of_count,
     NULL AS meaning
-FROM loss AS l, windows AS w
+FROM loss AS l, windows AS w, trust AS t
+WHERE NOT t.has_missing_work
 UNION ALL
 SELECT
     'trust' AS topic,

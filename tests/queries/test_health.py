@@ -242,3 +242,63 @@ def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> N
         row["module_path"].endswith(f"/Block_{row['depth']}") for row in rows if row["depth"]
     )
     assert max(len(row["module_path"]) for row in rows) < 2100
+
+
+def call(name: str, at: float, correlation: int) -> Any:
+    return span("cuda_runtime", name, at, at + 1, correlation=correlation)
+
+
+def launched_and_captured(captured_count: int) -> list[Any]:
+    """Two launches with work, and some that a graph captures."""
+    return [
+        launch(0, 1, 1),
+        kernel("ampere_sgemm_128x64_tn", 3, 8, 1),
+        launch(2, 3, 2),
+        kernel("ampere_sgemm_128x64_tn", 9, 12, 2),
+        call("cudaStreamBeginCapture", 10, 10),
+        *(launch(20 + place, 20.5 + place, 20 + place) for place in range(captured_count)),
+        call("cudaStreamEndCapture", 50, 11),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("captured_count", "value", "severity"),
+    [(0, 0, "ok"), (1, 100 / 3, "warn"), (6, 75, "warn")],
+)
+def test_launches_that_a_graph_captured_have_no_work_here(
+    tiny_trace: Write, captured_count: int, value: float, severity: str
+) -> None:
+    rows = health(tiny_trace(launched_and_captured(captured_count)))
+    assert told(rows)["launches_without_work"] == (pytest.approx(value), "pct", severity)
+    said = explained(rows)["launches_without_work"]
+    total = captured_count + 2
+    assert (f"{captured_count} of {total} were captured in a graph" in said) == (captured_count > 0)
+    assert ("graph launches in this file: 0" in said) == (captured_count > 0)
+
+
+def test_what_is_replayed_in_the_same_file_is_not_missing(tiny_trace: Write) -> None:
+    replay = [call("cudaGraphLaunch", 60, 60), kernel("ampere_sgemm_128x64_tn", 63, 70, 60)]
+    rows = health(tiny_trace([*launched_and_captured(6), *replay]))
+    assert told(rows)["launches_without_work"] == (0, "pct", "ok")
+    assert "graph launches in this file: 1" in explained(rows)["launches_without_work"]
+
+
+def test_a_replay_before_the_capture_is_of_another_graph(tiny_trace: Write) -> None:
+    replay = [call("cudaGraphLaunch", 5, 60), kernel("ampere_sgemm_128x64_tn", 13, 14, 60)]
+    rows = health(tiny_trace([*launched_and_captured(6), *replay]))
+    assert told(rows)["launches_without_work"] == (pytest.approx(600 / 9), "pct", "warn")
+
+
+def test_one_launch_in_nine_without_work_is_worth_a_note(tiny_trace: Write) -> None:
+    done = [
+        event
+        for place in range(8)
+        for event in (
+            launch(place, place + 0.5, place + 1),
+            kernel("k", 100 + place, 101 + place, place + 1),
+        )
+    ]
+    rows = health(tiny_trace([*done, call("cudaMemsetAsync", 40, 40)]))
+    assert told(rows)["launches_without_work"] == (pytest.approx(100 / 9), "pct", "note")
+    assert "captured" not in explained(rows)["launches_without_work"]
+    assert told(health(tiny_trace(done)))["launches_without_work"] == (0, "pct", "ok")

@@ -92,3 +92,18 @@ def test_trust_names_what_warns_on_most_ranks() -> None:
 def test_trust_without_a_warning_names_nothing() -> None:
     told = verdict(rows_of("timeline", window(100)))["trust"]
     assert (told["subject"], told["count"], told["of_count"]) == (None, 0, 1)
+
+
+def test_no_part_is_named_where_the_work_of_launches_is_not_in_the_file() -> None:
+    warned = {"severity": "warn", "meaning": "captured"}
+    told = verdict(
+        rows_of("timeline", window(100)),
+        rows_of("kernel_classes", {"class": "gemm", "wall_ns": 60, "kernel_count": 3}),
+        rows_of(
+            "health",
+            {"metric": "launches_without_work", **warned},
+            {"metric": "truncated", **warned},
+        ),
+    )
+    assert told.keys() == {"trust"}
+    assert told["trust"]["subject"] == "launches_without_work"
