@@ -63,9 +63,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("clone")
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=REPO)
     for name in filter(None, listed.split("\0")):
-        if (REPO / name).is_file():
+        if (REPO / name).is_file() or (REPO / name).is_symlink():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(REPO / name, target / name)
+            shutil.copyfile(REPO / name, target / name, follow_symlinks=False)
     return target
 
 
@@ -126,6 +126,18 @@ def test_core_dependencies_are_bounded_and_locked() -> None:
         name, least, below = found.groups()
         version = [int(part) for part in re.findall(r"\d+", locked[name.lower()])]
         assert [int(part) for part in least.split(".")] <= version < [int(below)]
+
+
+def test_a_clone_is_a_complete_package(clone: Path) -> None:
+    """`python -m tracekit` and the README's example run in the clone's folder, too."""
+    script = """if True:
+        import tracekit.collectors, tracekit.queries
+        print(tracekit.collectors.__file__, tracekit.queries.__file__, sep="\\n")
+    """
+    printed = run(sys.executable, "-S", "-c", script, cwd=clone).split()
+    assert printed == [
+        str(clone / "tracekit" / folder / "__init__.py") for folder in ("collectors", "queries")
+    ]
 
 
 def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone: Path, wheel: Path) -> None:
