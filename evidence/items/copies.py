@@ -19,6 +19,7 @@ _CLAIMED = ("h2d pinned", "d2h pinned", "d2d")
 def run(setting: Setting, record: Record) -> None:
     """Profile copies in every direction."""
     import torch
+
     from tracekit.collectors import ranges
     from tracekit.collectors.machine import accelerator
     from tracekit.collectors.profiler.profile import Profile

@@ -14,6 +14,7 @@ _REPLAYS = 4
 def run(setting: Setting, record: Record) -> None:
     """Capture forward and backward of a small decoder, replay it, and step its optimizer."""
     import torch
+
     from tracekit.collectors import ranges
     from tracekit.collectors.profiler.profile import Profile
 

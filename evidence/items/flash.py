@@ -16,6 +16,7 @@ def run(setting: Setting, record: Record) -> None:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
+
     from tracekit.collectors import ranges
     from tracekit.collectors.profiler.profile import Profile
 

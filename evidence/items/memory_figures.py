@@ -13,6 +13,7 @@ _CUDA_TYPE = 1
 def run(setting: Setting, record: Record) -> None:
     """Train a small decoder with the allocator's events on."""
     import torch
+
     from tracekit.collectors import ranges
     from tracekit.collectors.machine import memory
     from tracekit.collectors.profiler.profile import Profile

@@ -77,6 +77,7 @@ def run(setting: Setting, record: Record) -> None:
     """Run the cases of a group; those that a file says were done are left out."""
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
     import torch
+
     from tracekit.collectors.process.distributed import device_of, place_in, process_group
 
     model = setting.work_folder / "small.json"
@@ -109,13 +110,12 @@ def run(setting: Setting, record: Record) -> None:
 
 def _train(case: Case, setting: Setting, name: str, values: dict[str, Any], device: Any) -> None:
     """Train one case and hold what it left against what it must be."""
+    from tracekit import manifest
     from tracekit.collectors.process.distributed import Place
     from tracekit.collectors.training.engines import deepspeed
     from tracekit.collectors.training.result import RankResult, make_manifest
     from tracekit.collectors.training.spec import make_spec
     from tracekit.collectors.training.train import train
-
-    from tracekit import manifest
 
     if "PT" in values["opt"].split("+"):
         values = {**_OF_PROMPT_TUNING, **values}

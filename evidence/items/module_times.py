@@ -61,6 +61,7 @@ class _Timer:
 def run(setting: Setting, record: Record) -> None:
     """Train a Llama of full width and two layers, and time its parts in two ways."""
     import torch
+
     from tracekit.collectors import ranges
     from tracekit.collectors.machine import accelerator
     from tracekit.collectors.model import models

@@ -30,6 +30,7 @@ def run(setting: Setting, record: Record) -> None:
     """Profile each collective."""
     import torch
     import torch.distributed as dist
+
     from tracekit.collectors import ranges
     from tracekit.collectors.profiler.profile import Profile
 

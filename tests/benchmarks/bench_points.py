@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.utils.benchmark import Timer
+
 from tracekit.collectors.bench import collectives, gemm
 from tracekit.collectors.bench.clock import WallClock
 from tracekit.collectors.bench.collectives import Group

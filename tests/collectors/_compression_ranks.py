@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
+
 from tracekit.collectors.training.compression import install, methods
 
 STEPS = 60

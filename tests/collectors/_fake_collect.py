@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from tracekit import manifest
 from tracekit.collectors.arguments import all_arguments
 from tracekit.collectors.command.argument import settle
 from tracekit.collectors.command.options import parsed
@@ -23,8 +24,6 @@ from tracekit.collectors.process.parent import TO_SWEEP
 from tracekit.collectors.run.folder import RunFolder
 from tracekit.collectors.training.result import make_manifest
 from tracekit.collectors.training.spec import make_spec
-
-from tracekit import manifest
 from tracekit.errors import StoreError, WorkloadError
 
 

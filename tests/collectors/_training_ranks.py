@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 import torch
+
+from tracekit import manifest
 from tracekit.collectors.process.distributed import barrier, place_in, process_group
 from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
 from tracekit.collectors.training.result import RankResult, make_manifest, read_results
 from tracekit.collectors.training.spec import make_spec
 from tracekit.collectors.training.train import train
-
-from tracekit import manifest
 
 
 def main(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tracekit.collectors.sweep.batch_search import largest_batch
 
 

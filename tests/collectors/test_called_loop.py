@@ -14,6 +14,7 @@ from tracekit.errors import UsageError
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+
 from tracekit.collectors.callbacks.called_loop import CalledLoop  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tracekit.collectors.process import child, sessions
 from tracekit.collectors.process.child import Child, end
 from tracekit.collectors.process.ending import how, how_of_shell, shell_code, signal_name

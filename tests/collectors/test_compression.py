@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from tracekit.collectors.training.compression import install, methods
 
+from tracekit.collectors.training.compression import install, methods
 from tracekit.errors import UsageError
 
 np = pytest.importorskip("numpy")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tracekit.collectors.training.compression import methods
 
 np = pytest.importorskip("numpy")

@@ -10,10 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig  # noqa: E402
+
 from tracekit.collectors.model import flash_attention  # noqa: E402
 from tracekit.collectors.model.flash_attention import AttentionShape, attention_shape  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig  # noqa: E402
 
 CPU = torch.device("cpu")
 SIZES = {

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tracekit.collectors.process.distributed import Place, place_in
 from tracekit.collectors.process.launch import Failure, run_ranks
-
 from tracekit.errors import UsageError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tracekit.collectors.machine.memory import is_out_of_memory, out_of_memory_reason
 
 LIBRARY = "/lib/_regex.so: failed to map segment from shared object"

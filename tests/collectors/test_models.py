@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.model import models
 
+from tracekit.collectors.model import models
 from tracekit.errors import UsageError
 
 torch = pytest.importorskip("torch")

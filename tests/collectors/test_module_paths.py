@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from recorded_modules import lora, tiny_llama  # noqa: E402
 from torch import nn  # noqa: E402
+
 from tracekit.collectors.calls.module_paths import module_paths  # noqa: E402
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+
 from tracekit.collectors.command.notice import write_notice
 
 

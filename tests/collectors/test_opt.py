@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tracekit.collectors.training import opt
 
+from tracekit.collectors.training import opt
 from tracekit.errors import UsageError
 
 

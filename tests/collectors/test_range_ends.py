@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 from recorded_modules import assert_nested, names, recorded, tiny_llama, train_step  # noqa: E402
 from torch import nn  # noqa: E402
+
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import open_ranges  # noqa: E402

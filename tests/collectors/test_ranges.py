@@ -31,6 +31,7 @@ from recorded_modules import (  # noqa: E402
 )
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from tracekit.collectors.loop.rank_choice import check, is_traced
 from tracekit.collectors.process.distributed import Place
-
 from tracekit.errors import UsageError
 
 

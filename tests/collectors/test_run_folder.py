@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run.folder import RunFolder
-from tracekit.collectors.run.leftovers import host_mark, own, sweep, working_folder
 
 from tracekit import manifest
+from tracekit.collectors.run.folder import RunFolder
+from tracekit.collectors.run.leftovers import host_mark, own, sweep, working_folder
 from tracekit.errors import StoreError, UsageError
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tracekit.collectors.run.fragments import commit_fragment, rewrite
 
 from tracekit import manifest
+from tracekit.collectors.run.fragments import commit_fragment, rewrite
 
 
 def fragment(folder: Path, ranks: Sequence[int], job_id: str | None = "job") -> manifest.Manifest:

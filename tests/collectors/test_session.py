@@ -23,9 +23,9 @@ from torch.optim.optimizer import (  # noqa: E402
     _global_optimizer_post_hooks,
     _global_optimizer_pre_hooks,
 )
+
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.session import Collection, collect  # noqa: E402
-
 from tracekit.comparison.measures import plain_steps  # noqa: E402
 
 STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tracekit.collectors.run.step_cost import step_cost
-
 from tracekit.manifest import Overhead
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.sweep import cell_process as sweep_process
-from tracekit.collectors.sweep.__main__ import main
 
 import tracekit
 from tracekit import manifest
 from tracekit.cli._main import main as tracekit_main
+from tracekit.collectors.sweep import cell_process as sweep_process
+from tracekit.collectors.sweep.__main__ import main
 
 FAKE = Path(__file__).with_name("_fake_collect.py")
 

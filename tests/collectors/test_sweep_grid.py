@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tracekit.collectors.sweep import cell_process as sweep_process
 from tracekit.collectors.sweep.__main__ import main
 from tracekit.collectors.sweep.arguments import sweep_arguments
 from tracekit.collectors.sweep.grid import make_grid
-
 from tracekit.errors import UsageError
 
 FAKE = Path(__file__).with_name("_fake_collect.py")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tracekit.collectors.sweep.run import outcome_text
 from tracekit.collectors.training.outcome import summary
-
 from tracekit.manifest import Manifest, RankMemory
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
 from tracekit.collectors.bench import collectives
 
 ELEMENTS = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tracekit.collectors.bench.clock import EventClock, WallClock
 
 

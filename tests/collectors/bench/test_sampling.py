@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import pytest
+
 from tracekit.collectors.bench.sampling import (
     LEAST_SAMPLES,
     MOST_SAMPLES,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.bench.settings import Settings, settle
 
+from tracekit.collectors.bench.settings import Settings, settle
 from tracekit.errors import UsageError
 
 

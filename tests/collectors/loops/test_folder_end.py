@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tracekit.collectors.loop import folder as loop_folder
 from tracekit.collectors.loop.plan import LoopPlan
 

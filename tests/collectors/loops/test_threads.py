@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from torch import nn
+
 from tracekit.collectors.loop import program_loop
 from tracekit.collectors.loop.plan import LoopPlan
 from tracekit.collectors.loop.watch import LoopWatch

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tracekit.collectors.loop.bootstrap import SITE, UNUSABLE, VARIABLE
 
 # Nothing that can be recorded: whoever sees this torch imported says that it is of no use.

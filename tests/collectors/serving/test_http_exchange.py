@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tracekit.collectors.serving.http.client import HttpClient
 from tracekit.collectors.serving.http.exchange import (
     Address,

@@ -6,10 +6,10 @@ import statistics
 from itertools import pairwise
 
 import pytest
+
 from tracekit.collectors.serving.load.arrival import Arrival, parse_arrival
 from tracekit.collectors.serving.load.plan import Mark, ProfileSwitch, parse_mark
 from tracekit.collectors.serving.load.prompts import text_prompts, token_id_prompts
-
 from tracekit.errors import UsageError
 
 

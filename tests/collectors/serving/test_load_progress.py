@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+
 from tracekit.collectors.serving.load.plan import LoadProgress
 from tracekit.collectors.serving.load.progress import ProgressLine, line_of
 

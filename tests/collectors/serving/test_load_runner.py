@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+
 from tracekit.collectors.serving.load.passes import Pass
 from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult, Prompt
 from tracekit.collectors.serving.load.runner import LoadRunner

@@ -135,7 +135,6 @@ def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
 def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path) -> None:
     """What a server has said so far lies in no file that has a name."""
     from tracekit.collectors.process.server import ServerProcess
-
     from tracekit.redaction import Redactor
 
     logs = tmp_path / "logs"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE
 
 import tracekit
+from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE
 
 Run = Callable[..., Any]
 Servers = Callable[..., Any]

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tracekit.collectors.serving.http.sse import SseReader
 
 STREAM = (

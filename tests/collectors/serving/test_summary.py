@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracekit.collectors.serving import summary as serving_summary
-from tracekit.collectors.serving.load import requests_file
-from tracekit.collectors.serving.load.requests_file import Outcome, RequestRecord
 
 import tracekit
 from tracekit import manifest
 from tracekit.cli.collect import _serving_figures as figures_of
+from tracekit.collectors.serving import summary as serving_summary
+from tracekit.collectors.serving.load import requests_file
+from tracekit.collectors.serving.load.requests_file import Outcome, RequestRecord
 from tracekit.manifest import Load, Manifest
 
 Cli = Callable[..., Any]

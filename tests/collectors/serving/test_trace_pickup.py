@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tracekit.collectors.serving.engines.lightllm import LightLlm
 from tracekit.collectors.serving.engines.sglang import Sglang
 from tracekit.collectors.serving.engines.vllm import Vllm

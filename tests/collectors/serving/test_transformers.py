@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import tracekit
+from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
 from tracekit.collectors.serving.load.plan import LoadPlan, LoadResult, Mark, ProfilePlan
 from tracekit.collectors.serving.load.prompts import token_id_prompts
 from tracekit.collectors.serving.load.requests_file import RequestRecord
-
-import tracekit
-from tracekit import manifest
 from tracekit.units import NS_PER_S
 
 torch = pytest.importorskip("torch")

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+
 from tracekit.collectors.model import models
 from tracekit.collectors.serving.embedded.batch import Batch, Share, add_step
 from tracekit.collectors.serving.embedded.continuous_batching import (
@@ -15,7 +16,6 @@ from tracekit.collectors.serving.embedded.continuous_batching import (
     running,
 )
 from tracekit.collectors.serving.load.prompts import token_id_prompts
-
 from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")
