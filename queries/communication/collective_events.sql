@@ -132,10 +132,14 @@ measured_source AS (
         collective_class(coalesce(said[1], name)) AS said_class,
         -- The c10d ops that have an output of their own name it first. Lists of tensors without
         -- shapes have none, where a tensor without dimensions is one element.
-        if(
-            regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
-            shapes_nelems([said[12], said[11]]),
-            shapes_nelems([if(said[10] = 'TensorList' AND said[11] = '[]', NULL, said[11]), NULL])
+        try(
+            if(
+                regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
+                shapes_nelems([said[12], said[11]]),
+                shapes_nelems(
+                    [if(said[10] = 'TensorList' AND said[11] = '[]', NULL, said[11]), NULL]
+                )
+            )
         ) AS nelems
     FROM source_event
 ),
@@ -165,8 +169,8 @@ described_source AS (
             group_size: try_cast(said[5] AS INTEGER),
             seq: try_cast(said[6] AS BIGINT),
             dtype: dtype_of(coalesce(said[7], said[10])),
-            in_nelems: coalesce(try_cast(said[8] AS BIGINT), nelems[1]),
-            out_nelems: coalesce(try_cast(said[9] AS BIGINT), nelems[2]),
+            in_nelems: addressable(coalesce(try_cast(said[8] AS BIGINT), nelems[1])),
+            out_nelems: addressable(coalesce(try_cast(said[9] AS BIGINT), nelems[2])),
             peer_rank: coalesce(try_cast(said[13] AS BIGINT), try_cast(said[14] AS BIGINT)),
             is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
         } AS said
@@ -231,18 +235,21 @@ listed_group AS (
 sized_comm AS (
     SELECT
         k.*,
-        coalesce(
-            k.first_source.group_size,
-            g.pg_size,
-            -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
-            if(
-                k.class IN ('comm_allgather', 'comm_reducescatter'),
-                greatest(
-                    k.out_nelems // nullif(k.in_nelems, 0), k.in_nelems // nullif(k.out_nelems, 0)
-                ),
-                NULL
-            )
-        )::INTEGER AS group_size
+        try_cast(
+            coalesce(
+                k.first_source.group_size,
+                g.pg_size,
+                -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
+                if(
+                    k.class IN ('comm_allgather', 'comm_reducescatter'),
+                    greatest(
+                        k.out_nelems // nullif(k.in_nelems, 0),
+                        k.in_nelems // nullif(k.out_nelems, 0)
+                    ),
+                    NULL
+                )
+            ) AS INTEGER
+        ) AS group_size
     FROM known_comm AS k
     LEFT JOIN listed_group AS g ON k.trace_id = g.trace_id
 ),
@@ -251,8 +258,11 @@ weighed_comm AS (
     SELECT
         *,
         dtype_bytes(dtype)
-        * if(class = 'comm_allgather', coalesce(out_nelems, in_nelems * group_size), in_nelems)
-            AS message_bytes
+        * if(
+            class = 'comm_allgather',
+            coalesce(out_nelems, addressable(try(in_nelems * group_size))),
+            in_nelems
+        ) AS message_bytes
     FROM sized_comm
 )
 

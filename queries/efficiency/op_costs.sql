@@ -8,7 +8,8 @@
 --                transposed one, for each element of the input and output channel of its group
 --   others       the factor of macro op_forms for each element: of the output, for reductions of the input
 -- An op that is made of others (aten::linear of aten::addmm) is not counted: they are. Copies do not
--- count as such; the copy of a bias does not make an addmm.
+-- count as such; the copy of a bias does not make an addmm. Shapes that tell more than 2^53 operations, elements or
+-- bytes are no shapes: no device does that much in one op, and no DOUBLE counts it exactly.
 --
 -- Kind:     macro
 -- Requires: tensor, op_forms, interval_neighbours
@@ -86,13 +87,15 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 list_zip(dims, dtypes),
                 LAMBDA pair: if(pair[2] IS NULL, NULL, try_cast(pair[1] AS BIGINT[]))
             ) AS shapes,
-            shapes_nelems(
-                list_transform(
-                    list_zip(dims, dtypes, types),
-                    LAMBDA one: CASE
-                        WHEN one[2] IS NOT NULL THEN one[1]
-                        WHEN one[3] = 'TensorList' AND one[1] <> '[]' THEN one[1]
-                    END
+            try(
+                shapes_nelems(
+                    list_transform(
+                        list_zip(dims, dtypes, types),
+                        LAMBDA one: CASE
+                            WHEN one[2] IS NOT NULL THEN one[1]
+                            WHEN one[3] = 'TensorList' AND one[1] <> '[]' THEN one[1]
+                        END
+                    )
                 )
             ) AS nelems,
             list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)) AS sizes,
@@ -112,17 +115,20 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     weighed AS (
         SELECT
             *,
-            list_transform(list_zip(nelems, sizes), LAMBDA pair: pair[1] * pair[2]) AS weights,
+            try(list_transform(list_zip(nelems, sizes), LAMBDA pair: pair[1] * pair[2])) AS weights,
             shapes[a] AS sa,
             shapes[b] AS sb,
             shapes[c] AS sc,
             -- The shape to which the tensors are broadcast.
-            shape_nelems(
-                list_transform(
-                    range(1, 1 + list_max(list_transform(shapes, LAMBDA dims: len(dims)))),
-                    LAMBDA i: list_max(
-                        list_transform(
-                            shapes, LAMBDA dims: if(i > len(dims), NULL, dims[len(dims) - i + 1])
+            try(
+                shape_nelems(
+                    list_transform(
+                        range(1, 1 + list_max(list_transform(shapes, LAMBDA dims: len(dims)))),
+                        LAMBDA i: list_max(
+                            list_transform(
+                                shapes,
+                                LAMBDA dims: if(i > len(dims), NULL, dims[len(dims) - i + 1])
+                            )
                         )
                     )
                 )
@@ -134,13 +140,15 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     measured AS (
         SELECT
             *,
-            CASE
-                WHEN op_class <> 'gemm' THEN NULL
-                WHEN form = 'matmul' AND len(sa) = 1 THEN 1
-                WHEN form IN ('linear', 'matmul', 'grouped') AND (len(sb) <= 2 OR len(sa) = 2)
-                    THEN shape_nelems(sa[:-2])
-                ELSE sa[-2]
-            END AS m,
+            try(
+                CASE
+                    WHEN op_class <> 'gemm' THEN NULL
+                    WHEN form = 'matmul' AND len(sa) = 1 THEN 1
+                    WHEN form IN ('linear', 'matmul', 'grouped') AND (len(sb) <= 2 OR len(sa) = 2)
+                        THEN shape_nelems(sa[:-2])
+                    ELSE sa[-2]
+                END
+            ) AS m,
             CASE
                 WHEN op_class <> 'gemm' THEN NULL
                 WHEN len(sb) = 1 THEN 1
@@ -149,13 +157,16 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             END AS n,
             if(op_class = 'gemm', sa[-1], NULL) AS k,
             if(op_class = 'gemm', if(form = 'linear' OR len(sb) = 1, sb[-1], sb[-2]), NULL) AS kb,
-            CASE
-                WHEN op_class <> 'gemm' THEN NULL
-                WHEN form = 'bmm' OR (form = 'grouped' AND len(sa) = 3 AND len(sb) = 3) THEN sa[1]
-                WHEN form = 'matmul' AND len(sb) > 2
-                    THEN greatest(shape_nelems(sa[:-3]), shape_nelems(sb[:-3]))
-                ELSE 1
-            END AS batch,
+            try(
+                CASE
+                    WHEN op_class <> 'gemm' THEN NULL
+                    WHEN form = 'bmm' OR (form = 'grouped' AND len(sa) = 3 AND len(sb) = 3)
+                        THEN sa[1]
+                    WHEN form = 'matmul' AND len(sb) > 2
+                        THEN greatest(shape_nelems(sa[:-3]), shape_nelems(sb[:-3]))
+                    ELSE 1
+                END
+            ) AS batch,
             if(heads = 'bshd', -3, -2) AS at_seq,
             if(form = 'attention', vals[causal] IN ('True', '1', '2'), FALSE) AS is_causal,
             form = 'attention'
@@ -163,119 +174,131 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
             -- Sizes of the output of a convolution, from padding, stride and dilation; of a transposed one, from these
             -- behind its output_padding, and groups.
-            CASE
-                WHEN form = 'conv_transposed'
-                    THEN
-                        sa[1] * sb[2] * try_cast(vals[c + 4] AS BIGINT) * shape_nelems(
-                            list_transform(
-                                list_zip(
-                                    sa[3:],
-                                    sb[3:],
-                                    try_cast(vals[c] AS BIGINT[]),
-                                    try_cast(vals[c + 1] AS BIGINT[]),
-                                    try_cast(vals[c + 2] AS BIGINT[]),
-                                    try_cast(vals[c + 3] AS BIGINT[])
-                                ),
-                                LAMBDA one: (one[1] - 1) * one[5] - 2 * one[3]
-                                + one[6] * (one[2] - 1) + one[4] + 1
+            try(
+                CASE
+                    WHEN form = 'conv_transposed'
+                        THEN
+                            sa[1] * sb[2] * try_cast(vals[c + 4] AS BIGINT) * shape_nelems(
+                                list_transform(
+                                    list_zip(
+                                        sa[3:],
+                                        sb[3:],
+                                        try_cast(vals[c] AS BIGINT[]),
+                                        try_cast(vals[c + 1] AS BIGINT[]),
+                                        try_cast(vals[c + 2] AS BIGINT[]),
+                                        try_cast(vals[c + 3] AS BIGINT[])
+                                    ),
+                                    LAMBDA one: (one[1] - 1) * one[5] - 2 * one[3]
+                                    + one[6] * (one[2] - 1) + one[4] + 1
+                                )
                             )
-                        )
-                WHEN form IN ('conv', 'conv_strided')
-                    THEN
-                        sa[1] * sb[1] * shape_nelems(
-                            list_transform(
-                                list_zip(
-                                    sa[3:],
-                                    sb[3:],
-                                    try_cast(vals[if(form = 'conv', c, c + 1)] AS BIGINT[]),
-                                    try_cast(vals[if(form = 'conv', c + 1, c)] AS BIGINT[]),
-                                    try_cast(vals[c + 2] AS BIGINT[])
-                                ),
-                                LAMBDA one: (
-                                    one[1] + 2 * one[3] - coalesce(one[5], 1) * (one[2] - 1) - 1
-                                ) // one[4] + 1
+                    WHEN form IN ('conv', 'conv_strided')
+                        THEN
+                            sa[1] * sb[1] * shape_nelems(
+                                list_transform(
+                                    list_zip(
+                                        sa[3:],
+                                        sb[3:],
+                                        try_cast(vals[if(form = 'conv', c, c + 1)] AS BIGINT[]),
+                                        try_cast(vals[if(form = 'conv', c + 1, c)] AS BIGINT[]),
+                                        try_cast(vals[c + 2] AS BIGINT[])
+                                    ),
+                                    LAMBDA one: (
+                                        one[1] + 2 * one[3] - coalesce(one[5], 1) * (one[2] - 1) - 1
+                                    ) // one[4] + 1
+                                )
                             )
-                        )
-            END AS conv_nelems
+                END
+            ) AS conv_nelems
         FROM weighed
     ),
 
     counted AS (
         SELECT
             *,
-            (
-                CASE
-                    WHEN op_class = 'gemm' THEN if(k = kb, 2 * m * n * k * batch, NULL)
-                    WHEN is_packed THEN NULL
-                    WHEN form = 'attention'
-                        THEN
-                            factor * 2 * shape_nelems(sa)
-                            // sa[at_seq]
-                            // sa[-1] * (sa[-1] + sc[-1])
-                            * CASE
-                                WHEN NOT is_causal THEN sa[at_seq] * sb[at_seq]
-                                WHEN sa[at_seq] <= sb[at_seq]
-                                    THEN
-                                        sa[at_seq] * sb[at_seq] - sa[at_seq] * (sa[at_seq] - 1) // 2
-                                ELSE sb[at_seq] * (sb[at_seq] + 1) // 2
+            try(
+                (
+                    CASE
+                        WHEN op_class = 'gemm' THEN if(k = kb, 2 * m * n * k * batch, NULL)
+                        WHEN is_packed THEN NULL
+                        WHEN form = 'attention'
+                            THEN
+                                factor * 2 * shape_nelems(sa)
+                                // sa[at_seq]
+                                // sa[-1] * (sa[-1] + sc[-1])
+                                * CASE
+                                    WHEN NOT is_causal THEN sa[at_seq] * sb[at_seq]
+                                    WHEN sa[at_seq] <= sb[at_seq]
+                                        THEN
+                                            sa[at_seq] * sb[at_seq]
+                                            - sa[at_seq] * (sa[at_seq] - 1) // 2
+                                    ELSE sb[at_seq] * (sb[at_seq] + 1) // 2
+                                END
+                        WHEN form IN ('conv', 'conv_strided')
+                            THEN 2 * conv_nelems * shape_nelems(sb[2:])
+                        WHEN form = 'conv_transposed' THEN 2 * nelems[a] * shape_nelems(sb[2:])
+                        WHEN form = 'conv_backward'
+                            THEN
+                                2 * nelems[if(vals[8] = 'True', 2, 1)] * shape_nelems(sb[2:])
+                                * len(
+                                    regexp_extract_all(
+                                        regexp_extract(vals[c], '^\[\w+, \w+'), 'True'
+                                    )
+                                )
+                        WHEN form IN ('elementwise', 'compare') THEN factor * out_nelems
+                        WHEN form IN ('embedding', 'embedding_backward') THEN 0
+                        ELSE factor * nelems[a]
+                    END
+                )::BIGINT
+            ) AS flops,
+            try(
+                (
+                    CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
+                        WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
+                        -- Gradients of input and weight are as large as these.
+                        WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]
+                        WHEN 'attention'
+                            THEN
+                                if(
+                                    factor = 1,
+                                    weights[a] + weights[b] + weights[c]
+                                    + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
+                                    -- Reads query, key, value, output and its gradient; writes three gradients.
+                                    2 * (weights[a] + weights[b] + weights[c])
+                                    + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
+                                )
+                        WHEN 'like' THEN list_sum(weights) + weights[a]
+                        WHEN 'into' THEN list_sum(weights)
+                        WHEN 'in_place' THEN list_sum(weights) + 2 * weights[a]
+                        WHEN 'elementwise' THEN list_sum(weights) + out_nelems * out_size
+                        WHEN 'compare' THEN list_sum(weights) + out_nelems
+                        WHEN 'reduction' THEN weights[a]
+                        WHEN 'copy' THEN weights[a] + weights[b]
+                        WHEN 'fill' THEN weights[a]
+                        WHEN 'embedding' THEN 2 * nelems[b] * sa[-1] * sizes[a] + weights[b]
+                        WHEN 'embedding_backward'
+                            THEN
+                                weights[a] + weights[b]
+                                + try_cast(vals[c] AS BIGINT) * sa[-1] * sizes[a]
+                        WHEN 'optimizer' THEN NULL
+                        ELSE
+                            list_sum(weights) + m * n * batch * CASE
+                                WHEN dtype = 'fp8' THEN 2
+                                WHEN dtype = 'int8' THEN 4
+                                ELSE sizes[a]
                             END
-                    WHEN form IN ('conv', 'conv_strided')
-                        THEN 2 * conv_nelems * shape_nelems(sb[2:])
-                    WHEN form = 'conv_transposed' THEN 2 * nelems[a] * shape_nelems(sb[2:])
-                    WHEN form = 'conv_backward'
-                        THEN
-                            2 * nelems[if(vals[8] = 'True', 2, 1)] * shape_nelems(sb[2:])
-                            * len(
-                                regexp_extract_all(regexp_extract(vals[c], '^\[\w+, \w+'), 'True')
-                            )
-                    WHEN form IN ('elementwise', 'compare') THEN factor * out_nelems
-                    WHEN form IN ('embedding', 'embedding_backward') THEN 0
-                    ELSE factor * nelems[a]
-                END
-            )::BIGINT AS flops,
-            (
-                CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
-                    WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
-                    -- Gradients of input and weight are as large as these.
-                    WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]
-                    WHEN 'attention'
-                        THEN
-                            if(
-                                factor = 1,
-                                weights[a] + weights[b] + weights[c]
-                                + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
-                                -- Reads query, key, value, output and its gradient; writes three gradients.
-                                2 * (weights[a] + weights[b] + weights[c])
-                                + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
-                            )
-                    WHEN 'like' THEN list_sum(weights) + weights[a]
-                    WHEN 'into' THEN list_sum(weights)
-                    WHEN 'in_place' THEN list_sum(weights) + 2 * weights[a]
-                    WHEN 'elementwise' THEN list_sum(weights) + out_nelems * out_size
-                    WHEN 'compare' THEN list_sum(weights) + out_nelems
-                    WHEN 'reduction' THEN weights[a]
-                    WHEN 'copy' THEN weights[a] + weights[b]
-                    WHEN 'fill' THEN weights[a]
-                    WHEN 'embedding' THEN 2 * nelems[b] * sa[-1] * sizes[a] + weights[b]
-                    WHEN 'embedding_backward'
-                        THEN
-                            weights[a] + weights[b]
-                            + try_cast(vals[c] AS BIGINT) * sa[-1] * sizes[a]
-                    WHEN 'optimizer' THEN NULL
-                    ELSE
-                        list_sum(weights) + m * n * batch * CASE
-                            WHEN dtype = 'fp8' THEN 2
-                            WHEN dtype = 'int8' THEN 4
-                            ELSE sizes[a]
-                        END
-                END
-            )::BIGINT AS bytes
+                    END
+                )::BIGINT
+            ) AS bytes
         FROM measured
     ),
 
     layed AS (
         SELECT
-            *,
+            * REPLACE (
+                if(abs(flops) < 9007199254740992, flops, NULL) AS flops,
+                if(abs(bytes) < 9007199254740992, bytes, NULL) AS bytes
+            ),
             if(
                 op_class = 'gemm' AND strides IS NOT NULL,
                 array_to_string(

@@ -5,12 +5,17 @@
 -- Kind:   macro
 -- Params:
 --   dims    BIGINT[]   shape of a tensor
+--   nelems  BIGINT     elements as a file tells them
 --   shapes  VARCHAR[]  shapes as text: [2,350,256], or [[256],[256]] for a list of tensors
 --   type    VARCHAR    type as PyTorch (c10::BFloat16) or NCCL (BFloat16) writes it
 --   dtype   VARCHAR    type as tracekit writes it: bf16
 
 CREATE OR REPLACE MACRO shape_nelems(dims) AS
 list_product([1] || dims)::BIGINT;
+
+-- More than 48 bits address is no memory's: what a file says beyond tells nothing, and would overflow sums.
+CREATE OR REPLACE MACRO addressable(nelems) AS
+if(nelems BETWEEN 0 AND 281474976710656, nelems, NULL);
 
 CREATE OR REPLACE MACRO shapes_nelems(shapes) AS
 list_transform(

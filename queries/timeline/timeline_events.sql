@@ -43,7 +43,7 @@ WITH ranked AS (
         e.class,
         e.phase,
         e.module_id,
-        $tiles * (e.ts_ns - w.start_ns) // greatest(w.window_ns, 1) AS tile,
+        $tiles::HUGEINT * (e.ts_ns - w.start_ns) // greatest(w.window_ns, 1) AS tile,
         $limit = 0
         OR row_number() OVER (ORDER BY e.dur_ns DESC, e.trace_id, e.event_id, e.piece) <= $limit
             AS is_alone

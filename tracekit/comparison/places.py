@@ -121,13 +121,14 @@ def _by_inside(
     inside_base = {path: _names_inside(path, children[0]) for path in base}
     inside_new = {path: _names_inside(path, children[1]) for path in new}
     found = sorted(
-        (-_likeness(inside_base[one], inside_new[other]), base.index(one), new.index(other))
-        for one in base
-        for other in new
+        (-likeness, one, other)
+        for one, path in enumerate(base)
+        for other, new_path in enumerate(new)
+        if (likeness := _likeness(inside_base[path], inside_new[new_path])) >= _LIKE_ENOUGH
     )
     pairs, taken_base, taken_new = [], set(), set()
-    for likeness, one, other in found:
-        if -likeness >= _LIKE_ENOUGH and one not in taken_base and other not in taken_new:
+    for _, one, other in found:
+        if one not in taken_base and other not in taken_new:
             taken_base.add(one)
             taken_new.add(other)
             pairs.append((base[one], new[other]))
