@@ -18,8 +18,8 @@
 --   example_name         VARCHAR    one of the groups: that of the lowest rank
 --   example_ranks        BIGINT[]   its ranks
 --   match_count          BIGINT     matched collectives in all groups
---   transfer_ns          BIGINT     sum of their transfers, ns
---   wait_ns              BIGINT     sum of what ranks waited in them, ns
+--   transfer_ns          BIGINT     sum of their transfers, ns; NULL where none is matched over all ranks
+--   wait_ns              BIGINT     sum of what ranks waited in them, ns; NULL where none is matched over all ranks
 --   median_bus_bytes_per_s  DOUBLE  bus bandwidth, median of groups and sizes of messages, bytes/s; NULL where not known
 --   min_bus_bytes_per_s  DOUBLE     of the slowest for its largest message, bytes/s
 --   slowest_name         VARCHAR    which group that is, or which two ranks
@@ -123,8 +123,8 @@ SELECT
     s.example_name,
     s.example_ranks,
     coalesce(m.match_count, 0) AS match_count,
-    coalesce(m.transfer_ns, 0) AS transfer_ns,
-    coalesce(m.wait_ns, 0) AS wait_ns,
+    m.transfer_ns,
+    m.wait_ns,
     m.median_bus_bytes_per_s,
     m.min_bus_bytes_per_s,
     m.slowest_name

@@ -226,6 +226,16 @@ def test_a_missing_rank_is_told_and_the_rest_stays(asked: Callable[..., Any]) ->
     assert len(found["clock_offsets"]) == 15
 
 
+def test_a_group_that_nothing_was_matched_over_has_no_times(asked: Callable[..., Any]) -> None:
+    layout = Layout(data=2, tensor=4, ranks_per_node=4)
+    _, found = asked("parallel_groups", layout=layout, faults=Faults(missing=frozenset({3, 7})))
+    rows = {row["dimension"]: row for row in found["parallel_groups"]}
+    keys = ("match_count", "transfer_ns", "wait_ns")
+    assert tuple(rows["tensor"][key] for key in keys) == (0, None, None)
+    assert rows["data"]["match_count"] > 0
+    assert rows["data"]["transfer_ns"] > 0
+
+
 def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:
     _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={1: 1.2}), has_hosts=False)
     assert [row["name"] for row in found["stragglers"]] == ["ranks from 4"]

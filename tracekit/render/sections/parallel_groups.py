@@ -58,7 +58,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
             [f"{row['group_count']:,} × {row['group_size']:,} ranks" for row in rows],
             [_stride(row) for row in rows],
             [_nodes(row) for row in rows],
-            [f"{format_duration(row['wait_ns'])} waits" for row in rows],
+            [_waits(row["wait_ns"]) for row in rows],
             [_rate(row["median_bus_bytes_per_s"]) for row in rows],
         ]
     )
@@ -79,6 +79,10 @@ def _stride(row: Mapping[str, Any]) -> str:
 def _nodes(row: Mapping[str, Any]) -> str:
     count = row["node_count"]
     return "" if count is None else f"{count:,} node{'' if count == 1 else 's'}"
+
+
+def _waits(wait_ns: int | None) -> str:
+    return "none matched" if wait_ns is None else f"{format_duration(wait_ns)} waits"
 
 
 def _rate(bytes_per_s: float | None) -> str:
