@@ -38,9 +38,12 @@ def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = Fa
             parts.append(f"max {format_duration(row['max_span_ns'])}")
     if row["outside_ns"]:
         parts.append(f"{pct_text(row['outside_pct'])} of busy time outside")
+    text = " · ".join(parts)
     if row["range_span_ns"]:
-        which = "" if row["step_count"] == 1 else "last "
-        parts.append(f"{which}CPU range, {format_duration(row['range_work_ns'])} on the device")
+        # As long as its range on the CPU. What does not fit is in the table of `--full`.
+        which = "device work" if row["step_count"] == 1 else "device work of the last"
+        longer = f"{text} · {which} {format_duration(row['range_work_ns'])}"
+        text = longer if len(longer) <= width - 7 else text
     line = heading("Steps")
-    line.append("  " + shorten(" · ".join(parts), width - 7))
+    line.append("  " + shorten(text, width - 7))
     return [line]
