@@ -24,6 +24,8 @@ WITH span AS (
     SELECT
         trace_id,
         event_id,
+        -- Of equal spans the outer one is as in view nesting, whatever their order in the file.
+        row_number() OVER (ORDER BY external_id, name DESC, event_id) AS place,
         pid,
         tid,
         ts_ns,
@@ -58,7 +60,7 @@ free_span AS (
             (trace_id, pid, tid),
             ts_ns,
             CASE WHEN is_collective THEN end_ns END,
-            (-dur_ns, event_id)
+            (-dur_ns, place)
         ), ts_ns)) AS from_ns
     FROM span
 ),
@@ -66,8 +68,8 @@ free_span AS (
 open_span AS (
     SELECT
         {trace_id: trace_id, pid: pid, tid: tid} AS part,
-        -- A number sorts faster than a struct, and both in the order of events.
-        event_id * 2 + is_work::BIGINT AS id,
+        -- A number sorts faster than a struct.
+        place * 2 + is_work::BIGINT AS id,
         from_ns AS start_ns,
         end_ns
     FROM free_span
@@ -75,12 +77,13 @@ open_span AS (
 )
 
 SELECT
-    part.trace_id,
-    id // 2 AS event_id,
-    row_number() OVER (PARTITION BY part.trace_id, id ORDER BY start_ns) - 1 AS piece,
-    part.tid,
-    start_ns AS ts_ns,
-    end_ns - start_ns AS dur_ns
-FROM interval_self('open_span')
-WHERE id % 2 = 1
-ORDER BY part.trace_id, ts_ns, event_id
+    free_span.trace_id,
+    free_span.event_id,
+    row_number() OVER (PARTITION BY own.id ORDER BY own.start_ns) - 1 AS piece,
+    free_span.tid,
+    own.start_ns AS ts_ns,
+    own.end_ns - own.start_ns AS dur_ns
+FROM interval_self('open_span') AS own
+INNER JOIN free_span ON own.id // 2 = free_span.place
+WHERE own.id % 2 = 1
+ORDER BY free_span.trace_id, own.start_ns, own.end_ns, free_span.place

@@ -1,7 +1,8 @@
 -- What ran on each device, of which kind and class, and which nanoseconds are its own?
 -- A row is a kernel, copy or memset; on cpu, a piece of an op (table cpu_work).
 -- Every busy nanosecond of a device belongs to exactly one event: compute before comm before memcpy, among equals
--- the one that started first. So wall_ns adds up to the busy time of the device.
+-- the one that started first, then the one that ended first, then the lower stream and correlation: the order of the
+-- file decides only between events that are alike in all of these. So wall_ns adds up to the busy time of the device.
 --
 -- Kind:      table
 -- Requires:  device_work, kernel_class, interval_owner, interval_overlap
@@ -51,7 +52,10 @@ WITH work AS (
 owned AS (
     SELECT
         *,
-        least(owned_from_ns(part || kind, ts_ns, end_ns, event_id), end_ns) AS owned_from_ns
+        least(
+            owned_from_ns(part || kind, ts_ns, end_ns, (end_ns, stream, correlation, event_id)),
+            end_ns
+        ) AS owned_from_ns
     FROM work
 ),
 
@@ -99,4 +103,6 @@ SELECT
     owned.bytes
 FROM owned
 LEFT JOIN hidden ON owned.id = hidden.id
-ORDER BY owned.trace_id, owned.device, owned.ts_ns, owned.event_id
+ORDER BY
+    owned.trace_id, owned.device,
+    owned.ts_ns, owned.end_ns, owned.stream, owned.correlation, owned.event_id
