@@ -25,7 +25,12 @@ WITH span AS (
         trace_id,
         event_id,
         -- Of equal spans the outer one is as in view nesting, whatever their order in the file.
-        row_number() OVER (ORDER BY external_id, name DESC, event_id) AS place,
+        row_number() OVER (
+            ORDER BY
+                CASE WHEN is_annotation(category) THEN 1 WHEN is_op(category) THEN 2 ELSE 3 END,
+                CASE WHEN is_op(category) THEN external_id END,
+                name DESC, event_id
+        ) AS place,
         pid,
         tid,
         ts_ns,

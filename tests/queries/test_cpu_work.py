@@ -61,7 +61,9 @@ def pieces(asked: AskedByRank, rank: int) -> list[tuple[int, int, int, int]]:
 def by_stack(ops: list[Op]) -> dict[int, set[int]]:
     """The moments of each op of one thread, whose ops nest: of all that are open, the innermost."""
     owned: dict[int, set[int]] = defaultdict(set)
-    order = sorted(range(len(ops)), key=lambda at: (ops[at].start_us, -ops[at].end_us, at))
+    # Of equal ones a range is outside of an op, and of ops without a number the name decides.
+    order = sorted(range(len(ops)), key=lambda at: ops[at].name, reverse=True)
+    order.sort(key=lambda at: (ops[at].start_us, -ops[at].end_us, ops[at].category == "cpu_op"))
     for now in range(min(op.start_us for op in ops), max(op.end_us for op in ops)):
         stack: list[int] = []
         for at in order:

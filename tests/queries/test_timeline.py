@@ -123,7 +123,7 @@ def test_no_device_event_no_row(asked: AskedByRank) -> None:
 
 # -- against a sweep that looks at every nanosecond ------------------------------------------------
 
-Event = tuple[str, int, int]
+Event = tuple[str, int, int, int]
 
 
 def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[int]]:
@@ -138,7 +138,7 @@ def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[
         for kind in kinds:
             line[kind] += 1
             same = [at for at in running if KIND[events[at][0]] == kind]
-            kind_wall[min(same, key=lambda at: (events[at][1], at))] += 1
+            kind_wall[min(same, key=lambda at: (*events[at][1:], at))] += 1
         line["overlapped"] += {"compute", "comm"} <= kinds
         if not running:
             line["idle"] += 1
@@ -147,7 +147,7 @@ def by_nanosecond(events: list[Event]) -> tuple[dict[str, int], list[int], list[
         if best != "compute":
             line[f"exposed_{best}"] += 1
         first = [at for at in running if KIND[events[at][0]] == best]
-        wall[min(first, key=lambda at: (events[at][1], at))] += 1
+        wall[min(first, key=lambda at: (*events[at][1:], at))] += 1
     return line, wall, kind_wall
 
 
@@ -160,17 +160,18 @@ def test_against_every_nanosecond(tiny_trace: Write) -> None:
         case = []
         for _ in range(count):
             start = chance.randint(0, 50)
-            case.append((chance.choice(list(KIND)), start, start + chance.randint(0, length)))
+            end = start + chance.randint(0, length)
+            case.append((chance.choice(list(KIND)), start, end, chance.randint(1, 3)))
         cases.append(case)
     base = 1_694_128_201_545_123  # Epoch µs: a double would lose the nanoseconds.
     texts = []
     for device, case in enumerate(cases):
-        for name, start, end in case:
+        for name, start, end, stream in case:
             category = "gpu_memcpy" if name == COPY else "kernel"
             texts.append(
                 f'{{"ph":"X","cat":"{category}","name":"{name}","pid":{device},"tid":7,'
                 f'"ts":{base}.{start:03},"dur":0.{end - start:03},'
-                f'"args":{{"device":{device},"stream":{chance.randint(1, 3)}}}}}'
+                f'"args":{{"device":{device},"stream":{stream}}}}}'
             )
     with tracekit.open(tiny_trace("[" + ",\n".join(texts) + "]"), cache=False) as trace:
         rows = {int(row["device"]): row for row in trace.query("timeline").to_dicts()}
