@@ -125,9 +125,9 @@ def build_tracekit(repo: Path, into: Path, work: Path) -> Path:
     except (OSError, subprocess.CalledProcessError) as error:
         raise UnavailableError(f"the files of the tree cannot be listed: {error}") from error
     for name in filter(None, listed.split("\0")):
-        if (repo / name).is_file():
+        if (repo / name).is_file() or (repo / name).is_symlink():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(repo / name, source / name)
+            shutil.copyfile(repo / name, source / name, follow_symlinks=False)
     return _build([str(source)], into, {})
 
 

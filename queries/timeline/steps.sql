@@ -20,7 +20,7 @@
 --   kernel_ns     BIGINT   sum of their durations, ns
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
--- Invariant: ends_with NOT IN ('last event', 'range on the CPU') OR work_ns <= span_ns
+-- Invariant: ends_with IS NULL OR ends_with NOT IN ('last event', 'range on the CPU') OR work_ns <= span_ns
 
 WITH step_work AS (
     SELECT
