@@ -13,5 +13,5 @@ room beside them is for one thing, and imports only rooms below it:
 - ``ranges``: the names in traces.
 - ``calls``, ``run``: what a program calls of torch; a run's folder, manifest and environment.
 - ``process``, ``command``: processes that are started and ended; command lines as data.
-- ``machine``: accelerators, memory, hardware.
+- ``machine``, ``progress``: accelerators, memory, hardware; a line on the terminal.
 """

@@ -7,59 +7,41 @@ the stages of both.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from .command.argument import STAGES, Argument
 from .serving.arguments import ARGUMENTS as OF_SERVING
 from .training.arguments import ARGUMENTS as OF_TRAINING
 
+_of_all = partial(Argument, stages=STAGES)
+_of_data = partial(_of_all, group="Model and data")
+
 SHARED: tuple[Argument, ...] = (
-    Argument(
-        "--stage", "what to run", kind="choice", choices=STAGES, default="pretrain", stages=STAGES
-    ),
-    Argument(
+    _of_all("--stage", "what to run", "choice", choices=STAGES, default="pretrain"),
+    _of_all(
         "--out",
         "the run folder to write; it appears only when it is whole",
-        kind="path",
+        "path",
         default="runs/<stage>-<model>-<opt>-<time>",
         metavar="DIR",
-        stages=STAGES,
     ),
-    Argument("--force", "replace the run folder if it exists", kind="flag", stages=STAGES),
-    Argument(
+    _of_all("--force", "replace the run folder if it exists", "flag"),
+    _of_data(
         "--model",
         "model: tiny, llama2-7b, llama2-13b, llama2-70b, a CONFIG.json or a model's FOLDER; "
         "random weights, nothing is downloaded",
         default="tiny; llama2-7b with a GPU",
         metavar="MODEL",
-        stages=STAGES,
-        group="Model and data",
     ),
-    Argument(
-        "--layers",
-        "cut the model down to its first N layers",
-        kind="count",
-        metavar="N",
-        stages=STAGES,
-        group="Model and data",
-    ),
-    Argument(
+    _of_data("--layers", "cut the model down to its first N layers", "count"),
+    _of_data(
         "--precision",
         "type of the weights and of the arithmetic",
-        kind="choice",
+        "choice",
         choices=("bf16", "fp16", "fp32"),
         default="bf16",
-        stages=STAGES,
-        group="Model and data",
     ),
-    Argument(
-        "--seed",
-        "seed of weights and data",
-        kind="count",
-        default=0,
-        metavar="N",
-        stages=STAGES,
-        group="Model and data",
-    ),
+    _of_data("--seed", "seed of weights and data", "count", default=0),
 )
 """Arguments that mean the same in every stage."""
 

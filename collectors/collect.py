@@ -10,7 +10,7 @@ from tracekit.errors import UsageError
 
 from .arguments import all_arguments
 from .command.argument import settle
-from .run.ended import Ended
+from .run.folder import Ended
 
 _OF_PROGRAMS = {"ranks", "windows", "every", "on_demand", "on_signal"}
 

@@ -25,9 +25,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from torch import nn
@@ -38,19 +37,18 @@ from tracekit.manifest import Manifest, Outcome, Stage
 from .calls.beside_dynamo import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
 from .command.notice import write_notice
-from .loop import rank_choice
 from .loop.folder import LoopFolder
-from .loop.plan import LoopPlan
+from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import leave_to_program
 from .loop.recorder import LoopRecorder
 from .loop.report import LoopReport, first_failure, read_reports, summary
-from .loop.watch import CallKind, LoopWatch
+from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .ranges import phase
 from .run.folder import check_replaceable, default_target
-from .run.leftovers import host_mark
+from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")
 
@@ -129,14 +127,14 @@ def collect(
         with_flops=with_flops,
         profile_memory=profile_memory,
         all_threads=all_threads,
-        ranks=None if ranks is None else rank_choice.check(ranks),
+        ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:
         out = default_target(stage, name or class_name(unwrapped(model)))
     return Collection(plan, Path(out), model, optimizer, force=force)
 
 
-class Collection:
+class Collection(Observer):
     """A loop that is recorded; what `collect` returns and what its `with` block gives as `step`.
 
     `target` is the run folder; where that name was taken by another run of several ranks, `folder`
@@ -154,10 +152,8 @@ class Collection:
         self._force = force
         self._folder: LoopFolder | None = None
         self._watch = LoopWatch(self, finds_steps=False)
-        self._recorder: LoopRecorder | None = None
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
-        self._has_stepped_before = False
         self._is_open = False
 
     @property
@@ -193,7 +189,7 @@ class Collection:
         leave_to_program()
         profilers = LoopProfilers()
         profilers.attach()
-        self._recorder = LoopRecorder(
+        self.recorder = LoopRecorder(
             self._plan,
             self._place,
             self._folder.path,
@@ -206,12 +202,7 @@ class Collection:
         self._watch.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._is_open = False
         try:
             self._leave(error)
@@ -234,86 +225,54 @@ class Collection:
     @property
     def is_done(self) -> bool:
         """Whether all steps are recorded; the run folder is there when the block ends."""
-        return self._recorder is None or self._recorder.is_done
-
-    def root_begins(
-        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
-        """Pass a call on, once steps have begun."""
-        if self._recorder is not None and self._has_stepped_before:
-            self._recorder.root_begins(module, kind, args, kwargs)
-
-    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
-        """Pass it on."""
-        del module
-        if self._recorder is not None and self._has_stepped_before:
-            self._recorder.root_ended(kind)
-
-    def inner_begins(self) -> None:
-        """Pass it on."""
-        if self._recorder is not None:
-            self._recorder.inner_begins()
-
-    def step_is_over(self, *, is_part: bool) -> None:
-        """Do nothing: the loop says where its steps are."""
-
-    def loop_begins(self, called: list[nn.Module]) -> None:
-        """Do nothing: the caller says where the loop is."""
-
-    def optimizer_stepped(self, parameter: Any) -> None:
-        """Do nothing: the loop says where its steps are."""
+        return self.recorder is None or self.recorder.is_done
 
     def failed(self, error: Exception) -> None:
         """Leave the loop alone from now on."""
         self._watch.stop()
-        if self._recorder is not None and not self._recorder.is_done:
-            self._recorder.failed(error)
-            write_notice(f"recording stopped: {self._recorder.report.notes[-1]}")
+        if self.recorder is not None and not self.recorder.is_done:
+            self.recorder.failed(error)
+            write_notice(f"recording stopped: {self.recorder.report.notes[-1]}")
 
     @contextlib.contextmanager
     def _one_step(self) -> Iterator[None]:
-        self._begin_step()
+        self.begin_step()
         yield
-        self._end_step()
+        self.end_step()
 
     def _each(self, batches: Iterable[_T]) -> Iterator[_T]:
         source = iter(batches)
         while True:
-            self._begin_step()
-            recorder = self._recorder
+            self.begin_step()
+            recorder = self.recorder
             is_ranged = recorder is not None and recorder.is_ranged and not recorder.is_done
             try:
                 with phase("data") if is_ranged else contextlib.nullcontext():
                     batch = next(source)
             except StopIteration:
-                self._cancel_step()
+                if recorder is not None:
+                    recorder.cancel_step()
                 return
             yield batch
-            self._end_step()
+            self.end_step()
 
-    def _cancel_step(self) -> None:
-        if self._recorder is not None:
-            self._recorder.cancel_step()
-
-    def _begin_step(self) -> None:
+    def begin_step(self) -> None:
+        """Begin a step, for those who cannot say so by a block or a loop."""
         if not self._is_open and self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
-        recorder = self._recorder
+        recorder = self.recorder
         if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
         self._watch.home.bind(recorder.thread_ended)
         self._watch.step_began()
         try:
             recorder.begin_step()
-            if not self._has_stepped_before:
-                self._has_stepped_before = True
-                recorder.describe()
-                self._publish()
         except Exception as error:  # noqa: BLE001 - the loop must not fail for us
             self.failed(error)
 
-    def _end_step(self) -> None:
-        recorder = self._recorder
+    def end_step(self) -> None:
+        """End it; after the last that is recorded the run folder is made beside the loop."""
+        recorder = self.recorder
         if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
         try:
@@ -324,6 +283,13 @@ class Collection:
             self._watch.stop()
             self._finish()
 
+    def end_at_exit(self, error: BaseException) -> None:
+        """Make the run folder of a loop that is not over, on this thread: at exit there is one."""
+        if self.recorder is not None and not self.recorder.is_done:
+            self.recorder.close()
+            self.recorder.report.note_error(error)
+            self._make_folder()
+
     def _finish(self) -> None:
         """Let the run folder be made, beside the loop that goes on."""
         if self._finisher is None:
@@ -332,8 +298,8 @@ class Collection:
 
     def _make_folder(self) -> None:
         try:
-            if self._recorder is not None:
-                self._recorder.report.settle(self._plan)
+            if self.recorder is not None:
+                self.recorder.report.settle(self._plan)
             self._publish()
             self._commit_if_last()
         except Exception as error:  # noqa: BLE001
@@ -341,7 +307,7 @@ class Collection:
 
     def _leave(self, error: BaseException | None) -> None:
         """End what is still recorded, and see to it that there is a run folder."""
-        recorder, folder = self._recorder, self._folder
+        recorder, folder = self.recorder, self._folder
         self._watch.stop()
         if recorder is None or folder is None:
             return
@@ -396,6 +362,6 @@ class Collection:
         return True
 
     def _publish(self) -> None:
-        if self._recorder is not None and self._folder is not None:
+        if self.recorder is not None and self._folder is not None:
             with contextlib.suppress(OSError):  # another rank may have made the run folder already
-                self._recorder.report.write(self._folder.work)
+                self.recorder.report.write(self._folder.work)

@@ -291,18 +291,14 @@ static int add_types(PyObject *module)
     PyObject *batches = batches_type(), *runs = runs_type();
     PyObject *packets = encoder_type("tracekit.export._encoders.PacketEncoder", PACKET_METHODS,
                                      packet_encoder_new);
-    PyObject *chrome = encoder_type("tracekit.export._encoders.ChromeEncoder", CHROME_METHODS,
-                                    chrome_encoder_new);
     int status = -1;
-    if (batches != NULL && runs != NULL && packets != NULL && chrome != NULL
+    if (batches != NULL && runs != NULL && packets != NULL
         && PyModule_AddObjectRef(module, "Batches", batches) == 0
-        && PyModule_AddObjectRef(module, "Runs", runs) == 0
-        && PyModule_AddObjectRef(module, "PacketEncoder", packets) == 0)
-        status = PyModule_AddObjectRef(module, "ChromeEncoder", chrome);
+        && PyModule_AddObjectRef(module, "Runs", runs) == 0)
+        status = PyModule_AddObjectRef(module, "PacketEncoder", packets);
     Py_XDECREF(batches);
     Py_XDECREF(runs);
     Py_XDECREF(packets);
-    Py_XDECREF(chrome);
     return status;
 }
 
@@ -314,7 +310,7 @@ static PyModuleDef_Slot SLOTS[] = {
 static struct PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracekit.export._encoders",
-    .m_doc = "Writes the slices of exports, as tracekit.export.packet_encoder and chrome_encoder do.",
+    .m_doc = "Writes the slices of exports, as tracekit.export.packet_encoder does.",
     .m_slots = SLOTS,
 };
 

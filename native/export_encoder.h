@@ -64,8 +64,7 @@ PyObject *encoder_flush(PyObject *self, PyObject *unused);
 PyObject *encoder_make(PyTypeObject *type, PyObject *write, Py_ssize_t block_bytes,
                        PyObject *const asked[ASKED_COUNT]);
 
-extern PyMethodDef PACKET_METHODS[], CHROME_METHODS[];
+extern PyMethodDef PACKET_METHODS[];
 PyObject *packet_encoder_new(PyTypeObject *type, PyObject *args, PyObject *options);
-PyObject *chrome_encoder_new(PyTypeObject *type, PyObject *args, PyObject *options);
 
 #endif

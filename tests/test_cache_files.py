@@ -17,7 +17,7 @@ from tracekit import database
 from tracekit.database.cache import SAMPLE_BYTES, SAMPLE_COUNT
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
-from tracekit.storage import passing_folders
+from tracekit.storage import temp_dirs
 
 
 def kernel(dur: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_what_killed_processes_left_is_swept(
     monkeypatch.setattr("tempfile.tempdir", str(top))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    host = passing_folders.host()
+    host = temp_dirs.host()
     gone = [f"tracekit-{host}-{dead.pid}-abc", f"tracekit-{host}-{2**22 + 1}-abc"]
     kept = [f"tracekit-{host}-{os.getpid()}-abc", f"tracekit-0000host-{dead.pid}-abc", "tracekit-x"]
     for name in gone + kept:

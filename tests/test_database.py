@@ -25,7 +25,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
-from tracekit.storage import passing_folders
+from tracekit.storage import temp_dirs
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -154,7 +154,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
 
 def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    ours = f".run.duckdb.{passing_folders.host()}."
+    ours = f".run.duckdb.{temp_dirs.host()}."
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     kept = [
@@ -169,8 +169,8 @@ def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> No
     for name in kept + gone:
         (folder / name).mkdir(parents=True)
     # An export's, or a baseline's, is a file.
-    (folder / f".x.pftrace.{passing_folders.host()}.{dead.pid}.a.building").write_bytes(b"half")
-    kept.append(f".x.pftrace.{passing_folders.host()}.1.a.building")
+    (folder / f".x.pftrace.{temp_dirs.host()}.{dead.pid}.a.building").write_bytes(b"half")
+    kept.append(f".x.pftrace.{temp_dirs.host()}.1.a.building")
     (folder / kept[-1]).write_bytes(b"half")
     with database.build_store(folder / "run.duckdb"):
         pass
@@ -286,4 +286,4 @@ def test_the_schema_version_stands_for_what_stores_hold() -> None:
         for table in (*TABLES, *derived)
     )
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:16]
-    assert (SCHEMA_VERSION, digest) == (9, "ed3c757c4aa501b7")
+    assert (SCHEMA_VERSION, digest) == (10, "43ed362f3b36c7a7")

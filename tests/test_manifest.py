@@ -194,7 +194,7 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"schema_version": 99, "everything": "else"})
     with pytest.raises(TraceError) as raised:
         manifest.read(path)
-    assert raised.value.message == f"{path}: the manifest has version 99, this tracekit knows 1"
+    assert raised.value.message == f"{path}: the manifest has version 99, this tracekit knows 2"
     assert raised.value.hint == "read it with the tracekit that wrote it, or a later one"
 
 

@@ -61,6 +61,25 @@ def test_names_of_what_is_none(name: str) -> None:
             "https://b/k?x-goog-signature={}&x-amz-security-token={}",
         ),
         ("https://b/k?Signature=0f&Key-Pair-Id=K", "https://b/k?Signature={}&Key-Pair-Id={}"),
+        ("https://b/k#access_token=a&sig=0f", "https://b/k#access_token={}&sig={}"),
+        ("https://b/k?n=1;sig=0f x;policy", "https://b/k?n=1;sig={} x;policy"),
+        ("<https://b/k?n=1&amp;sig=0f>", "<https://b/k?n=1&amp;sig={}"),
+        (r'{"u": "https://b/k?n=1\u0026sig=0f"}', r'{"u": "https://b/k?n=1\u0026sig={}"}'),
+        (
+            "https://v/?u=https%3A%2F%2Fb%2Fk%3Fn%3D1%26X-Amz-Signature%3D0f%26e%3D2&m=1",
+            "https://v/?u=https%3A%2F%2Fb%2Fk%3Fn%3D1%26X-Amz-Signature%3D{}%26e%3D2&m=1",
+        ),
+        ("https://v/?u=h%253Fsig%253D0f%252Fa", "https://v/?u=h%253Fsig%253D{}"),
+        ("https://b/k?x-oss-signature=0f&q-ak=a", "https://b/k?x-oss-signature={}&q-ak={}"),
+        (
+            "https://b/k?OSSAccessKeyId=a&x-cos-security-token=t",
+            "https://b/k?OSSAccessKeyId={}&x-cos-security-token={}",
+        ),
+        ("Authorization: Token abc", "Authorization: Token {}"),
+        (
+            "SignedHeaders=host, Signature=0123456789abcdef0123",
+            "SignedHeaders=host, Signature={}",
+        ),
         ("X-Amz-Signature: 0f", "X-Amz-Signature: {}"),
         ("the signature: (Tensor x); st=1, policy=fsdp", None),
         ("curl -H 'X-Api-Key: abc' url", "curl -H 'X-Api-Key: {}' url"),
@@ -113,7 +132,22 @@ def test_a_known_secret_goes_in_every_quoting() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a.", "key=", 'key="', "--key ", "a://", "a://b:", "key: Bearer ", "key\\\\\\"]
+    "piece",
+    [
+        "a",
+        "a.",
+        "key=",
+        'key="',
+        "--key ",
+        "a://",
+        "a://b:",
+        "key: Bearer ",
+        "key\\\\\\",
+        "%3Fa",
+        "\\",
+        "%2525",
+        "%3Fsig%3D",
+    ],
 )
 def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
     """Only quadratic growth, which would take many minutes, breaks a bound so wide."""

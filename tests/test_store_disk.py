@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from store_folders import FULL, left_in
 
 import tracekit
+from tracekit.database import connections
 from tracekit.database.building import build_store
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
@@ -136,3 +138,17 @@ def test_a_trace_that_goes_once_it_is_read_leaves_its_store_to_its_user(tmp_path
     with build_store(store, [source]):
         source.unlink()
     assert store.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_of_temporary_files_is_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = Path(tempfile.gettempdir())
+
+    def free(folder: Path) -> Any:
+        return SimpleNamespace(free=0 if folder == temporary else 1_000_000)
+
+    monkeypatch.setattr(connections.shutil, "disk_usage", free)
+    full = pytest.raises(StoreError, match=f"^{temporary}: the disk is full")
+    with full, connections.explained(tmp_path / "run.duckdb"):
+        raise OSError(errno.ENOSPC, "No space left on device")

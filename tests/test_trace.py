@@ -15,8 +15,8 @@ import tracekit
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
-from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.sources import find_traces
+from tracekit.ingest.trace_metadata import as_int, find_rank
 from tracekit.opening import ingest
 
 Write = Callable[..., Path]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.storage import Place
 
 FILE_NAME = "run.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]

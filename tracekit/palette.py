@@ -7,8 +7,11 @@ white. A terminal has names of colours only, and glyphs besides.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,19 @@ OLIVE = Colour("#a89a1c", "#e6d84a", "bright_yellow")
 SLATE = Colour("#5b5f8c", "#9a9fd6", "cyan")
 INK = Colour("#3c4043", "#c9cdd2", "white")
 
-ALL = (GREEN, VERMILLION, ORANGE, GREY, BLUE, SKY, PURPLE, OLIVE, SLATE, INK)
+NAMED = {
+    "green": GREEN,
+    "vermillion": VERMILLION,
+    "orange": ORANGE,
+    "grey": GREY,
+    "blue": BLUE,
+    "sky": SKY,
+    "purple": PURPLE,
+    "olive": OLIVE,
+    "slate": SLATE,
+    "ink": INK,
+}
+ALL = tuple(NAMED.values())
 
 KIND = {"compute": GREEN, "comm": VERMILLION, "memcpy": ORANGE, "idle": GREY}
 """Of the kinds of a device's time."""
@@ -58,42 +73,29 @@ SERIES = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, OLIVE, SLATE, INK, GREY)
 """For things that have no colour of their own, in this order."""
 
 
-_OF_CLASS = {
-    "gemm": BLUE,
-    "attention": PURPLE,
-    "conv": SKY,
-    "elementwise": GREEN,
-    "softmax": OLIVE,
-    "norm": SLATE,
-    "layout": GREY,
-    "other": GREY,
-    "reduction": SKY,
-    "optimizer": SLATE,
-    "triton_fused": GREEN,
-    "rope": SLATE,
-    "embedding": OLIVE,
-    "quantize": PURPLE,
-    "moe_routing": SKY,
-    "sort_topk": OLIVE,
-    "memset": GREY,
-}
-
-
 def classes(names: Sequence[str]) -> dict[str, Colour]:
     """Return the colours of classes of kernels: each has its own wherever it is drawn.
 
-    Communication and copies have the colours of their kinds. There are more classes than colours:
-    those that seldom run beside each other share one. A class of somebody's own rules gets one by
-    its name.
+    The file of the rules says which. A class of somebody's own rules gets one by its name.
     """
+    known = _classes()
     found = {}
     for name in names:
         kind = name.partition("_")[0]
-        if kind in ("comm", "memcpy"):
+        if name in known:
+            found[name] = NAMED[known[name]["colour"]]
+        elif kind in ("comm", "memcpy"):
             found[name] = KIND[kind]
         else:
-            found[name] = _OF_CLASS.get(name) or SERIES[sum(name.encode()) % len(SERIES)]
+            found[name] = SERIES[sum(name.encode()) % len(SERIES)]
     return found
+
+
+@cache
+def _classes() -> dict[str, dict[str, str]]:
+    rules = (files("tracekit.queries") / "rules" / "kernel_class.toml").read_text("utf-8")
+    classes: dict[str, dict[str, str]] = tomllib.loads(rules)["class"]
+    return classes
 
 
 def text_on(colour: str) -> str:

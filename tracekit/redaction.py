@@ -36,11 +36,12 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE,
 )
-# Who signed a URL and what was signed: of S3, Google, Azure (SAS), CloudFront. The other
-# parameters of a signed URL are no secrets, and short enough to be found in any text.
+# Who signed a URL and what was signed: of S3, Google, Azure (SAS), CloudFront, Alibaba, Tencent,
+# Akamai. The other parameters of a signed URL are no secrets, and short enough to be found in any
+# text.
 _SIGNATURE_NAME = re.compile(
-    r"x-(?:amz|goog)-(?:signature|credential|security-token)"
-    r"|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy"
+    r"(?:x-[a-z]{2,8}-|q-)?(?:signature|sig)|x-[a-z]{2,8}-(?:credential|security-token)"
+    r"|[a-z]{0,6}accesskeyid|googleaccessid|q-ak|key-pair-id|policy|hdn(?:ea|ts|tl)"
 )
 # Every repetition has a bound, so that no text takes longer than in proportion to its length.
 _URL = re.compile(
@@ -57,10 +58,21 @@ _NAME = r"(?P<name>[A-Za-z][\w-]{0,100})"
 # follows a name is only looked at: it may be the next name (`http://host/?api_key=X`).
 _PAIR = re.compile(
     rf"""(?<![\w-])-{{0,2}}{_NAME}(?=\\{{0,3}}["']?\s{{0,9}}[=:]\s{{0,9}}(?:\[\s{{0,9}})?"""
-    rf"""(?:(?:Bearer|Basic)\s{{1,9}})?{_VALUE})"""
+    rf"""(?:(?:Bearer|Basic|Token|ApiKey|SharedKey|Negotiate)\s{{1,9}})?{_VALUE})"""
 )
 # `--api-key X` inside of one text
 _OPTION = re.compile(rf"(?:^|(?<=[\s\"']))--?{_NAME}(?=\s{{1,9}}(?!-){_VALUE})")
+# A parameter of a URL that stands in another one, or in JSON that escapes `&`.
+_SEPARATOR, _EQUALS = (
+    r"%(?:25){0,3}(?:3[Ff]|26|23)|\\+u00(?:26|3[Ff])",
+    r"=|%(?:25){0,3}3[Dd]|\\+u003[Dd]",
+)
+_QUOTED = re.compile(
+    rf"(?:{_SEPARATOR})(?P<name>[A-Za-z][\w-]{{0,100}}?)(?:{_EQUALS})"
+    rf"(?P<bare>(?:(?!{_SEPARATOR})[^\s\"'&#\\]){{1,4000}})"
+)
+# What AWS and its like sign a request with, in a header.
+_SIGNED = re.compile(r"\bSignature=(?P<bare>[0-9A-Za-z+/_=-]{16,1000})")
 _OPTION_NAME = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)")
 
 
@@ -251,11 +263,17 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
         yield url.span("user" if url["value"] is None else "value")
     for pattern in (_PAIR, _OPTION):
         for pair in pattern.finditer(text):
-            is_in_query = text[max(0, pair.start() - 1) : pair.start()] in ("?", "&")
+            is_in_query = text[max(0, pair.start() - 1) : pair.start()] in ("?", "&", "#", ";")
             if is_secret_name(pair["name"]) or (is_in_query and is_signature_name(pair["name"])):
                 yield next(
                     pair.span(group) for group in ("double", "single", "bare") if pair[group]
                 )
+
+    for pair in _QUOTED.finditer(text):
+        if is_secret_name(pair["name"]) or is_signature_name(pair["name"]):
+            yield pair.span("bare")
+    for signed in _SIGNED.finditer(text):
+        yield signed.span("bare")
 
 
 def _secrets_in_json(value: Any) -> set[str]:

@@ -19,7 +19,7 @@ from tracekit.analysis.breakdown import (
     SERVING_BREAKDOWN,
     TOTALS,
 )
-from tracekit.analysis.contents import Contents
+from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError
 from tracekit.storage import place_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.arrow_rows import ArrowRows
     from tracekit.analysis.ceilings import Sources as CeilingSources
-    from tracekit.analysis.library import Library
+    from tracekit.analysis.query_folders import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
@@ -81,9 +81,6 @@ class Trace:
         Raises:
             StoreError: the trace is closed.
         """
-        from tracekit.database.engine import whole
-
-        whole()
         self._become_whole()
         return self._asked_connection
 
@@ -121,7 +118,7 @@ class Trace:
             QueryError: a file in a folder that was named cannot be used.
         """
         if self._library is None:
-            from tracekit.analysis.library import load_library
+            from tracekit.analysis.query_folders import load_library
 
             # A store may be anybody's, and names any folder as that of its run; and SQL of others
             # is taken from this machine alone.
@@ -165,7 +162,7 @@ class Trace:
 
         spec = load_catalog().analyses.get(name)
         if spec is None:
-            from tracekit.analysis.own_sql import run_own_analysis
+            from tracekit.analysis.user_queries import run_own_analysis
 
             own = self.library.analysis(name)
             self._check_scope(own.spec)
@@ -180,15 +177,16 @@ class Trace:
         return self._answer(spec, params)
 
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
+        import duckdb
+
         from tracekit.analysis.run import run_analysis
-        from tracekit.database.engine import duckdb as engine
 
         connection, known = self._asked_connection, self._known()
         if not params and spec.name in known:
             return known[spec.name]
         try:
             return run_analysis(connection, spec, params, known)
-        except engine.CatalogException:
+        except duckdb.CatalogException:
             # What a breakdown does without is not there.
             if not self._become_whole():
                 raise
@@ -250,10 +248,40 @@ class Trace:
         """Return the connection with what the statement names of the user's own SQL files."""
         self._become_whole()
         if self.library.files:
-            from tracekit.analysis.own_sql import lay_named
+            from tracekit.analysis.user_queries import lay_named
 
             lay_named(self._asked_connection, self.library, text)
         return self._asked_connection
+
+    def pivot(
+        self,
+        rows: str | Sequence[str],
+        columns: str | None = None,
+        values: str = "wall_ns",
+        where: str | None = None,
+        step: int | None = None,
+    ) -> Result:
+        """Return sums of what the devices did, grouped by any of the columns of view ``work``.
+
+        Args:
+            rows: dimensions, such as ``module`` or ``("phase", "class")``; a row for each value.
+            columns: the dimension whose values become columns; None for the total alone.
+            values: the sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count or bytes.
+            where: a condition in SQL over the columns of the view: ``"class = 'gemm'"``.
+            step: only this step.
+
+        Returns:
+            The dimensions as text; a column for each value of `columns`, its unit at the end of the
+            name; their sum; its share of all, 0 to 100. The last row is the sum of the others.
+
+        Raises:
+            UsageError: there is no such dimension or measure.
+            QueryError: DuckDB refuses the condition.
+        """
+        from tracekit.analysis.pivot import pivot
+
+        names = (rows,) if isinstance(rows, str) else rows
+        return pivot(self.sql, names, columns, values, where, step)
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -275,8 +303,7 @@ class Trace:
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.macros import rows_kept
-        from tracekit.analysis.run import run_reductions
-        from tracekit.analysis.run_at_once import run_analyses
+        from tracekit.analysis.run import run_analyses, run_reductions
         from tracekit.analysis.scopes import several
 
         contents = self._contents
@@ -293,7 +320,7 @@ class Trace:
         catalog = load_catalog()
         known = self._known()
         if self._left_out:
-            from tracekit.analysis.tables_behind import tables_behind
+            from tracekit.analysis.catalog import tables_behind
 
             # Something was measured on devices since this was opened.
             if self._left_out & tables_behind(name for name in names if name not in known):

@@ -30,9 +30,7 @@ _MOST_CYCLES = 15_000_000
 class WallClock:
     """Times calls by the clock of the host: until they are done on a CPU, launched on a device.
 
-    Args:
-        synchronize: waits until a device has nothing left to do; called outside of the time.
-        now_ns: the clock, ns.
+    `synchronize` waits until a device has nothing left to do, outside of the time.
     """
 
     timer = "wall_clock"
@@ -58,12 +56,7 @@ class WallClock:
 
 
 class EventClock:
-    """Times calls by events on the current stream of a CUDA device.
-
-    Args:
-        device: the device; it is the current one.
-        cuda: `torch.cuda`, or what stands for it in a test.
-    """
+    """Times calls by events on the current stream of a CUDA device, the current one."""
 
     timer = "cuda_event"
 
@@ -96,12 +89,7 @@ class EventClock:
 
 
 def clock_of(timer: str, device: torch.device) -> WallClock | EventClock:
-    """Return the clock that a point wants.
-
-    Args:
-        timer: `cuda_event` or `wall_clock`.
-        device: where the calls compute.
-    """
+    """Return the clock that a point wants: `cuda_event` or `wall_clock`."""
     if timer == EventClock.timer:
         return EventClock(device)
     if device.type == "cuda":

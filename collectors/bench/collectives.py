@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .clock import Call
+from .gemm import TORCH_NAMES
 from .point import Point, UnsupportedError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ OPS = (
     "send_recv",
 )
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-_TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+DTYPES = tuple(_BYTES)
 
 
 def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
@@ -41,101 +42,56 @@ def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point, which all ranks make alike.
-
-    Raises:
-        UnsupportedError: torch has no such collective here.
-    """
+    """Give the call of a point, which all ranks make alike; see `call_of`."""
     import torch
 
     assert point.message_bytes is not None
     assert point.group_size is not None
     dtype = point.dtype or "fp32"
     count = point.message_bytes // _BYTES[dtype]
-    part_count = count // point.group_size
 
     def zeros(size: int) -> torch.Tensor:
-        return torch.zeros(size, dtype=getattr(torch, _TORCH_NAMES[dtype]), device=device)
+        return torch.zeros(size, dtype=getattr(torch, TORCH_NAMES[dtype]), device=device)
 
-    yield _MAKERS[point.op](zeros, count, part_count)
-
-
-Zeros = Callable[[int], "torch.Tensor"]
+    yield call_of(point.op, zeros, count, count // point.group_size)
 
 
-def _all_reduce(zeros: Zeros, count: int, part_count: int) -> Call:
+def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
+    """Return the call of a collective on tensors of so many elements, of which each rank has part.
+
+    `UnsupportedError`: torch has no such collective here.
+    """
     import torch.distributed as dist
 
-    del part_count
     whole = zeros(count)
-    return lambda: dist.all_reduce(whole)
-
-
-def _all_gather(zeros: Zeros, count: int, part_count: int) -> Call:
-    gather = _newest("all_gather_single", "all_gather_into_tensor")
-    whole, part = zeros(count), zeros(part_count)
-    return lambda: gather(whole, part)
-
-
-def _reduce_scatter(zeros: Zeros, count: int, part_count: int) -> Call:
-    scatter = _newest("reduce_scatter_single", "reduce_scatter_tensor")
-    whole, part = zeros(count), zeros(part_count)
-    return lambda: scatter(part, whole)
-
-
-def _reduce(zeros: Zeros, count: int, part_count: int) -> Call:
-    import torch.distributed as dist
-
-    del part_count
-    whole = zeros(count)
-    return lambda: dist.reduce(whole, 0)
-
-
-def _broadcast(zeros: Zeros, count: int, part_count: int) -> Call:
-    import torch.distributed as dist
-
-    del part_count
-    whole = zeros(count)
-    return lambda: dist.broadcast(whole, 0)
-
-
-def _all_to_all(zeros: Zeros, count: int, part_count: int) -> Call:
-    import torch.distributed as dist
-
-    del part_count
-    given, taken = zeros(count), zeros(count)
-    return lambda: dist.all_to_all_single(taken, given)
-
-
-def _send_recv(zeros: Zeros, count: int, part_count: int) -> Call:
-    import torch.distributed as dist
-
-    del part_count
+    if op == "all_reduce":
+        return lambda: dist.all_reduce(whole)
+    if op == "reduce":
+        return lambda: dist.reduce(whole, 0)
+    if op == "broadcast":
+        return lambda: dist.broadcast(whole, 0)
+    if op == "all_gather":
+        gather, part = _newest("all_gather_single", "all_gather_into_tensor"), zeros(part_count)
+        return lambda: gather(whole, part)
+    if op == "reduce_scatter":
+        scatter, part = _newest("reduce_scatter_single", "reduce_scatter_tensor"), zeros(part_count)
+        return lambda: scatter(part, whole)
+    taken = zeros(count)
+    if op == "all_to_all":
+        return lambda: dist.all_to_all_single(taken, whole)
     rank, group_size = dist.get_rank(), dist.get_world_size()
     if group_size == 1:
         raise UnsupportedError("one rank has nobody to send to")
-    given, taken = zeros(count), zeros(count)
     operations = [
-        dist.P2POp(dist.isend, given, (rank + 1) % group_size),
+        dist.P2POp(dist.isend, whole, (rank + 1) % group_size),
         dist.P2POp(dist.irecv, taken, (rank - 1) % group_size),
     ]
 
-    def call() -> None:
+    def send_recv() -> None:
         for work in dist.batch_isend_irecv(operations):
             work.wait()
 
-    return call
-
-
-_MAKERS = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "reduce": _reduce,
-    "broadcast": _broadcast,
-    "all_to_all": _all_to_all,
-    "send_recv": _send_recv,
-}
+    return send_recv
 
 
 def _newest(*names: str) -> Callable[..., Any]:
@@ -149,11 +105,7 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together.
-
-    Args:
-        device: where the figures that they exchange lie: NCCL takes them on a GPU only.
-    """
+    """The ranks that measure together; NCCL takes the figures that they exchange on a GPU only."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -25,12 +25,7 @@ State = dict[str, float | int | None]
 
 
 class DeviceState:
-    """Asks NVML about one device.
-
-    Args:
-        uuid: the device, as CUDA tells its UUID, without a prefix; None for a CPU.
-        load: loads the library.
-    """
+    """Asks NVML about the device of a UUID as CUDA tells it, without a prefix; None for a CPU."""
 
     def __init__(self, uuid: str | None, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self._library: Any = None

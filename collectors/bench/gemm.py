@@ -16,15 +16,14 @@ from .point import Point, UnsupportedError
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8")
-
-_TORCH_NAMES = {
+TORCH_NAMES = {
     "bf16": "bfloat16",
     "fp16": "float16",
     "tf32": "float32",
     "fp32": "float32",
     "fp8": "float8_e4m3fn",
 }
+DTYPES = tuple(TORCH_NAMES)
 
 
 def dtypes_of(device: torch.device) -> tuple[str, ...]:
@@ -46,11 +45,7 @@ def dtypes_of(device: torch.device) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point.
-
-    Raises:
-        UnsupportedError: torch has no such product here.
-    """
+    """Give the call of a point; `UnsupportedError` if torch has no such product here."""
     assert point.m is not None
     assert point.n is not None
     assert point.k is not None
@@ -111,7 +106,7 @@ def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device)
 def _torch_type(point: Point) -> torch.dtype:
     import torch
 
-    found = getattr(torch, _TORCH_NAMES[point.dtype or "fp32"], None)
+    found = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
     if found is None:
         raise UnsupportedError(f"this torch has no {point.dtype}")
     return found

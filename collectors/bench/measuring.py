@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 import traceback
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..machine import memory
 from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
-from .clock import MOST_QUEUED, clock_of
+from .clock import MOST_QUEUED, Call, clock_of
 from .device_state import DeviceState, state_of
 from .launches import KERNELS
 from .point import DeviceFacts, Outcome, Point, UnsupportedError, line_of
@@ -40,7 +41,7 @@ _SAY_UNSUPPORTED = (
     "not supported",
     "NOT_SUPPORTED",
 )
-_OK, _UNSUPPORTED, _OOM, _FAILED = range(4)
+# The worst comes last.
 _OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
 
 
@@ -73,13 +74,7 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number.
-
-    Args:
-        points: what to measure.
-        device: where.
-        settings: how long.
-        group: the ranks, all of which measure the same points.
+    """Yield the line of each point, without its number; all ranks of a group measure the same.
 
     Raises:
         LostDeviceError: the device is of no use any more, after the line that says why.
@@ -150,7 +145,7 @@ def _timing(
     if group is None:
         with _FAMILIES[point.family].prepared(point, device) as call:
             return take_samples(lambda count: clock.time_ns(call, count), budget)
-    with _Together(point, device, group) as call:
+    with _together(point, device, group) as call:
 
         def timed(count: int) -> float:
             group.wait()
@@ -170,40 +165,30 @@ class _ElsewhereError(Exception):
         self.outcome = outcome
 
 
-class _Together:
-    """Prepares a point on all ranks and makes one call: if one of them cannot, none goes on."""
+@contextlib.contextmanager
+def _together(point: Point, device: torch.device, group: collectives.Group) -> Iterator[Call]:
+    """Prepare a point on all ranks and make one call: if one of them cannot, none goes on."""
+    with contextlib.ExitStack() as stack:
+        call = _agreed(lambda: stack.enter_context(collectives.prepared(point, device)), group)
+        _agreed(call, group)
+        yield call
 
-    def __init__(self, point: Point, device: torch.device, group: collectives.Group) -> None:
-        self._prepared = collectives.prepared(point, device)
-        self._group = group
 
-    def __enter__(self) -> Callable[[], object]:
-        error: Exception | None = None
-        call: Callable[[], object] | None = None
-        try:
-            call = self._prepared.__enter__()
-        except Exception as caught:  # noqa: BLE001 - told to the others, then raised
-            error = caught
-        self._agree(error)
-        assert call is not None
-        try:
-            call()
-        except Exception as caught:  # noqa: BLE001 - told to the others, then raised
-            error = caught
-        self._agree(error)
-        return call
-
-    def __exit__(self, *error: object) -> None:
-        self._prepared.__exit__(None, None, None)
-
-    def _agree(self, error: Exception | None) -> None:
-        """Raise the own error; else, if another rank has one, that there is one."""
-        own = _OK if error is None else _OUTCOMES.index(judged(error)[0])
-        (worst,) = self._group.largest((float(own),))
-        if error is not None:
-            raise error
-        if worst:
-            raise _ElsewhereError(_OUTCOMES[int(worst)])
+def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
+    """Do something; raise the own error or else, if another rank has one, that there is one."""
+    error: Exception | None = None
+    made = None
+    try:
+        made = action()
+    except Exception as caught:  # noqa: BLE001 - told to the others, then raised
+        error = caught
+    own = "ok" if error is None else judged(error)[0]
+    (worst,) = group.largest((float(_OUTCOMES.index(own)),))
+    if error is not None:
+        raise error
+    if worst:
+        raise _ElsewhereError(_OUTCOMES[int(worst)])
+    return made
 
 
 def judged(error: BaseException) -> tuple[Outcome, str]:

@@ -7,7 +7,7 @@ scale has the same kinds of points in sizes for which a CPU of two cores needs l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -38,12 +38,12 @@ _VOCABULARY = 32000
 # From decoding one sequence to prefilling several.
 _LLAMA2_ROWS = (1, 16, 64, 256, 1024, 4096)
 _LLAMA2_TYPES = ("bf16", "fp8")
-_GROUPS = 8
-_GROUP_ROWS = (256, 1024, 4096)
+# Groups, and the rows of each.
+_GROUPS = (8, (256, 1024, 4096))
 
 _SMALL_CURVES = {(512, 512): (128, 256, 512, 1024), (1024, 1024): (256, 512, 1024)}
 _SMALL_UNALIGNED = (512, 512)
-_SMALL_GROUPS, _SMALL_GROUP = 4, (128, 512, 512)
+_SMALL_GROUPS = (4, (128,))
 
 _COPIES = tuple(2**power for power in range(10, 32 + 1))
 _SMALL_COPIES = tuple(2**power for power in range(10, 28 + 1, 2))
@@ -53,24 +53,19 @@ _GRAPH_SIZES = (1, 10, 100)
 
 
 def plan(settings: Settings, device: torch.device, family: str, group_size: int) -> list[Point]:
-    """Return the points of a family in the order in which they are measured.
-
-    Args:
-        settings: what was asked for.
-        device: where they are measured.
-        family: one of `point.FAMILIES`.
-        group_size: ranks of the collectives.
-    """
+    """Return the points of a family in the order in which they are measured on a device."""
     is_small = (settings.scale or ("full" if device.type == "cuda" else "small")) == "small"
+    # Who asks for shapes alone has no sizes.
+    sizes = settings.sizes_bytes
     if family == "gemm":
         points = _products(settings, gemm.dtypes_of(device), is_small, device.type)
     elif family == "memcpy":
-        sizes = settings.sizes_bytes or (_SMALL_COPIES if is_small else _COPIES)
-        points = _copies(() if settings.shapes and not settings.sizes_bytes else sizes, device.type)
+        if not settings.shapes:
+            sizes = sizes or (_SMALL_COPIES if is_small else _COPIES)
+        points = _copies(sizes, device.type)
     elif family == "collective":
-        sizes = settings.sizes_bytes or (_SMALL_MESSAGES if is_small else _MESSAGES)
-        if settings.shapes and not settings.sizes_bytes:
-            sizes = ()
+        if not settings.shapes:
+            sizes = sizes or (_SMALL_MESSAGES if is_small else _MESSAGES)
         dtypes = settings.dtypes if settings.families == ("collective",) else ()
         backend = settings.backend or ("nccl" if device.type == "cuda" else "gloo")
         points = _collectives(sizes, dtypes or ("fp32",), group_size, backend, device.type)
@@ -89,57 +84,39 @@ def _products(
 ) -> Iterator[Point]:
     dtypes = settings.dtypes or own_types
     if settings.shapes:
-        shapes: Iterator[tuple[str | None, str, tuple[int, int, int], int | None]] = (
+        shapes: Iterator[_Shaped] = (
             (None, dtype, shape, None) for dtype, shape in product(dtypes, settings.shapes)
         )
     elif settings.sizes_bytes:
         return
     else:
-        shapes = _small_products(dtypes) if is_small else _full_products(dtypes)
+        shapes = _shapes(dtypes, is_small)
     for series, dtype, (m, n, k), batch in shapes:
         op = "grouped_mm" if batch else "scaled_mm" if dtype == "fp8" else "mm"
-        yield Point(
-            "gemm",
-            op,
-            series=series,
-            dtype=dtype,
-            m=m,
-            n=n,
-            k=k,
-            batch=batch or 1,
-            timer=timer_of(device_type),
-        )
+        timer = timer_of(device_type)
+        yield Point("gemm", op, series, dtype, m, n, k, batch=batch or 1, timer=timer)
 
 
 _Shaped = tuple[str | None, str, tuple[int, int, int], int | None]
 
 
-def _small_products(dtypes: Sequence[str]) -> Iterator[_Shaped]:
+def _shapes(dtypes: Sequence[str], is_small: bool) -> Iterator[_Shaped]:
     for dtype in dtypes:
-        for (n, k), rows in _SMALL_CURVES.items():
+        is_main = dtype == _CURVE_TYPE
+        full = dict.fromkeys(_CURVES, _ROWS if is_main else _ROWS_OF_OTHERS)
+        curves: Mapping[tuple[int, int], Sequence[int]] = _SMALL_CURVES if is_small else full
+        for (n, k), rows in curves.items():
             yield from ((_curve(n, k), dtype, (m, n, k), None) for m in rows)
-        n, k = _SMALL_UNALIGNED
-        for m in _SMALL_CURVES[n, k]:
-            yield _unaligned(n, k), dtype, (m + _UNALIGNED_BY, n, k), None
-        if dtype == _CURVE_TYPE:
-            _, n, k = _SMALL_GROUP
-            yield f"grouped_{_curve(n, k)}", dtype, _SMALL_GROUP, _SMALL_GROUPS
-
-
-def _full_products(dtypes: Sequence[str]) -> Iterator[_Shaped]:
-    for dtype in dtypes:
-        rows = _ROWS if dtype == _CURVE_TYPE else _ROWS_OF_OTHERS
-        for n, k in _CURVES:
-            yield from ((_curve(n, k), dtype, (m, n, k), None) for m in rows)
-        n, k = _UNALIGNED
-        for m in rows:
-            yield _unaligned(n, k), dtype, (m + _UNALIGNED_BY, n, k), None
-        if dtype == _CURVE_TYPE:
+        n, k = _SMALL_UNALIGNED if is_small else _UNALIGNED
+        for m in curves[n, k]:
+            yield f"unaligned_{_curve(n, k)}", dtype, (m + _UNALIGNED_BY, n, k), None
+        if is_main and not is_small:
             yield from (("table12", dtype, shape, None) for shape in _TABLE_XII)
-            n, k = _UNALIGNED
-            for m in _GROUP_ROWS:
-                yield f"grouped_{_curve(n, k)}", dtype, (m, n, k), _GROUPS
-        if dtype in _LLAMA2_TYPES:
+        if is_main:
+            count, group_rows = _SMALL_GROUPS if is_small else _GROUPS
+            for m in group_rows:
+                yield f"grouped_{_curve(n, k)}", dtype, (m, n, k), count
+        if dtype in _LLAMA2_TYPES and not is_small:
             yield from _projections(dtype)
 
 
@@ -161,23 +138,14 @@ def _curve(n: int, k: int) -> str:
     return f"N{n}_K{k}"
 
 
-def _unaligned(n: int, k: int) -> str:
-    return f"unaligned_{_curve(n, k)}"
-
-
 def _copies(sizes: Sequence[int], device_type: str) -> Iterator[Point]:
     if device_type == "cuda":
         kinds = [*product(("h2d", "d2h"), ("pinned", "pageable")), ("d2d", None)]
     else:
         kinds = [("h2h", "pageable")]
     for (op, memory), size_bytes in product(kinds, sizes):
-        yield Point(
-            "memcpy",
-            op,
-            memory=memory,
-            message_bytes=size_bytes,
-            timer=timer_of(device_type),
-        )
+        timer = timer_of(device_type)
+        yield Point("memcpy", op, memory=memory, message_bytes=size_bytes, timer=timer)
 
 
 def _collectives(

@@ -78,13 +78,7 @@ def line_of(
 ) -> dict[str, Any]:
     """Return the line of a point, without its number.
 
-    Args:
-        point: what was to be measured.
-        facts: on what; None if it was not even begun.
-        timing: the samples, if there are any.
-        state: clocks, power and temperature right after.
-        outcome: what became of it.
-        reason: why that is not `ok`.
+    `facts` is None if it was not even begun; `state` is of right after its samples.
     """
     line = dataclasses.asdict(point)
     line |= dataclasses.asdict(facts) if facts is not None else {}
@@ -96,16 +90,13 @@ def line_of(
             "repeat_count": len(ordered),
             "inner_count": timing.inner_count,
             "sample_ns": [round(sample, 3) for sample in timing.sample_ns],
-            "median_ns": timing.median(),
-            "low_ns": interval[0] if interval else None,
-            "high_ns": interval[1] if interval else None,
-            "min_ns": ordered[0],
-            "max_ns": ordered[-1],
+            "median_ns": round(timing.median(), 3),
+            "low_ns": round(interval[0], 3) if interval else None,
+            "high_ns": round(interval[1], 3) if interval else None,
+            "min_ns": round(ordered[0], 3),
+            "max_ns": round(ordered[-1], 3),
             "confidence_pct": CONFIDENCE_PCT if interval else None,
         }
-        for name in ("median_ns", "low_ns", "high_ns", "min_ns", "max_ns"):
-            if line[name] is not None:
-                line[name] = round(line[name], 3)
     return line | dict(state or {}) | {"outcome": outcome, "reason": reason}
 
 

@@ -26,16 +26,17 @@ from tracekit import manifest
 from tracekit.errors import TracekitError, WorkloadError
 
 from ..machine.hardware import accelerator_count, core_count
-from ..process.distributed import place_in
+from ..process.distributed import place_in, process_group
 from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
+from ..progress import ProgressLine
 from ..run.environment import probe, require
 from ..run.folder import RunFolder, default_target
 from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
-from .progress import ProgressLine
-from .settings import Settings, seconds_at_most, settle
+from .settings import Settings, settle
+from .worker import Part
 
 Echo = Callable[[str], None]
 
@@ -43,6 +44,7 @@ _MOST_DEATHS = 3
 # Work that waits for the processor, of its cores, from which on a machine counts as busy.
 _BUSY_SHARE = 0.5
 _MOST_REASONS = 3
+_WIDTH = 79
 
 
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
@@ -65,12 +67,11 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
     settings, rest = settle(what, values)
     require({"torch": "torch"}, "tracekit bench")
     target = rest.get("out") or default_target("bench", what)
-    force = bool(rest.get("force"))
     place = place_in(os.environ)
     if place is not None and place.rank > 0:
         _take_part(settings, None)
         return None
-    with signals_as_interrupt(), RunFolder(target, force=force) as folder:
+    with signals_as_interrupt(), RunFolder(target, force=bool(rest.get("force"))) as folder:
         settings.write(folder.work / worker.SETTINGS)
         bench = _Bench(settings, folder)
         is_interrupted = False
@@ -79,24 +80,23 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
             if place is not None:
                 # First, as the other ranks do nothing else.
                 bench.parts.reverse()
-                _take_part(settings, folder.work)
-                bench.measure(worker.SINGLE)
+                _take_part(settings, bench.parts[0])
+                bench.measure(bench.parts[1])
             else:
                 for part in bench.parts:
                     bench.measure(part)
         except KeyboardInterrupt:
-            if not bench.count_lines():
+            if not bench.has_lines():
                 raise
             is_interrupted = True
             stopped = "interrupted"
         except Exception as error:
             # Of torchrun's ranks: nobody but torchrun can start them again.
-            if place is None or isinstance(error, TracekitError) or not bench.count_lines():
+            if place is None or isinstance(error, TracekitError) or not bench.has_lines():
                 raise
             traceback.print_exc()
             stopped = f"a rank failed ({type(error).__name__}: {error})"
-        lines = bench.write_lines()
-        made = _manifest(settings, bench, lines, command, stopped)
+        made = bench.finish(command, stopped, None if place is None else place.world_size)
         folder.commit(made)
     for note in made.notes:
         echo(f"note: {note}")
@@ -108,17 +108,15 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
     return target
 
 
-def _take_part(settings: Settings, work: Path | None) -> None:
+def _take_part(settings: Settings, part: Part | None) -> None:
     """Measure the collectives as the rank that the environment names."""
     place = place_in(os.environ)
-    if place is None or not worker.families_of(settings, worker.COLLECTIVE):
+    if place is None or "collective" not in settings.families:
         return
-    from ..process.distributed import process_group
-
     with signals_as_interrupt():
         device = worker.device_for(settings, place)
         with process_group(place, device, None):
-            worker.measure_together(settings, place, device, work, 0)
+            worker.measure_together(settings, place, device, part, 0)
 
 
 class _HangError(Exception):
@@ -131,22 +129,26 @@ class _Bench:
     def __init__(self, settings: Settings, folder: RunFolder) -> None:
         self._settings = settings
         self._folder = folder
-        self._work = folder.work
-        self.parts = list(worker.PARTS)
-        self.rank_count = 1
-        self.load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        names = (worker.SINGLE, worker.COLLECTIVE)
+        self.parts = [Part(folder.work, name, settings) for name in names]
+        self._rank_count = 1
+        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
-    def measure(self, part: str) -> None:
+    def has_lines(self) -> bool:
+        """Tell whether any point has a line."""
+        return any(part.texts() for part in self.parts)
+
+    def measure(self, part: Part) -> None:
         """Measure the points of a part, with as many processes one after the other as it takes."""
-        if not worker.families_of(self._settings, part):
+        if not part.families:
             return
-        rank_count = _rank_count(self._settings) if part == worker.COLLECTIVE else 1
-        self.rank_count = max(self.rank_count, rank_count)
+        rank_count = _rank_count(self._settings) if part.name == worker.COLLECTIVE else 1
+        self._rank_count = max(self._rank_count, rank_count)
         deaths = 0
         while True:
-            first = self._count(part)
+            first = len(part.texts())
             failure, reason = self._run(part, first, rank_count)
-            done, points = self._count(part), worker.read_plan(self._work, part)
+            done, points = len(part.texts()), part.plan()
             if points is None:
                 assert failure is not None
                 raise WorkloadError(
@@ -157,55 +159,29 @@ class _Bench:
                 return
             deaths = deaths + 1 if done <= first + 1 else 1
             if failure is None or failure.exit_code != worker.LOST_DEVICE:
-                self._add(part, [points[done]], reason)
+                _add_failed(part, [points[done]], reason)
                 done += 1
             if deaths >= _MOST_DEATHS:
-                self._add(part, points[done:], f"not tried: {deaths} processes failed in a row")
+                reason = f"not tried: {deaths} processes failed in a row"
+                _add_failed(part, points[done:], reason)
                 return
 
-    def count_lines(self) -> int:
-        """Return how many points have a line."""
-        return sum(map(self._count, self.parts))
-
-    def planned_count(self) -> int | None:
-        """Return how many points there were to be; None where that was not found out yet."""
-        parts = [part for part in self.parts if worker.families_of(self._settings, part)]
-        plans = [worker.read_plan(self._work, part) for part in parts]
-        if any(points is None for points in plans):
-            return None
-        return sum(len(points) for points in plans if points is not None)
-
-    def write_lines(self) -> list[dict[str, Any]]:
-        """Write the lines of all parts into the run folder, numbered, and return them."""
-        texts = [text for part in self.parts for text in self._texts(part)]
-        lines = [{"bench_id": number, **json.loads(text)} for number, text in enumerate(texts)]
-        with (self._folder.path / FILE_NAME).open("w", encoding="utf-8") as file:
-            file.writelines(map(to_text, lines))
-        return lines
-
-    def environment(self) -> manifest.Environment:
-        """Return what a measuring process said of the machine."""
-        try:
-            members = json.loads((self._work / worker.ENVIRONMENT).read_text("utf-8"))
-        except OSError:
-            return probe()
-        return manifest.Environment(**members)
-
-    def _run(self, part: str, first: int, rank_count: int) -> tuple[Failure | None, str]:
+    def _run(self, part: Part, first: int, rank_count: int) -> tuple[Failure | None, str]:
         """Let processes measure from a point on; return what failed, and how to say it."""
-        limit_s = seconds_at_most(self._settings)
-        arguments = ["-m", "tracekit.collectors.bench.worker", str(self._work), part, str(first)]
+        limit_s = self._settings.most_point_s
+        module = ["-m", "tracekit.collectors.bench.worker"]
+        logs = self._folder.logs / (part.name if not first else f"{part.name}-{first}")
+        logs.mkdir(exist_ok=True)
         # Where there is one process, its threads wait for one another as in any program.
-        environment = dict(_WAITING) if rank_count == 1 else {}
+        waiting = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY")}
         with ProgressLine() as line:
-            watch = _Watch(self._work, part, limit_s, line)
             try:
                 failure = run_ranks(
-                    arguments,
+                    [*module, str(self._folder.work), part.name, str(first)],
                     rank_count,
-                    self._logs(part, first),
-                    environment=environment,
-                    watch=watch.look,
+                    logs,
+                    environment=waiting if rank_count == 1 else {},
+                    watch=_Watch(part, limit_s, line).look,
                 )
             except _HangError:
                 return None, f"no result within {limit_s:.0f} s"
@@ -215,46 +191,61 @@ class _Bench:
         who = "the process" if rank_count == 1 else f"rank {failure.rank}"
         return failure, f"{who} died: {failure.how}" + (f" ({said})" if said else "")
 
-    def _logs(self, part: str, first: int) -> Path:
-        logs = self._folder.logs / (part if not first else f"{part}-{first}")
-        logs.mkdir(exist_ok=True)
-        return logs
+    def finish(
+        self, command: list[str], stopped: str | None, world_size: int | None
+    ) -> manifest.Manifest:
+        """Write the lines of all parts into the run folder, numbered, and return its manifest."""
+        texts = [text for part in self.parts for text in part.texts()]
+        lines = [{"bench_id": number, **json.loads(text)} for number, text in enumerate(texts)]
+        with (self._folder.path / FILE_NAME).open("w", encoding="utf-8") as file:
+            file.writelines(map(to_text, lines))
+        rank_count = world_size or self._rank_count
+        outcomes = Counter(line["outcome"] for line in lines)
+        plans = [part.plan() for part in self.parts if part.families]
+        # None where that was not found out yet.
+        planned = None if None in plans else sum(len(points or ()) for points in plans)
+        outcome: manifest.Outcome = "ok"
+        reason = None
+        if stopped is not None:
+            outcome = "incomplete"
+            of_all = f" of {planned}" if planned is not None else ""
+            reason = f"{stopped} when {len(lines)}{of_all} points were measured"
+        elif not outcomes["ok"]:
+            outcome = "failed"
+            why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
+            reason = f"not one point could be measured: {why}"
+        return manifest_of(
+            "bench",
+            "torch",
+            command,
+            outcome=outcome,
+            reason=reason,
+            parallel=manifest.Parallel(world_size=rank_count, data_size=rank_count),
+            steps=manifest.Steps(repeat_count=0),
+            environment=self._environment(),
+            notes=[*_load_note(self._load), *_notes(lines, outcomes)] if outcomes["ok"] else [],
+            extra={
+                "families": list(self._settings.families),
+                "seconds_per_point": self._settings.point_s,
+                "width_pct": self._settings.width_pct,
+                "planned_count": planned,
+                "load_before": self._load,
+            },
+        )
 
-    def _texts(self, part: str) -> list[str]:
-        """Return the whole lines of a part."""
+    def _environment(self) -> manifest.Environment:
+        """Return what a measuring process said of the machine."""
         try:
-            text = worker.lines_path(self._work, part).read_text("utf-8")
+            members = json.loads((self._folder.work / worker.ENVIRONMENT).read_text("utf-8"))
         except OSError:
-            return []
-        # The last one may be cut off in the middle.
-        return text[: text.rfind("\n") + 1].splitlines()
-
-    def _count(self, part: str) -> int:
-        try:
-            return worker.lines_path(self._work, part).read_bytes().count(b"\n")
-        except OSError:
-            return 0
-
-    def _add(self, part: str, points: Sequence[Point], reason: str) -> None:
-        """Add the lines of points that no process could measure."""
-        lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
-        # What was written of a line that a process did not end goes.
-        text = "".join(f"{text}\n" for text in self._texts(part)) + "".join(map(to_text, lines))
-        worker.lines_path(self._work, part).write_text(text, "utf-8")
+            return probe()
+        return manifest.Environment(**members)
 
 
 class _Watch:
-    """Follows what processes leave while they measure.
+    """Follows what processes leave of a part while they measure."""
 
-    Args:
-        work: the working folder.
-        part: the part that they measure.
-        limit_s: how long a point may take.
-        line: shows how far they are.
-    """
-
-    def __init__(self, work: Path, part: str, limit_s: float, line: ProgressLine) -> None:
-        self._work = work
+    def __init__(self, part: Part, limit_s: float, line: ProgressLine) -> None:
         self._part = part
         self._limit_s = limit_s
         self._line = line
@@ -263,30 +254,30 @@ class _Watch:
         self._since_s = time.monotonic()
 
     def look(self) -> None:
-        """Show which point is measured.
-
-        Raises:
-            _HangError: it takes too long.
-        """
+        """Show which point is measured; raises `_HangError` if it takes too long."""
         if self._points is None:
-            self._points = worker.read_plan(self._work, self._part)
-        with (
-            contextlib.suppress(OSError),
-            worker.lines_path(self._work, self._part).open("rb") as f,
-        ):
+            self._points = self._part.plan()
+        with contextlib.suppress(OSError), self._part.lines.open("rb") as f:
             f.seek(self._offset)
-            text = f.read()
-            if text:
-                self._offset += len(text)
-                self._done += text.count(b"\n")
+            added = f.read()
+            if added:
+                self._offset += len(added)
+                self._done += added.count(b"\n")
                 self._since_s = time.monotonic()
         if self._points is not None and self._done < len(self._points):
-            self._line.show(self._done, len(self._points), self._points[self._done])
+            point = self._points[self._done]
+            text = f"{point.family}: {self._done + 1} of {len(self._points)}  {point}"[:_WIDTH]
+            self._line.show(text, topic=text)
         if time.monotonic() - self._since_s > self._limit_s:
             raise _HangError
 
 
-_WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY")}
+def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
+    """Add the lines of points that no process could measure."""
+    lines = [line_of(point, None, outcome="failed", reason=reason) for point in points]
+    # What was written of a line that a process did not end goes.
+    text = "".join(f"{text}\n" for text in part.texts()) + "".join(map(to_text, lines))
+    part.lines.write_text(text, "utf-8")
 
 
 def _rank_count(settings: Settings) -> int:
@@ -294,49 +285,7 @@ def _rank_count(settings: Settings) -> int:
     if settings.rank_count is not None:
         return settings.rank_count
     is_on_gpus = settings.device != "cpu" and settings.backend != "gloo"
-    gpu_count = accelerator_count() if is_on_gpus else 0
-    return gpu_count or 2
-
-
-def _manifest(
-    settings: Settings,
-    bench: _Bench,
-    lines: list[dict[str, Any]],
-    command: list[str],
-    stopped: str | None,
-) -> manifest.Manifest:
-    place = place_in(os.environ)
-    rank_count = bench.rank_count if place is None else place.world_size
-    outcomes = Counter(line["outcome"] for line in lines)
-    planned = bench.planned_count()
-    outcome: manifest.Outcome = "ok"
-    reason = None
-    if stopped is not None:
-        outcome = "incomplete"
-        of_all = f" of {planned}" if planned is not None else ""
-        reason = f"{stopped} when {len(lines)}{of_all} points were measured"
-    elif not outcomes["ok"]:
-        outcome = "failed"
-        why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
-        reason = f"not one point could be measured: {why}"
-    return manifest_of(
-        "bench",
-        "torch",
-        command,
-        outcome=outcome,
-        reason=reason,
-        parallel=manifest.Parallel(world_size=rank_count, data_size=rank_count),
-        steps=manifest.Steps(repeat_count=0),
-        environment=bench.environment(),
-        notes=[*_load_note(bench.load), *_notes(lines, outcomes)] if outcomes["ok"] else [],
-        extra={
-            "families": list(settings.families),
-            "seconds_per_point": settings.point_s,
-            "width_pct": settings.width_pct,
-            "planned_count": planned,
-            "load_before": bench.load,
-        },
-    )
+    return (accelerator_count() if is_on_gpus else 0) or 2
 
 
 def _load_note(load: float | None) -> list[str]:

@@ -63,13 +63,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Timing:
-    """Samples of a point.
-
-    Attributes:
-        warmup_count: calls before the first sample.
-        inner_count: calls in a sample.
-        sample_ns: time of one call in each sample, ns, in the order taken.
-    """
+    """Samples of a point: ns of one call each, in the order taken, and how many calls were made."""
 
     warmup_count: int
     inner_count: int
@@ -97,12 +91,7 @@ class Timing:
 def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
     """Return the place, from 1 and from either end, of the samples that bound the median.
 
-    Args:
-        count: how many samples there are.
-        confidence_pct: least probability that the median lies between, whole percent.
-
-    Returns:
-        The largest such place, None if there is none.
+    It is the largest with at least that probability, None if there is none.
     """
     # P(B <= place - 1) <= (1 - confidence) / 2, in whole numbers.
     below, place = 0, 0
@@ -122,11 +111,7 @@ def take_samples(
 ) -> Timing:
     """Measure a call until its median is known well enough, or the budget is spent.
 
-    Args:
-        timed: makes the calls.
-        budget: when to stop.
-        agree: brings the figures of all ranks together; the ranks call this function alike.
-        now_s: the clock of the budget, s.
+    `agree` brings the figures of all ranks together; the ranks call this function alike.
     """
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner

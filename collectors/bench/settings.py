@@ -6,17 +6,18 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
+from ..arguments import SHARED
 from ..command.argument import Argument, converted, parse_bytes
-from .collectives import OPS as COLLECTIVE_OPS
-from .gemm import DTYPES
+from . import collectives, gemm
 from .point import FAMILIES
 
 WHAT = {
@@ -31,16 +32,18 @@ WHAT = {
 SCALES = ("small", "full")
 
 _MOST_SIDE = 2**31 - 1
+_OPS = {
+    "gemm": ("mm", "scaled_mm", "grouped_mm"),
+    "memcpy": ("h2d", "d2h", "d2d", "h2h"),
+    "collective": collectives.OPS,
+    "launch": ("empty_kernel", "graph_replay", "stream_sync", "op_call"),
+}
+_of_collect = {argument.key: argument for argument in SHARED}
+_of_points = partial(Argument, group="Points")
 
 ARGUMENTS: tuple[Argument, ...] = (
-    Argument(
-        "--out",
-        "the run folder to write; it appears only when it is whole",
-        kind="path",
-        default="runs/bench-<what>-<time>",
-        metavar="DIR",
-    ),
-    Argument("--force", "replace the run folder if it exists", kind="flag"),
+    dataclasses.replace(_of_collect["out"], default="runs/bench-<what>-<time>"),
+    _of_collect["force"],
     Argument(
         "--device",
         "where to measure",
@@ -64,40 +67,36 @@ ARGUMENTS: tuple[Argument, ...] = (
     ),
     Argument(
         "--dtype",
-        f"types of products, separated by commas: {', '.join(DTYPES)}; of collectives, where they "
-        "are all that is measured",
+        f"types of products, separated by commas: {', '.join(gemm.DTYPES)}; of collectives, where "
+        "they are all that is measured",
         default="those that the device has; fp32 for collectives",
         metavar="LIST",
     ),
     Argument(
         "--ops",
-        "only these, separated by commas: mm, scaled_mm, grouped_mm, h2d, d2h, d2d, h2h, "
-        f"{', '.join(COLLECTIVE_OPS)}, empty_kernel, graph_replay, stream_sync, op_call",
+        f"only these, separated by commas: {', '.join(op for ops in _OPS.values() for op in ops)}",
         metavar="LIST",
     ),
-    Argument(
+    _of_points(
         "--sizes",
         "small or full, the sizes for a CPU and those of the paper; or own ones, separated by "
         "commas: MxNxK for products, bytes (1MiB) for copies and collectives",
         default="full with a GPU, else small",
         metavar="LIST",
-        group="Points",
     ),
-    Argument(
+    _of_points(
         "--seconds-per-point",
         "how long a point may be measured, but for the fewest samples that tell",
         kind="number",
         default=0.25,
         metavar="S",
-        group="Points",
     ),
-    Argument(
+    _of_points(
         "--width",
         "width of the median's 95 % confidence interval that ends a point before, in percent",
         kind="number",
         default=2,
         metavar="PCT",
-        group="Points",
     ),
 )
 """The options of `tracekit bench`."""
@@ -123,6 +122,11 @@ class Settings:
     point_s: float = 0.25
     width_pct: float = 2.0
 
+    @property
+    def most_point_s(self) -> float:
+        """After how long without a result a point is given up: something hangs."""
+        return math.ceil(120 + 40 * self.point_s)
+
     def write(self, path: Path) -> None:
         """Leave the settings in a file for the processes that measure."""
         path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
@@ -138,11 +142,7 @@ class Settings:
 
 
 def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str, Any]]:
-    """Check what was asked for.
-
-    Args:
-        what: one of `WHAT`.
-        values: by `Argument.key`; None and False mean that an option was not given.
+    """Check what was asked for, by `Argument.key`: None and False mean that it was not.
 
     Returns:
         The settings, and the values that are none: `out` and `force`, where given.
@@ -173,13 +173,17 @@ def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str,
     device, backend = given.pop("device", None), given.pop("backend", None)
     if backend == "nccl" and device == "cpu":
         raise UsageError("--backend nccl needs GPUs, and --device is cpu")
+    dtype = given.pop("dtype", None)
+    if dtype is not None and not {"gemm", "collective"} & set(families):
+        raise UsageError("--dtype is for products and collectives")
+    dtypes = gemm.DTYPES if "gemm" in families else collectives.DTYPES
     settings = Settings(
         families=families,
         device=device,
         rank_count=rank_count,
         backend=backend,
-        dtypes=_dtypes(given.pop("dtype", None), families),
-        ops=_ops(given.pop("ops", None), families),
+        dtypes=_chosen("--dtype", dtype, dtypes),
+        ops=_chosen("--ops", given.pop("ops", None), [op for one in families for op in _OPS[one]]),
         scale=scale,
         shapes=shapes,
         sizes_bytes=sizes_bytes,
@@ -189,38 +193,16 @@ def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str,
     return settings, given
 
 
-_OPS = {
-    "gemm": ("mm", "scaled_mm", "grouped_mm"),
-    "memcpy": ("h2d", "d2h", "d2d", "h2h"),
-    "collective": COLLECTIVE_OPS,
-    "launch": ("empty_kernel", "graph_replay", "stream_sync", "op_call"),
-}
-
-
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _dtypes(text: str | None, families: tuple[str, ...]) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    options = DTYPES if "gemm" in families else ("fp32", "bf16", "fp16")
-    if not {"gemm", "collective"} & set(families):
-        raise UsageError("--dtype is for products and collectives")
-    for word in _words(text):
+def _chosen(name: str, text: str | None, options: Iterable[str]) -> tuple[str, ...]:
+    words = _words(text or "")
+    for word in words:
         if word not in options:
-            raise UsageError(f"--dtype {word!r}: there are {', '.join(options)}")
-    return tuple(dict.fromkeys(_words(text)))
-
-
-def _ops(text: str | None, families: tuple[str, ...]) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    options = [op for family in families for op in _OPS[family]]
-    for word in _words(text):
-        if word not in options:
-            raise UsageError(f"--ops {word!r}: there are {', '.join(options)}")
-    return tuple(dict.fromkeys(_words(text)))
+            raise UsageError(f"{name} {word!r}: there are {', '.join(options)}")
+    return tuple(dict.fromkeys(words))
 
 
 def _sizes(
@@ -242,17 +224,11 @@ def _sizes(
             if size_bytes < 1:
                 raise UsageError(f"--sizes {word}: a size must be 1 byte or more")
             sizes_bytes.append(size_bytes)
-    has_bytes = {"memcpy", "collective"} & set(families)
     if shapes and "gemm" not in families:
         raise UsageError("--sizes of the form MxNxK are for products", hint="for example 1KiB,1MiB")
-    if sizes_bytes and not has_bytes:
+    if sizes_bytes and not {"memcpy", "collective"} & set(families):
         hint = "for example 512x512x512" if "gemm" in families else None
         raise UsageError("--sizes in bytes are for copies and collectives", hint=hint)
     if not shapes and not sizes_bytes:
         raise UsageError("--sizes names no size", hint=f"or one of {', '.join(SCALES)}")
     return None, tuple(shapes), tuple(sizes_bytes)
-
-
-def seconds_at_most(settings: Settings) -> float:
-    """Return after how long without a result a point is given up: something hangs."""
-    return math.ceil(120 + 40 * settings.point_s)

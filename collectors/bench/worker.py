@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,54 +33,75 @@ SETTINGS = "settings.json"
 ENVIRONMENT = "environment.json"
 STORE = "store"
 
-SINGLE, COLLECTIVE = PARTS = ("single", "collective")
+SINGLE, COLLECTIVE = "single", "collective"
 
 LOST_DEVICE = 75
 """Exit code of a worker whose device takes no work any more; its last line says why."""
 
 
-def plan_path(work: Path, part: str) -> Path:
-    """Return where the plan of a part lies."""
-    return work / f"plan-{part}.json"
+class Part:
+    """A part of a run: its families, its plan and its lines in the working folder."""
 
+    def __init__(self, work: Path, name: str, settings: Settings) -> None:
+        self.name = name
+        self.families = [
+            family
+            for family in settings.families
+            if (family == "collective") == (name == COLLECTIVE)
+        ]
+        self._work = work
+        self._plan = work / f"plan-{name}.json"
+        self.lines = work / f"lines-{name}.jsonl"
 
-def lines_path(work: Path, part: str) -> Path:
-    """Return where the lines of a part lie."""
-    return work / f"lines-{part}.jsonl"
+    def plan(self) -> list[Point] | None:
+        """Return the points, None if there is no plan yet."""
+        try:
+            text = self._plan.read_text("utf-8")
+        except OSError:
+            return None
+        return [Point(**members) for members in json.loads(text)]
 
+    def texts(self) -> list[str]:
+        """Return the lines that are whole: the last one may be cut off in the middle."""
+        try:
+            text = self.lines.read_text("utf-8")
+        except OSError:
+            return []
+        return text.split("\n")[:-1]
 
-def read_plan(work: Path, part: str) -> list[Point] | None:
-    """Return the plan of a part, None if none was made yet."""
-    try:
-        text = plan_path(work, part).read_text("utf-8")
-    except OSError:
-        return None
-    return [Point(**members) for members in json.loads(text)]
+    def write_plan(self, points: Sequence[Point]) -> None:
+        """Leave the plan, and what there is to know of the machine."""
+        environment = dataclasses.asdict(probe())
+        (self._work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
+        partial = self._plan.with_suffix(".partial")
+        partial.write_text(json.dumps([dataclasses.asdict(point) for point in points]), "utf-8")
+        partial.replace(self._plan)
 
-
-def families_of(settings: Settings, part: str) -> tuple[str, ...]:
-    """Return the families that a part measures."""
-    return tuple(
-        family for family in settings.families if (family == "collective") == (part == COLLECTIVE)
-    )
+    def write_lines(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Leave each line as soon as it is there."""
+        with self.lines.open("a", encoding="utf-8") as file:
+            for line in lines:
+                file.write(to_text(line))
+                file.flush()
 
 
 def main(arguments: list[str]) -> int:
     """Measure and return the exit code: 0 if every point has its line."""
     TO_LAUNCHER.hold()
-    work, part, first = Path(arguments[0]), arguments[1], int(arguments[2])
+    work, name, first = Path(arguments[0]), arguments[1], int(arguments[2])
     settings = Settings.read(work / SETTINGS)
+    part = Part(work, name, settings)
     place = place_in(os.environ)
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")
     exit_code = 0
     try:
-        if part == SINGLE:
-            _measure_single(settings, work, first)
+        if name == SINGLE:
+            _measure_single(settings, part, first)
         else:
             device = device_for(settings, place)
             with process_group(place, device, work / f"{STORE}-{first}"):
-                measure_together(settings, place, device, work, first)
+                measure_together(settings, place, device, part, first)
     except TracekitError as error:
         # For the launcher, which shows the last line that tells of an error.
         sys.stderr.write(f"{type(error).__name__}: {error.message}\n")
@@ -98,81 +119,44 @@ def main(arguments: list[str]) -> int:
 
 
 def device_for(settings: Settings, place: Place) -> torch.device:
-    """Return where a rank measures, and make it the current device.
-
-    Raises:
-        WorkloadError: a GPU was asked for, and there is none.
-    """
+    """Return where a rank measures, the current device from now on."""
     import torch
 
-    on_cpu = settings.device == "cpu" or settings.backend == "gloo"
-    if on_cpu:
+    if settings.device == "cpu" or settings.backend == "gloo":
         return torch.device("cpu")
     device = device_of(place)
-    if device.type != "cuda" and "cuda" in (settings.device, _device_of_backend(settings)):
+    if device.type != "cuda" and (settings.device == "cuda" or settings.backend == "nccl"):
         raise WorkloadError("torch finds no GPU here")
     return device
 
 
-def _device_of_backend(settings: Settings) -> str | None:
-    return "cuda" if settings.backend == "nccl" else None
-
-
 def measure_together(
-    settings: Settings, place: Place, device: torch.device, work: Path | None, first: int
+    settings: Settings, place: Place, device: torch.device, part: Part | None, first: int
 ) -> None:
-    """Measure the collectives as one of the ranks; the process group is there.
-
-    Args:
-        settings: what was asked for.
-        place: which rank this is.
-        device: its device.
-        work: takes the plan and the lines of rank 0.
-        first: the number of the point to begin with.
-    """
+    """Measure the collectives, from a point on, as a rank of the group; rank 0 keeps them."""
     from .collectives import Group
     from .measuring import measure
     from .plan import plan
 
     points = plan(settings, device, "collective", place.world_size)
-    own_work = work if place.rank == 0 else None
-    _leave_plan(own_work, COLLECTIVE, points)
     lines = measure(points[first:], device, settings, Group(device))
-    _leave_lines(own_work, COLLECTIVE, lines)
+    if place.rank == 0 and part is not None:
+        part.write_plan(points)
+        part.write_lines(lines)
+    else:
+        for _ in lines:
+            continue
 
 
-def _measure_single(settings: Settings, work: Path, first: int) -> None:
+def _measure_single(settings: Settings, part: Part, first: int) -> None:
     from .measuring import measure
     from .plan import plan
 
     # Not by `backend`, which is of collectives.
     device = device_for(dataclasses.replace(settings, backend=None), Place(0, 0, 1))
-    families = families_of(settings, SINGLE)
-    points = [point for family in families for point in plan(settings, device, family, 1)]
-    _leave_plan(work, SINGLE, points)
-    _leave_lines(work, SINGLE, measure(points[first:], device, settings))
-
-
-def _leave_plan(work: Path | None, part: str, points: Sequence[Point]) -> None:
-    if work is None:
-        return
-    environment = dataclasses.asdict(probe())
-    (work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
-    path = plan_path(work, part)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps([dataclasses.asdict(point) for point in points]), "utf-8")
-    partial.replace(path)
-
-
-def _leave_lines(work: Path | None, part: str, lines: Any) -> None:
-    if work is None:
-        for _ in lines:
-            continue
-        return
-    with lines_path(work, part).open("a", encoding="utf-8") as file:
-        for line in lines:
-            file.write(to_text(line))
-            file.flush()
+    points = [point for family in part.families for point in plan(settings, device, family, 1)]
+    part.write_plan(points)
+    part.write_lines(measure(points[first:], device, settings))
 
 
 if __name__ == "__main__":

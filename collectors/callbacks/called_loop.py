@@ -7,9 +7,7 @@ The first counts as one that warms up, and the numbers of steps are those of the
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,23 +18,16 @@ from tracekit.errors import TracekitError
 
 from ..calls.beside_dynamo import IS_POSSIBLE
 from ..command.notice import write_notice
-from ..loop.program_loop import at_exit
+from ..loop.program_loop import at_exit, last_error
 from ..loop.trained_models import outermost
-from ..loop.watch import LoopWatch
+from ..loop.watch import LoopWatch, Observer
 from ..session import Collection, collect
 
 
-class CalledLoop:
+class CalledLoop(Observer):
     """A loop whose trainer says where its steps are: `begin`, steps, `end`.
 
     Nothing that goes wrong after `__init__` is raised: the trainer goes on, and stderr has a line.
-
-    Args:
-        options: those of `tracekit.collect` without the model and the optimizer.
-
-    Raises:
-        UsageError: an option makes no sense.
-        TypeError: there is no such option.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -44,12 +35,10 @@ class CalledLoop:
         # Tried once, so that a wrong option is said before anything is trained.
         collect(nn.Identity(), **{"out": "run", **self._options})
         self._collection: Collection | None = None
-        self._step: contextlib.AbstractContextManager[None] | None = None
         self._model: nn.Module | None = None
         self._watch: LoopWatch | None = None
         self._called: dict[nn.Module, None] = {}
-        self._is_open = False
-        self._is_first = False
+        self._is_open = self._has_step = False
         self._pid = 0
 
     @property
@@ -58,62 +47,38 @@ class CalledLoop:
         return None if self._collection is None else self._collection.folder
 
     def begin(self, model: nn.Module) -> None:
-        """Begin to look at a loop.
-
-        Args:
-            model: what is trained, if nothing is seen to be called.
-        """
+        """Begin to look at a loop; `model` is what is trained if nothing is seen to be called."""
         if self._is_open:
             self.end(RuntimeError("the training before this one ended without a word"))
         self._guarded(lambda: self._begin(model))
 
     def begin_step(self) -> None:
         """Begin a step, unless one is open."""
-        if self._is_open and self._step is None:
-            self._guarded(self._begin_step)
+        if self._is_open and not self._has_step:
+            self._has_step = True
+            if self._collection is not None:
+                self._guarded(self._collection.begin_step)
 
     def end_step(self) -> None:
-        """End the step that is open, if any."""
-        if self._step is not None:
-            self._guarded(self._end_step)
+        """End the step that is open, if any: the first shows what is called."""
+        if self._has_step:
+            self._has_step = False
+            self._guarded(self._open if self._collection is None else self._collection.end_step)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the loop: the run folder is there afterwards.
-
-        Args:
-            error: what ended it, if it did not end by itself.
-        """
+        """End the loop, which an error may have ended: the run folder is there afterwards."""
         if self._is_open:
             self._guarded(lambda: self._end(error))
             self._is_open = False
             self._forget()
 
-    def root_begins(
-        self, module: nn.Module, kind: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:
+    def root_begins(self, module: nn.Module, kind: str, *_: Any) -> None:
         """Remember what is called for training in the first step."""
-        del args, kwargs
-        if kind == "training" and self._step is not None:
+        if kind == "training" and self._has_step:
             self._called[module] = None
 
-    def root_ended(self, module: nn.Module, kind: str) -> None:
-        """Do nothing."""
-
-    def inner_begins(self) -> None:
-        """Do nothing."""
-
-    def step_is_over(self, *, is_part: bool) -> None:
-        """Do nothing: the trainer says where its steps are."""
-
-    def loop_begins(self, called: list[nn.Module]) -> None:
-        """Do nothing: the caller says where the loop is."""
-
-    def optimizer_stepped(self, parameter: Any) -> None:
-        """Do nothing: the trainer says where its steps are."""
-
-    def failed(self, error: Exception) -> None:
+    def failed(self, _error: Exception) -> None:
         """Go on without what could not be seen: the model that was given is recorded."""
-        del error
         self._called.clear()
 
     def _begin(self, model: nn.Module) -> None:
@@ -122,27 +87,12 @@ class CalledLoop:
         self._pid = os.getpid()
         self._model = model
         self._collection = None
-        self._is_open = self._is_first = True
+        self._is_open = True
         if IS_POSSIBLE:
             self._watch = LoopWatch(self, finds_steps=False)
             self._watch.start()
 
-    def _begin_step(self) -> None:
-        if self._is_first:
-            self._step = contextlib.nullcontext()
-        elif self._collection is not None:
-            self._step = self._collection()
-            self._step.__enter__()
-
-    def _end_step(self) -> None:
-        step, self._step = self._step, None
-        if self._is_first:
-            self._is_first = False
-            self._open()
-        elif step is not None:
-            step.__exit__(None, None, None)
-
-    def _open(self) -> None:
+    def _open(self) -> Collection:
         """Begin to record, now that it is known what is called."""
         found = outermost(list(self._called))
         model = found[0] if found else self._model
@@ -150,45 +100,38 @@ class CalledLoop:
         assert model is not None
         collection = collect(model, **self._options)
         collection.__enter__()
-        recorder = collection._recorder
-        if recorder is not None:
-            recorder.report.step_count = 1
-            recorder._planned = min(1, recorder.plan.warmup_count)
+        if collection.recorder is not None:
+            collection.recorder.skip_first()
         self._collection = collection
+        return collection
 
     def _end(self, error: BaseException | None) -> None:
-        if self._is_first:
-            self._open()  # a loop without a step leaves a folder that says so
-        if self._collection is not None:
-            kind = None if error is None else type(error)
-            trace = None if error is None else error.__traceback__
-            self._collection.__exit__(kind, error, trace)
+        # A loop without a step leaves a folder that says so.
+        collection = self._collection or self._open()
+        collection.__exit__(
+            None if error is None else type(error),
+            error,
+            None if error is None else error.__traceback__,
+        )
 
     def _forget(self) -> None:
         """Keep nothing of the trainer's alive that is not needed any more."""
         if self._watch is not None:
             self._watch.stop()
-        self._watch = self._model = self._step = None
+        self._watch = self._model = None
+        self._has_step = False
         self._called.clear()
 
     def _ended_without_a_word(self) -> None:
         """End a loop at the end of its process that its trainer left by an exception."""
         if self._is_open and os.getpid() == self._pid:
-            error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-            if not isinstance(error, BaseException):
-                error = RuntimeError("the program ended before the training did")
-            self._guarded(lambda: self._finish_here(error))
+            error = last_error() or RuntimeError("the program ended before the training did")
+            collection = self._collection
+            if collection is not None:
+                self._guarded(lambda: collection.end_at_exit(error))
             self.end(error)
 
-    def _finish_here(self, error: BaseException) -> None:
-        """Finish as the collection does, but on this thread: at exit there can be no other."""
-        recorder = None if self._collection is None else self._collection._recorder
-        if self._collection is not None and recorder is not None and not recorder.is_done:
-            recorder.close()
-            recorder.report.note_error(error)
-            self._collection._make_folder()
-
-    def _guarded(self, function: Callable[[], None]) -> None:
+    def _guarded(self, function: Callable[[], object]) -> None:
         try:
             function()
         except Exception as error:  # noqa: BLE001 - the training must not fail for us
@@ -199,3 +142,20 @@ class CalledLoop:
             self._forget()
             if collection is not None:
                 collection.__exit__(type(error), error, error.__traceback__)
+
+
+class RecordingCallback:
+    """What the callbacks of trainers have in common: their options, and the run folder.
+
+    Raises:
+        UsageError: an option makes no sense.
+        TypeError: there is no such option.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._loop = CalledLoop(options)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, once this rank has made it."""
+        return self._loop.folder

@@ -51,6 +51,10 @@ class _Thread(threading.local):
 _thread = _Thread()
 # Replaced as a whole, so that a call under way on another thread keeps the one it has.
 _listeners: tuple[Listener, ...] = ()
+# Whether nobody wants to hear of inner calls, and torch's own function is what they go to.
+_skips_inner = False
+# Looked up once: inner calls are most of what is called.
+_is_compiling = torch.compiler.is_compiling
 
 
 def listen(listener: Listener) -> None:
@@ -59,6 +63,7 @@ def listen(listener: Listener) -> None:
     if not _listeners:
         _install()
     _listeners = (*_listeners, listener)
+    wants_changed()
 
 
 def unlisten(listener: Listener) -> None:
@@ -67,8 +72,16 @@ def unlisten(listener: Listener) -> None:
     if listener not in _listeners:
         return
     _listeners = tuple(other for other in _listeners if other is not listener)
+    wants_changed()
     if not _listeners:
         _uninstall()
+
+
+def wants_changed() -> None:
+    """Hear that a listener wants to hear of other calls than before."""
+    global _skips_inner
+    is_wanted = len(_listeners) != 1 or _listeners[0].wants_inner
+    _skips_inner = not is_wanted and _original is _TORCHS
 
 
 def forget_all() -> None:
@@ -82,12 +95,12 @@ def forget_all() -> None:
 @functools.wraps(_original)
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     # First: where Dynamo traces this, nothing else of ours must be read, or it guards on it.
-    if torch.compiler.is_compiling() or not _listeners:
+    if _is_compiling():
         return _original(self, *args, **kwargs)
     # Most calls are inner ones, which in timed steps nobody wants: they cost next to nothing.
-    if _thread.depth and len(_listeners) == 1 and not _listeners[0].wants_inner:
-        if _original is _TORCHS and self._compiled_call_impl is None:
-            return self._call_impl(*args, **kwargs)  # all that torch's own does
+    if _skips_inner and _thread.depth and self._compiled_call_impl is None:
+        return self._call_impl(*args, **kwargs)  # all that torch's own does
+    if not _listeners:
         return _original(self, *args, **kwargs)
     prior = set_eval_frame(None)
     try:

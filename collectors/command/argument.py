@@ -40,7 +40,7 @@ class Argument:
         kind: `count` is an integer of 0 or more, `number` a finite number, `flag` takes no value.
         choices: the values that a `choice` takes.
         default: shown in the help; what is used when the option is not given.
-        metavar: the name of the value in the help.
+        metavar: the name of the value in the help; `N` of a count.
         stages: the stages that take it; another stage that is given it is a `UsageError`.
         group: the heading under which the help lists it.
     """
@@ -63,12 +63,8 @@ class Argument:
 def settle(values: Mapping[str, object], arguments: Iterable[Argument]) -> dict[str, Any]:
     """Check the values that were given against the arguments of their stage.
 
-    Args:
-        values: by `Argument.key`; None and False mean that an option was not given.
-        arguments: normally `all_arguments()`.
-
-    Returns:
-        What was given, converted to the types of the arguments, and always `stage`.
+    Of `values`, None and False mean that an option was not given. Returns what was, in the types of
+    the arguments, and always `stage`.
 
     Raises:
         UsageError: a name is unknown, a value has the wrong form, or the stage does not take it.
@@ -90,11 +86,7 @@ def settle(values: Mapping[str, object], arguments: Iterable[Argument]) -> dict[
 
 
 def converted(argument: Argument, value: object) -> Any:
-    """Return a value in the type of its argument.
-
-    Raises:
-        UsageError: it has the wrong form.
-    """
+    """Return a value in the type of its argument."""
     if argument.kind == "flag":
         return bool(value)
     if argument.kind == "choice":
@@ -117,15 +109,7 @@ def converted(argument: Argument, value: object) -> Any:
 
 
 def parse_bytes(text: str, name: str) -> int:
-    """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9).
-
-    Args:
-        text: the size.
-        name: the argument, for the message.
-
-    Raises:
-        UsageError: the text is no size.
-    """
+    """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9)."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     factor = _BYTES_PER_UNIT.get(match[2].upper()) if match else None
     if match is None or factor is None:

@@ -64,15 +64,7 @@ def argument_options(arguments: Iterable[Argument]) -> Callable[[Any], Any]:
 def parsed(arguments: Iterable[Argument], words: Sequence[str]) -> dict[str, object]:
     """Return the values that the words of a command line give to arguments.
 
-    Args:
-        arguments: those that the command takes.
-        words: what follows its name.
-
-    Returns:
-        The values as typed, by `Argument.key`; None or False where one was not given.
-
-    Raises:
-        click.UsageError: the words are no command line of these.
+    Returns them as typed, by `Argument.key`; None or False where one was not given.
     """
     command = argument_options(arguments)(lambda: None)
     bare: click.Command = click.command(name="", add_help_option=False)(command)
@@ -87,5 +79,5 @@ def _option(argument: Argument) -> Callable[[Any], Any]:
     if argument.kind == "flag":
         return click.option(argument.name, argument.key, is_flag=True, **named)
     choices = "[" + "|".join(argument.choices) + "]" if argument.choices else None
-    metavar = argument.metavar or choices
+    metavar = argument.metavar or choices or ("N" if argument.kind == "count" else None)
     return click.option(argument.name, argument.key, metavar=metavar, **named)

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..calls.module_paths import class_name, unwrapped
 from ..model import models
 from ..run.environment import probe
-from .parallel_layout import layout_of
-from .precision import precision_of
 from .report import LoopReport
+
+_PRECISIONS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+_ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 
 
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
     """Note in a report what runs here.
 
-    Args:
-        model: the model that is trained, as the loop calls it.
-        name: what it is to be called; its class if None.
-        report: is filled in; a precision that was seen in calls stays.
+    A precision that was seen in calls stays.
     """
     inner = unwrapped(model)
-    total, trained = models.parameter_count(model)
     config: Any = getattr(inner, "config", None)
-    report.model = {
-        "name": name or class_name(inner),
-        "model_class": class_name(inner),
-        "parameter_count": total,
-        "trainable_parameter_count": trained,
-        "layer_count": getattr(config, "num_hidden_layers", None),
-        "config": config.to_diff_dict() if hasattr(config, "to_diff_dict") else {},
-    }
+    report.model = {"name": name or class_name(inner), **models.describe(model, config)}
     report.engine = _engine_of(model)
     if report.precision is None:
         report.precision = precision_of(model, inner)
@@ -55,3 +49,154 @@ def _engine_of(model: nn.Module) -> str:
     if any(type(module).__mro__[1].__name__ == "FSDPModule" for module in model.modules()):
         return "fsdp2"
     return "fsdp1" if type(wrapped).__name__ == "FullyShardedDataParallel" else "torch"
+
+
+def autocast_type(device: torch.device) -> str | None:
+    """Return the type that autocast computes in on this thread now; None where it is off."""
+    try:
+        if not torch.is_autocast_enabled(device.type):
+            return None
+        return _PRECISIONS.get(torch.get_autocast_dtype(device.type))
+    except (RuntimeError, TypeError):  # a kind of device that autocast does not know
+        return None
+
+
+def precision_of(model: nn.Module, inner: nn.Module) -> str | None:
+    """Return the type that a model computes in without autocast, as far as its wrappings tell."""
+    for asked in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
+        if asked is not None:
+            return asked
+    kinds = {p.dtype for p in inner.parameters() if p.is_floating_point()}
+    return _PRECISIONS.get(kinds.pop()) if len(kinds) == 1 else None
+
+
+def _deepspeed_precision(model: nn.Module) -> str | None:
+    for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")):
+        asked = getattr(model, name, None)
+        if callable(asked) and asked() is True:
+            return kind
+    return None
+
+
+def _fsdp_precision(model: nn.Module) -> str | None:
+    """Return what FSDP casts parameters to for the computation."""
+    for module in model.modules():
+        policy: Any = getattr(module, "mixed_precision", None)  # FSDP1
+        state = getattr(module, "_get_fsdp_state", None)
+        if callable(state):
+            policy = getattr(state(), "_mp_policy", None)
+        kind = getattr(policy, "param_dtype", None)
+        if kind is not None:
+            return _PRECISIONS.get(kind)
+    return None
+
+
+def _accelerate_precision() -> str | None:
+    """Return what Accelerate wraps a model's forward in, where the calls themselves do not show."""
+    state = sys.modules.get("accelerate.state")
+    shared = getattr(getattr(state, "AcceleratorState", None), "_shared_state", {})
+    return _ACCELERATE.get(str(shared.get("_mixed_precision")))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The sizes by which ranks share the work, and who said so; they multiply to the world size."""
+
+    data_size: int
+    tensor_size: int
+    pipeline_size: int
+    source: str
+
+
+def layout_of(model: nn.Module, world_size: int) -> Layout | None:
+    """Return how ranks share the work of a model, or None where that cannot be known.
+
+    Tokens count once for each data-parallel rank: the ranks of a tensor-parallel group are all
+    given the same ones. Asked are, in this order, Megatron's own groups, DeepSpeed's engine, the
+    device meshes that FSDP2 and DTensor put parameters on, FSDP1's and DDP's process groups.
+    """
+    if world_size == 1:
+        return Layout(1, 1, 1, "one rank")
+    for ask in (_megatron, _deepspeed, _meshes, _groups):
+        found = ask(model, world_size)
+        if found is not None:
+            return found if found.data_size >= 1 else None
+    return None
+
+
+def _megatron(*_: object) -> Layout | None:
+    state = sys.modules.get("megatron.core.parallel_state")
+    if state is None or not state.model_parallel_is_initialized():
+        return None
+    return Layout(
+        state.get_data_parallel_world_size(),
+        state.get_tensor_model_parallel_world_size(),
+        state.get_pipeline_model_parallel_world_size(),
+        "Megatron's groups",
+    )
+
+
+def _deepspeed(model: nn.Module, world_size: int) -> Layout | None:
+    data_size = getattr(model, "dp_world_size", None)
+    if not isinstance(data_size, int) or not hasattr(model, "backward"):
+        return None
+    if (getattr(model, "sequence_parallel_size", None) or 1) > 1:
+        return None  # whether a rank is given a whole sequence is up to its loader
+    tensor_size = getattr(model, "mp_world_size", None) or 1
+    pipeline_size = max(1, world_size // (data_size * tensor_size))
+    return Layout(data_size, tensor_size, pipeline_size, "DeepSpeed's engine")
+
+
+def _meshes(model: nn.Module, world_size: int) -> Layout | None:
+    """Ask the meshes of parameters: a dimension of FSDP or of replicas shares data, others not."""
+    meshes = (getattr(parameter, "device_mesh", None) for parameter in model.parameters())
+    mesh: Any = next((found for found in meshes if found is not None), None)
+    if mesh is None:
+        return None
+    data_size = _fsdp_size(model) or _group_size(model)
+    if data_size is None:
+        # Tensor parallelism alone: all ranks of the mesh are given the same.
+        data_size = 1 if mesh.size() == world_size else 0
+        return Layout(data_size, world_size, 1, "the device mesh of the parameters")
+    return Layout(data_size, max(1, world_size // data_size), 1, "the device mesh of FSDP")
+
+
+def _groups(model: nn.Module, world_size: int) -> Layout | None:
+    # Of a smaller group nobody says what the other ranks do.
+    if _group_size(model) != world_size:
+        return None
+    return Layout(world_size, 1, 1, "the process group of DDP or FSDP")
+
+
+def _fsdp_size(model: nn.Module) -> int | None:
+    """Return over how many ranks FSDP2 shards and replicates, which are given different data."""
+    for group in _fsdp_groups(model):
+        info = getattr(group, "mesh_info", None)
+        shard = getattr(info, "shard_mesh_size", None)
+        if shard is not None:
+            return int(shard * (getattr(info, "replicate_mesh_size", None) or 1))
+    return None
+
+
+def _fsdp_groups(model: nn.Module) -> Iterator[Any]:
+    for module in model.modules():
+        state = getattr(module, "_get_fsdp_state", None)
+        if callable(state):
+            found = state()
+            group = getattr(found, "_fsdp_param_group", None)
+            if group is not None:
+                yield group
+            yield from getattr(found, "_fsdp_param_groups", ())
+
+
+def _group_size(model: nn.Module) -> int | None:
+    """Return the size of the process group of DDP, or of FSDP1 with its replicas."""
+    for module in model.modules():
+        name = type(module).__name__
+        if name == "DistributedDataParallel":
+            return int(module.process_group.size())
+        if name == "FullyShardedDataParallel":
+            size = int(module.process_group.size())
+            between = getattr(module, "_inter_node_pg", None)
+            return size * (int(between.size()) if between is not None else 1)
+    return None

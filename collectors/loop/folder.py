@@ -7,9 +7,10 @@ traces of later windows and the exit code, is added.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tracekit import manifest
@@ -17,22 +18,17 @@ from tracekit.errors import TracekitError
 
 from ..run.folder import LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
-from ..run.leftovers import WORK, made_beside, own, sweep, working_folder
+from ..run.stale_dirs import WORK, made_beside, own, sweep, working_folder
 from ..run.trace_file import compress
-from .claims import rejected_count
 from .plan import LoopPlan
+from .rank_lock import rejected_count
 from .report import LoopReport, make_manifest
 
 
 class LoopFolder:
     """The working folder of a loop, and the run folder that is made of it.
 
-    Args:
-        target: the name that the run folder is to have.
-        plan: what is recorded.
-        command: what was run.
-        mark: tells this working folder from others of the target: those of other processes.
-        force: whether to replace a run that has the name.
+    `mark` tells this working folder from those of other processes.
     """
 
     def __init__(
@@ -48,11 +44,7 @@ class LoopFolder:
         self._window_count = 0
 
     def open(self) -> None:
-        """Make the working folder, if another rank has not.
-
-        Raises:
-            StoreError: it cannot be made.
-        """
+        """Make the working folder, if another rank has not."""
         with disk_errors(self.target):
             sweep(self.target)
             own(self.path)
@@ -76,35 +68,34 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Make the run folder, or a fragment of it; `made` is its name then.
-
-        Args:
-            reports: those of the ranks that it is to hold.
-            outcome: what became of the run.
-            reason: why it is not `ok`.
-            exit_code: the program's, if it has ended.
-
-        Returns:
-            Its manifest.
-
-        Raises:
-            TracekitError: it cannot be written.
-        """
+        """Make the run folder, or a fragment of it; `made` is its name then."""
         reports = [self._noted(self._packed(report)) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
-        aside = made_beside(self.path)
-        with disk_errors(self.target):
-            (aside / LOGS).mkdir(parents=True)
-            try:
-                for name in run.traces:
-                    (self.path / name).replace(aside / name)
-                self.made = commit_fragment(aside, self.target, run, force=self._force)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+        with self._aside() as aside:
+            self._move_traces(reports, aside)
+            self.made = commit_fragment(aside, self.target, run, force=self._force)
         self.add_windows(reports, run)
         return run
+
+    def replace(
+        self, reports: Sequence[LoopReport], exit_code: int | None = None
+    ) -> manifest.Manifest:
+        """Put what was recorded of a later loop in place of what there is; return its manifest."""
+        assert self.made is not None
+        reports = [self._noted(self._packed(report)) for report in reports]
+        run = make_manifest(reports, self._plan, self._command, exit_code=exit_code)
+        with disk_errors(self.target):
+            self._move_traces(reports, self.made)
+            rewrite(run, self.made)
+        self.add_windows(reports, run)
+        return run
+
+    def _move_traces(self, reports: Sequence[LoopReport], folder: Path) -> None:
+        for report in reports:
+            if report.trace is not None:
+                (self.path / report.folder / report.trace).replace(folder / report.trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
         """Add the later windows that have come since, and return how many there are in all.
@@ -112,10 +103,10 @@ class LoopFolder:
         Each is a run folder inside of the run's: `step-<first step>`.
         """
         found = sorted(
-            (window["first_step"], window["step_count"], report.rank, window["trace"])
+            (window["first_step"], window["step_count"], report.rank, path)
             for report in reports
             for window in report.windows
-            if (self.path / window["trace"]).is_file()
+            if (path := self.path / report.folder / window["trace"]).is_file()
         )
         if self.made is None:
             return self._window_count
@@ -132,14 +123,7 @@ class LoopFolder:
         outcome: manifest.Outcome,
         reason: str | None,
     ) -> None:
-        """Note in the run folder how its program ended.
-
-        Args:
-            run: what the folder says so far.
-            exit_code: the program's, if it has ended.
-            outcome: what became of a program that failed after it was recorded.
-            reason: how it did; None if it did not.
-        """
+        """Note in the run folder how its program ended."""
         if self.made is None:
             return
         run = dataclasses.replace(run, exit_code=exit_code)
@@ -148,30 +132,35 @@ class LoopFolder:
         rewrite(run, self.made)
 
     def _add_window(
-        self, run: manifest.Manifest, first_step: int, entries: Sequence[tuple[int, int, int, str]]
+        self, run: manifest.Manifest, first_step: int, entries: Sequence[tuple[int, int, int, Path]]
     ) -> None:
-        aside = made_beside(self.path)
         traces = {}
+        assert self.made is not None
+        with self._aside() as aside:
+            for _, _, rank, trace in entries:
+                packed = compress(trace)
+                packed.replace(aside / packed.name)
+                traces[rank] = packed.name
+            window = dataclasses.replace(
+                run,
+                run_id=f"{run.run_id}-{first_step}",
+                job_id=f"{run.job_id}-{first_step}",
+                ranks=[
+                    dataclasses.replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks
+                ],
+                traces=list(traces.values()),
+                steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
+            )
+            commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[Path]:
+        """Give a folder to put together in what leaves the working folder."""
+        aside = made_beside(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
             try:
-                for _, _, rank, trace in entries:
-                    packed = compress(self.path / trace)
-                    packed.replace(aside / packed.name)
-                    traces[rank] = packed.name
-                ranks = [
-                    dataclasses.replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks
-                ]
-                window = dataclasses.replace(
-                    run,
-                    run_id=f"{run.run_id}-{first_step}",
-                    job_id=f"{run.job_id}-{first_step}",
-                    ranks=ranks,
-                    traces=list(traces.values()),
-                    steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
-                )
-                assert self.made is not None
-                commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
+                yield aside
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
 
@@ -188,12 +177,12 @@ class LoopFolder:
         """Return a report with its trace compressed, or as it is where that fails."""
         if report.trace is None or not report.trace.endswith(".json"):
             return report
+        path = self.path / report.folder / report.trace
         try:
-            return dataclasses.replace(report, trace=compress(self.path / report.trace).name)
+            return dataclasses.replace(report, trace=compress(path).name)
         except TracekitError as error:
-            is_there = (self.path / report.trace).is_file()
             return dataclasses.replace(
                 report,
-                trace=report.trace if is_there else None,
+                trace=report.trace if path.is_file() else None,
                 notes=[*report.notes, error.message],
             )

@@ -1,12 +1,20 @@
-"""How many steps of a loop are recorded, and how."""
+"""How many steps of a loop are recorded, and how; and which ranks are traced.
+
+Ranks are chosen by `--ranks 0,8,16-23`, `first-of-node` or `all`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tracekit.errors import UsageError
+
+from ..process.distributed import Place
 
 if TYPE_CHECKING:
     from tracekit.manifest import Stage
@@ -14,7 +22,13 @@ if TYPE_CHECKING:
 PROFILER_WARMUP_COUNT = 1
 """Steps that the profiler sees before those that it keeps."""
 
+ALL_UP_TO = 8
+"""How many ranks are all traced unless something else is asked for."""
 
+ALL = "all"
+FIRST_OF_NODE = "first-of-node"
+
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _FILE = "plan.json"
 
 
@@ -33,7 +47,7 @@ class LoopPlan:
         with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see threads that the loop starts itself.
-        ranks: which ranks leave a trace, as `rank_choice` knows it; None is its default.
+        ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
         request: a file that asks a running loop for another window while it is there.
@@ -60,11 +74,7 @@ class LoopPlan:
         return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def write(self, folder: Path) -> None:
-        """Leave the plan in a folder, for the processes of a program.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Leave the plan in a folder, for the processes of a program."""
         (folder / _FILE).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @property
@@ -73,11 +83,51 @@ class LoopPlan:
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 
-    def too_few(self, count: int) -> str:
-        """Return the sentence about a loop that ended after so many steps."""
+    def too_few(self, count: int, loop_count: int) -> str:
+        """Return the sentence about loops of which the longest ended after so many steps."""
+        loop = "the loop" if loop_count == 1 else f"the longest of {loop_count} loops"
         return (
-            f"the loop ended after {count} steps, but {self.step_count} are needed: "
+            f"{loop} ended after {count} steps, but {self.step_count} are needed: "
             f"{self.warmup_count} to warm up, {self.measured_count} timed, "
             f"{self.profiled_count} with ranges, {PROFILER_WARMUP_COUNT} for the profiler to warm "
             f"up and {self.profiled_count} profiled"
         )
+
+
+def check_ranks(text: str) -> str:
+    """Return a choice of ranks as it was given."""
+    if text not in (ALL, FIRST_OF_NODE):
+        _bounds(text)
+    return text
+
+
+def is_traced(choice: str | None, place: Place) -> bool:
+    """Tell whether a rank leaves a trace.
+
+    No choice is all ranks of a small job, else the first of each node.
+    """
+    chosen = choice or default_ranks(place.world_size)
+    if chosen == ALL:
+        return True
+    if chosen == FIRST_OF_NODE:
+        return place.local_rank == 0
+    return any(first <= place.rank <= last for first, last in _bounds(chosen))
+
+
+def default_ranks(world_size: int) -> str:
+    """Return what is chosen for a job of so many ranks."""
+    return ALL if world_size <= ALL_UP_TO else FIRST_OF_NODE
+
+
+def _bounds(text: str) -> list[tuple[int, int]]:
+    bounds = []
+    for part in text.split(","):
+        match = _PART.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last:
+            raise UsageError(
+                f"--ranks is {text!r}, which is no choice of ranks",
+                hint="for example 0,8,16-23, or first-of-node, or all",
+            )
+        bounds.append((first, last))
+    return bounds

@@ -15,7 +15,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,31 +26,22 @@ from torch.utils._pytree import tree_leaves
 
 from tracekit.errors import WorkloadError
 
-from ..calls import (
-    backward_calls,
-    module_calls,
-    optimizer_steps,
-)
+from ..calls import module_calls, training_hooks
 from ..calls.beside_dynamo import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
-from .claims import UNRECORDED, claim
 from .plan import LoopPlan
+from .rank_lock import UNRECORDED, claim
 from .trained_models import outermost, owner_of, owner_of_parts
-from .watch import CallKind, LoopWatch
+from .watch import CallKind, LoopWatch, Observer
 
 if TYPE_CHECKING:
     from .recorder import LoopRecorder
 
 
 def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
-    """Record what this process trains.
-
-    Args:
-        folder: holds the plan, and takes the report.
-        unusable: says in the folder why this process is not recorded.
-    """
+    """Record what this process trains."""
     global _loop
     _loop = _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable)
     _loop.watch()
@@ -64,7 +56,7 @@ def leave_to_program() -> None:
 _loop: _Loop | None = None
 
 
-class _Loop:
+class _Loop(Observer):
     """The training loop of this process, if it turns out to have one."""
 
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
@@ -74,14 +66,18 @@ class _Loop:
         self._called: dict[nn.Module, None] = {}
         self._watch: LoopWatch | None = None
         self._profilers: LoopProfilers | None = None
-        self._recorder: LoopRecorder | None = None
         self._beginning = threading.Lock()
         self._lone_step_count = 0
         self._is_by_optimizer = False
         self._pid = os.getpid()
         self._error_before: BaseException | None = None
+        # Of earlier loops, the one that was recorded, or else the longest.
+        self._kept: LoopRecorder | None = None
+        self._later: _LaterLoops | None = None
         self._loop_count = 1
         self._before_count = 0
+        self._first_step = 0
+        self._is_end_heard = False
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
@@ -89,6 +85,9 @@ class _Loop:
             self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
             return
         os.register_at_fork(after_in_child=self._forked)
+        self._begin_watching()
+
+    def _begin_watching(self) -> None:
         self._profilers = LoopProfilers()
         self._profilers.attach()
         self._watch = LoopWatch(self)
@@ -98,40 +97,32 @@ class _Loop:
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Remember what is trained; once that is known, record."""
-        if self._recorder is not None:
-            self._recorder.root_begins(module, kind, args, kwargs)
-        elif kind == "training":
+        super().root_begins(module, kind, args, kwargs)
+        if self.recorder is None and kind == "training":
             if not self._called:
                 self._is_by_optimizer = _is_given_activations(args, kwargs)
             self._called[module] = None
 
-    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
-        """Pass it on."""
-        del module
-        if self._recorder is not None:
-            self._recorder.root_ended(kind)
-
-    def inner_begins(self) -> None:
-        """Pass it on."""
-        if self._recorder is not None:
-            self._recorder.inner_begins()
-
     def loop_begins(self, called: list[nn.Module]) -> None:
         """Record another loop instead, unless the one before it was recorded to the end."""
-        recorder = self._recorder
+        recorder = self.recorder
         if recorder is None:
             self._called = dict.fromkeys(called)
         elif not recorder.is_done and not recorder.report.is_recorded:
-            recorder.abandon()
+            recorder.give_up()
+            if self._kept is not None and self._kept.report.is_recorded:
+                self.recorder = self._kept
+                self._rest(self._before_count, recorder.report.step_count)
+                return
             self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
-            self._recorder = None
+            self._kept, self.recorder = self._best, None
             self._called = dict.fromkeys(called)
             if self._profilers is not None:
                 self._profilers.attach()
 
     def optimizer_stepped(self, parameter: Any) -> None:
         """Take the first step of an optimizer for the end of a first step."""
-        if self._recorder is None:
+        if self.recorder is None:
             # While one thread begins, which takes imports, the loops of others are no loop's.
             if self._beginning.acquire(blocking=False):
                 try:
@@ -143,12 +134,12 @@ class _Loop:
 
     def step_is_over(self, *, is_part: bool) -> None:
         """Go on to the next step."""
-        recorder = self._recorder
-        if recorder is None or self._watch is None:
+        recorder = self.recorder
+        if recorder is None or self._watch is None or self._later is not None:
             return
         self._watch.home.bind(self._thread_ended)
         self._watch.may_move = False
-        self._error_before = _last_error()
+        self._error_before = last_error()
         recorder.end_step()
         if is_part:
             recorder.join_steps()
@@ -156,28 +147,28 @@ class _Loop:
             recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
-            self._stop()
+            self._rest()
 
     def leave_to_program(self) -> None:
         """Leave the program alone from now on, as it records its loop itself."""
         reason = "the program records its loop itself, by tracekit.collect"
-        if self._recorder is None:
+        if self.recorder is None:
             with contextlib.suppress(OSError):
                 (self._folder / UNRECORDED).write_text(reason, "utf-8")
-        elif not self._recorder.is_done:
-            self._recorder.failed(WorkloadError(reason))
+        elif not self.recorder.is_done:
+            self.recorder.failed(WorkloadError(reason))
         self._stop()
 
     def failed(self, error: Exception) -> None:
         """Leave the program alone from now on."""
-        if self._recorder is not None:
-            self._recorder.failed(error)
+        if self.recorder is not None:
+            self.recorder.failed(error)
         else:
             self._unusable(f"{type(error).__name__}: {error}")
         self._stop()
 
     def _first_stepped(self, parameter: Any) -> None:
-        if self._recorder is not None:
+        if self.recorder is not None:
             return
         if self._called:
             self._begin(outermost(list(self._called)), 0)
@@ -201,9 +192,9 @@ class _Loop:
         self._watch.find_no_steps()
         self._watch.step_began()
         self._begin([model], self._lone_step_count)
-        if self._recorder is not None:
+        if self.recorder is not None:
             how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
-            self._recorder.report.notes.append(
+            self.recorder.report.notes.append(
                 f"the model is called {how}: steps are those of the optimizer, and neither phases "
                 "nor tokens are seen"
             )
@@ -227,49 +218,48 @@ class _Loop:
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
-        self._recorder = LoopRecorder(
+        # Apart from what was recorded of another: that may just be moved into the run folder.
+        name = f"loop{self._loop_count}" if self._loop_count > 1 else ""
+        (self._folder.parent / name).mkdir(exist_ok=True)
+        self.recorder = LoopRecorder(
             self._plan,
             place,
-            self._folder.parent,
+            self._folder.parent / name,
             trained,
             self._watch,
             self._profilers,
             self._publish,
             parts=parts,
         )
-        self._recorder.report.step_count = step_number
-        if self._loop_count > 1:
-            self._recorder.report.note(
-                f"loop {self._loop_count} of this process is recorded: the one before it, of "
-                f"another model or optimizer, ended after {self._before_count} steps"
-            )
-        self._recorder.begin_step()
-        self._recorder.describe()
-        self._publish()
-        if self._loop_count == 1:
+        report = self.recorder.report
+        report.step_count, self._first_step = self._first_step + step_number, 0
+        report.loop_number, report.before_count = self._loop_count, self._before_count
+        report.folder = name
+        self.recorder.begin_step()
+        if not self._is_end_heard:
+            self._is_end_heard = True
             at_exit(self._end)
 
     def _end(self) -> None:
         """Report a loop that ended before it was recorded to the end, or exactly there."""
-        recorder = self._recorder
-        if recorder is None or os.getpid() != self._pid:
+        recorder = self.recorder
+        if os.getpid() != self._pid:
             return
-        is_late = recorder.is_done
-        error = _last_error()
+        error = last_error()
         if error is self._error_before:  # somebody dealt with it, and trained on
             error = None
-        if error is not None:
-            recorder.report.note_error(error)
-        if not is_late:
+        if recorder is not None and not recorder.is_done:
             try:
                 recorder.close(is_over=error is None)
             except Exception as problem:  # noqa: BLE001 - the program must not fail for us
                 recorder.failed(problem)
-        if not is_late or error is not None:
-            self._stop()
+        best = self._best
+        if best is not None and error is not None:
+            best.report.note_error(error)
+        self._stop()
 
     def _thread_ended(self) -> None:
-        if self._recorder is not None and self._recorder.thread_ended():
+        if self.recorder is not None and self.recorder.thread_ended():
             self._stop()
 
     def _stop(self) -> None:
@@ -278,33 +268,119 @@ class _Loop:
             self._watch.stop()
         if self._profilers is not None:
             self._profilers.detach()
-        recorder = self._recorder
-        if recorder is None:
+        if self._later is not None:
+            training_hooks.unlisten(self._later)
+        best = self._best
+        if best is None:
             return
-        recorder.report.settle(self._plan)
+        report = best.report
+        if self._later is not None:
+            report.later_count, report.longest_later = self._later.loop_count, self._later.longest
+        report.settle(self._plan, self._loop_count)
         self._publish()
 
+    def _rest(self, length: int = 0, longest: int = 0) -> None:
+        """Watch no more, but for a longer loop to come: what is recorded may have been a trial.
+
+        If the recorded loop is over, `length` is its steps and `longest` those of the one after it.
+        """
+        recorder, watch = self.recorder, self._watch
+        if recorder is None or watch is None:
+            return
+        report = recorder.report
+        later = _LaterLoops(watch.optimizers, length or report.step_count, self._record_longer)
+        later.loop_count, later.longest = int(longest > 0), longest
+        # Before the other hears no more: no hook comes and goes.
+        if report.is_recorded and report.outcome == "ok":
+            training_hooks.listen(later, backward=False)
+        self._stop()
+        self._later = later
+
+    def _record_longer(self, loop_count: int, before_count: int, step_count: int) -> None:
+        """Record a loop in place of the one that was recorded, which it is longer than."""
+        if self._later is None:
+            return
+        later, self._later = self._later, None
+        self._loop_count, self._before_count = self._loop_count + loop_count, before_count
+        self._kept, self.recorder, self._first_step = self._best, None, step_count
+        self._is_by_optimizer, self._lone_step_count = False, 0
+        self._called.clear()
+        self._begin_watching()
+        training_hooks.unlisten(later)
+
+    @property
+    def _best(self) -> LoopRecorder | None:
+        """The loop that the report is of: the last that was recorded, or else the longest."""
+        now, kept = self.recorder, self._kept
+        if now is None or kept is None:
+            return now or kept
+        is_longer = now.report.step_count >= kept.report.step_count
+        is_better = now.report.is_recorded or (is_longer and not kept.report.is_recorded)
+        return now if is_better else kept
+
     def _publish(self) -> None:
-        recorder = self._recorder
-        if recorder is not None:
+        best = self._best
+        if best is not None:
             # The other side may have gone, and the folder with it.
             with contextlib.suppress(OSError):
-                recorder.report.write(self._folder)
+                best.report.write(self._folder)
 
     def _unusable(self, reason: str) -> None:
         self._tell_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
         """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
-        if self._recorder is None:
+        if self.recorder is None:
             self._pid = os.getpid()
             # A thread that has held it is not here.
             self._beginning = threading.Lock()
             return
-        backward_calls.forget_all()
         module_calls.forget_all()
-        optimizer_steps.forget_all()
-        self._recorder.leave()
+        training_hooks.forget_all()
+        self.recorder.leave()
+
+
+class _LaterLoops(training_hooks.Listener):
+    """Counts the steps of the loops that follow one which was recorded, by their optimizers alone.
+
+    What was recorded may have been a trial: a search for a learning rate takes a hundred steps. So
+    a loop that has become longer than it is recorded in its place. Nothing but the steps of
+    optimizers is seen here, and where those of the recorded loop step again, the others are a part
+    of it. As the ranks of a job take the same steps, they record the same loop, though each looks
+    by itself.
+
+    `loop_count` loops came later, the longest of `longest` steps.
+
+    `record` is called once: with how many loops came later, how many steps the recorded one had,
+    and how many of the longer one are over.
+    """
+
+    def __init__(
+        self,
+        own: Iterable[weakref.ref[Any]],
+        step_count: int,
+        record: Callable[[int, int, int], None],
+    ) -> None:
+        self._own = dict.fromkeys(own, 0)
+        self._step_count = step_count
+        self._record = record
+        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.loop_count = self.longest = 0
+
+    def after_optimizer_step(self, optimizer: Any) -> None:
+        """Count a step; let a loop be recorded that is longer."""
+        one = weakref.ref(optimizer)
+        if one in self._own:
+            self._own[one] += 1
+            self._counts.clear()
+            self.loop_count = self.longest = 0
+            return
+        count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
+        self.loop_count += count == 1
+        self.longest = max(self.longest, count)
+        length = self._step_count + max(self._own.values(), default=0)
+        if count > length:
+            self._record(self.loop_count, length, count)
 
 
 def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -333,7 +409,7 @@ def at_exit(function: Any) -> None:
     multiprocessing.util.Finalize(None, function, exitpriority=0)
 
 
-def _last_error() -> BaseException | None:
+def last_error() -> BaseException | None:
     """Return the exception that ended the program, or that an interactive part of it showed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

@@ -1,51 +1,63 @@
-"""The ranges of a loop that is recorded: its step, its phases, the modules of all that it calls."""
+"""The ranges of a loop that is recorded: its step, its phases, the modules of all that it calls.
+
+The phase forward is the call of a model, and of whatever else is called outside of any model in a
+step, such as a loss. A call in evaluation mode, also of a copy of the model, is evaluation; what
+generates text for a step to train on is generation. Backward is every backward pass, and the
+optimizer phase the step of any `torch.optim.Optimizer`. An engine such as DeepSpeed's, which has
+`backward` and `step` of its own, has phases around those, so that its communication is inside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
+from torch.optim.optimizer import Optimizer
 
-from ..calls.beside_dynamo import has_compiled
+from ..calls import training_hooks
+from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, unwrapped
-from ..ranges import ModuleRanges, Phase, Range, step
+from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step
 from ..ranges.attention_parts import AttentionRanges
-from .home_thread import HomeThread
-from .phases import LoopPhases
+from .recording_thread import RecordingThread
 
 
-class LoopRanges:
+class LoopRanges(training_hooks.Listener):
     """Ranges of a loop, while they are attached.
 
-    Args:
-        models: the models that the loop calls, the one that is trained first; its paths stand
-            alone, those of the others begin with the name of their class.
-        optimizer: one that is no `torch.optim.Optimizer`, or None.
-        home: the thread of the loop.
+    `accumulated` holds how many backward passes came before each step of the optimizers. What
+    happens on threads other than `home` has no phase.
 
-    `accumulated` holds how many backward passes came before each step of the optimizers.
+    The first of `models` is the one that is trained, which may be an engine: its paths stand alone,
+    those of the others begin with the name of their class. `optimizer` is one that is no
+    `torch.optim.Optimizer`.
     """
 
-    def __init__(
-        self,
-        models: Sequence[nn.Module],
-        optimizer: Any = None,
-        home: HomeThread | None = None,
-    ) -> None:
+    def __init__(self, models: Sequence[nn.Module], optimizer: Any, home: RecordingThread) -> None:
+        self._model: nn.Module | None = models[0]
+        self._optimizer = optimizer
+        self._home = home
         self._trees = [ModuleRanges(models[0])]
         self._names = {class_name(unwrapped(models[0]))}
         for model in models[1:]:
             self._add(model)
         self._parts: list[AttentionRanges] = []
-        self._phases = LoopPhases(models[0], optimizer, home)
         self._step: Range | None = None
+        self._open = _Open()
+        self._undo: list[Callable[[], None]] = []
+        self._pass_count = 0
+        self._accumulated_in_step: list[int] = []
         self.accumulated: list[int] = []
 
     @property
     def is_attached(self) -> bool:
         """Whether calls have ranges."""
-        return self._phases.is_attached
+        return bool(self._undo)
 
     def attach(self) -> None:
         """Open the ranges from now on."""
@@ -56,11 +68,19 @@ class LoopRanges:
             parts.attach()
         for tree in self._trees:
             tree.attach()
-        self._phases.attach()
+        if self._undo:
+            return
+        training_hooks.listen(self)
+        self._undo.append(lambda: training_hooks.unlisten(self))
+        if hasattr(self._model, "backward") and hasattr(self._model, "step"):
+            self._wrap(self._model, "backward", "backward")
+            self._wrap(self._model, "step", "optimizer")
+        if self._optimizer is not None and not isinstance(self._optimizer, Optimizer):
+            self._wrap(self._optimizer, "step", "optimizer")
 
     def detach(self) -> None:
         """Take everything away again."""
-        self._phases.detach()
+        self._detach_phases()
         for tree in self._trees:
             tree.detach()
         for parts in self._parts:
@@ -69,31 +89,36 @@ class LoopRanges:
     def leave(self) -> None:
         """Take away what a fork has copied; the ranges are those of its parent."""
         self._step = None
-        self._phases.detach()
+        self._detach_phases()
 
     def forget(self) -> None:
-        """Let go of the models; no range comes after it."""
+        """Let go of the models and the optimizer; no range comes after it."""
         self._trees.clear()
         self._parts.clear()
-        self._phases.forget()
+        self._detach_phases()
+        self._model = self._optimizer = None
 
     def begin_step(self, number: int) -> None:
         """Open the range of a step, if ranges are attached."""
         if self.is_attached:
-            self._phases.reset()
+            # What an exception left open the range of the step has closed.
+            self._open.counts.clear()
+            self._open.ranges.clear()
+            self._pass_count = 0
+            self._accumulated_in_step.clear()
             self.resume_step(number)
 
-    def resume_step(self, number: int) -> None:
-        """Open it again, if an evaluation inside of the step has closed it."""
+    def resume_step(self, number: int, *, is_anew: bool = False) -> None:
+        """Open it again, if an evaluation has closed it: inside of the step, or before its work."""
         if self.is_attached and self._step is None:
-            self._step = step(number)
+            self._step = step(number, is_anew=is_anew)
             self._step.__enter__()
 
     def end_step(self) -> None:
         """Close it, and keep what the step told of its backward passes."""
         self.close_step()
         if self.is_attached:
-            self.accumulated += self._phases.accumulated
+            self.accumulated += self._accumulated_in_step
 
     def close_step(self) -> None:
         """Close the range of the step; does nothing if none is open."""
@@ -107,12 +132,12 @@ class LoopRanges:
             if not any(module in known for known in self._trees):
                 self._add(module)
                 self._trees[-1].attach()
-            self._phases.begin(phase)
+            self._begin_phase(phase)
 
     def root_ended(self, phase: Phase) -> None:
         """Close it."""
         if self.is_attached:
-            self._phases.end(phase)
+            self._end_phase(phase)
 
     def _add(self, module: nn.Module) -> None:
         base = name = class_name(unwrapped(module))
@@ -122,3 +147,106 @@ class LoopRanges:
             name = f"{base}_{number}"
         self._names.add(name)
         self._trees.append(ModuleRanges(module, name=name))
+
+    def _detach_phases(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _begin_phase(self, name: Phase) -> None:
+        """Open a phase, unless it is open or nothing is attached."""
+        # In backward it is a reentrant checkpoint's, inside of the phase.
+        if is_backward() or not self._undo or self._home.is_elsewhere:
+            return
+        depth = self._open.counts.get(name, 0)
+        self._open.counts[name] = depth + 1
+        if depth == 0:
+            self._pass_count += name == "backward"
+            self._open.ranges[name] = phase(name)
+            self._open.ranges[name].__enter__()
+
+    def _end_phase(self, name: Phase) -> None:
+        """Close a phase, if this is the end of what opened it."""
+        if is_backward() or self._home.is_elsewhere:
+            return
+        depth = self._open.counts.get(name, 0) - 1
+        if depth >= 0:
+            self._open.counts[name] = depth
+        if depth == 0:
+            opened = self._open.ranges.pop(name, None)
+            if opened is not None:
+                opened.__exit__(None, None, None)
+
+    def before_backward(self, tensors: Any) -> None:
+        """Open the phase around a backward pass."""
+        del tensors
+        self._begin_phase("backward")
+
+    def after_backward(self) -> None:
+        """Close it."""
+        self._end_phase("backward")
+
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
+        """Open the phase around the step of an optimizer."""
+        del optimizer, has_closure
+        self._begin_phase("optimizer")
+
+    def after_optimizer_step(self, optimizer: Any) -> None:
+        """Close it."""
+        del optimizer
+        self._end_phase("optimizer")
+        # Optimizers that step one after the other share what came before the first.
+        if self._pass_count and (is_backward() or not self._home.is_elsewhere):
+            self._accumulated_in_step.append(self._pass_count)
+            self._pass_count = 0
+
+    def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
+        """Put a phase around a method of an object, in its class.
+
+        Were it put into the object, copies of it and files would hold what is ours, and a copy
+        would call the method of the object that it was copied from.
+        """
+        kind = type(owner)
+        original = inspect.getattr_static(kind, name, None)
+        if name in getattr(owner, "__dict__", ()) or not inspect.isfunction(original):
+            return
+        is_own = name in vars(kind)
+        function: Callable[..., Any] = original
+
+        @functools.wraps(function)
+        def wrapper(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or self_ is not owner:
+                return function(self_, *args, **kwargs)
+            _unseen_call(self._begin_phase, phase_name)
+            try:
+                return function(self_, *args, **kwargs)
+            finally:
+                _unseen_call(self._end_phase, phase_name)
+
+        unseen(wrapper)
+
+        def undo() -> None:
+            if vars(kind).get(name) is wrapper:
+                if is_own:
+                    setattr(kind, name, function)
+                else:
+                    delattr(kind, name)
+
+        setattr(kind, name, wrapper)
+        self._undo.append(undo)
+
+
+@unseen
+def _unseen_call(function: Callable[[Phase], None], name: Phase) -> None:
+    prior = set_eval_frame(None)
+    try:
+        function(name)
+    finally:
+        set_eval_frame(prior)
+
+
+class _Open(threading.local):
+    """The phases that are open on this thread, and how often each was begun."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.ranges: dict[str, Range] = {}

@@ -22,11 +22,11 @@ from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, keep_copy
 from ..ranges import Phase
-from .description import describe
+from ..run.manifest import sentence
+from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
-from .precision import autocast_type
 from .ranges import LoopRanges
-from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport, sentence
+from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, LoopWatch
@@ -36,18 +36,11 @@ from .windows import Windows
 class LoopRecorder:
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
-    Args:
-        plan: what to do with which step.
-        place: which rank this is.
-        folder: takes the trace.
-        models: the models that the loop calls, the one that is trained first.
-        watch: sees the calls of the loop; what it sees is to be given to this.
-        profilers: sees the loop's own profilers; it is attached, and detached by this at the end.
-        publish: called when `report` has changed.
-        optimizer: one that is no `torch.optim.Optimizer`, or None.
-        parts: what the loop calls of the first model, where that is not called as a whole.
-
     `report` is filled in as figures become known.
+
+    The first of `models` is the one that is trained; `parts` is what the loop calls of it, where it
+    is not called as a whole. `optimizer` is one that is no `torch.optim.Optimizer`. `publish` is
+    called when `report` has changed.
     """
 
     def __init__(
@@ -77,6 +70,7 @@ class LoopRecorder:
         self._is_first_call = True
         self._traces = LoopTraces(plan, place, self.report)
         self._is_under_theirs = False
+        self._has_begun = self._has_trained = False
         # Steps of the plan that are over: without those under the loop's own profiler.
         self._planned = 0
         measured = plan.warmup_count
@@ -97,11 +91,15 @@ class LoopRecorder:
         return self._ranges.is_attached
 
     def begin_step(self) -> None:
-        """Begin a step."""
-        if self.is_done or not self._begin_part():
-            return
-        self._times.begin_step(is_under_theirs=self._theirs.is_active)
-        self._ranges.begin_step(self.report.step_count)
+        """Begin a step; with the first it becomes known what runs here."""
+        is_first, self._has_begun = not self._has_begun, True
+        if not self.is_done and self._begin_part():
+            self._has_trained = False
+            self._times.begin_step(is_under_theirs=self._theirs.is_active)
+            self._ranges.begin_step(self.report.step_count)
+        if is_first:
+            self._describe()
+            self._publish()
 
     def end_step(self) -> None:
         """End a step, and everything after the last one."""
@@ -116,7 +114,7 @@ class LoopRecorder:
             self._times.drop_step()
             self._is_under_theirs = self._theirs.is_active
         else:
-            self._times.keep_step()
+            self._times.tokens.keep_step()
             self._planned += 1
         if self._windows.is_open:
             if self._windows.step_ended():
@@ -144,27 +142,34 @@ class LoopRecorder:
         self._times.restart()
         self._planned = 0
 
+    def skip_first(self) -> None:
+        """Count a step that is over already, as one that warms up."""
+        self.report.step_count = 1
+        self._planned = min(1, self.plan.warmup_count)
+
     def cancel_step(self) -> None:
         """Take back that a step was begun: the loop is over."""
         self._ranges.close_step()
-
-    def suspend(self) -> None:
-        """Let what follows belong to no step: an evaluation begins."""
-        if not self._times.is_evaluating:
-            self._ranges.close_step()
-            self._times.begin_evaluation()
 
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Take note of the call of a model, a teacher, a loss."""
-        if self.is_done:
+        if self.is_done or not self._has_begun:
             return
         if kind == "evaluation":
-            self.suspend()
+            # What follows belongs to no step.
+            if not self._times.is_evaluating:
+                self._ranges.close_step()
+                self._times.begin_evaluation()
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and not self._watch.finds_steps:
-                self._ranges.resume_step(self.report.step_count)
+                # What a later stage of a pipeline waited for was the evaluation.
+                is_anew = self._watch.ends_with_optimizer and not self._has_trained
+                self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
+                if is_anew:
+                    self._times.forget_step()
+            self._has_trained = True
             self._times.end_evaluation()
             self._times.resume()
             if kind == "training":
@@ -175,7 +180,8 @@ class LoopRecorder:
 
     def root_ended(self, kind: CallKind) -> None:
         """Take note of its end."""
-        self._ranges.root_ended(self._phase_of(kind))
+        if self._has_begun:
+            self._ranges.root_ended(self._phase_of(kind))
 
     def inner_begins(self) -> None:
         """Look once at what a module computes in, below the calls that set it up."""
@@ -268,6 +274,12 @@ class LoopRecorder:
         finally:
             self.abandon()
 
+    def give_up(self) -> None:
+        """Keep what was timed, and nothing else: the loop is over, and another has begun."""
+        if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+            self._times.keep_measured()
+        self.abandon()
+
     def thread_ended(self) -> bool:
         """Keep what there is, as the thread of the loop ends; true unless another may go on."""
         if self.is_done or not (self._ranges.is_attached or self._traces.is_open):
@@ -302,8 +314,7 @@ class LoopRecorder:
         self._theirs.detach()
         self._ranges.leave()
 
-    def describe(self) -> None:
-        """Note what runs here, as far as it is known before the first step is over."""
+    def _describe(self) -> None:
         if self._trained:
             describe(self._trained[0], self.plan.name, self.report)
 
@@ -345,7 +356,7 @@ class LoopRecorder:
 
     def _begin_measured(self) -> None:
         self._times.tokens.begin()
-        self.describe()
+        self._describe()
         self._times.begin()
         self._publish()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import statistics
@@ -13,17 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tracekit import manifest
-from tracekit.errors import TracekitError
-from tracekit.redaction import mask_text
 from tracekit.units import format_duration
 
-from ..machine import memory
 from ..process.distributed import Place
 from ..process.job import job_id, local_rank_count
-from ..run.manifest import manifest_of, node_count
-from ..run.step_cost import step_cost
-from . import rank_choice
-from .plan import LoopPlan
+from ..run.manifest import RankReport, manifest_of, node_count, step_cost
+from .plan import LoopPlan, default_ranks, is_traced
 
 _SUFFIX = ".report.json"
 
@@ -42,35 +36,30 @@ OWN_PROFILER_NOTE = (
 )
 
 
-@dataclass(slots=True)
-class Window:
-    """A window of profiled steps after the first: its first step, and the trace of it."""
-
-    first_step: int
-    step_count: int
-    trace: str
-
-
-@dataclass(slots=True)
-class LoopReport:
+@dataclass(slots=True, kw_only=True)
+class LoopReport(RankReport):
     """What one rank measured. `step_ns` are the timed steps, `token_count` is of all of them.
 
     It is written as soon as the loop is seen, and again when more is known; so that a rank that
     ends without a word has left what it got to. `is_recorded` says that the first window is over,
     so that a run folder can be made, `is_final` that nothing more comes.
+
+    It is of loop `loop_number` of the process, where the one before it had `before_count` steps;
+    its traces lie in `folder` of the working folder. `later_count` loops came after it, the longest
+    of `longest_later` steps.
     """
 
-    rank: int
     world_size: int
     local_rank: int = 0
     local_rank_count: int | None = None
     job_id: str | None = None
-    outcome: manifest.Outcome = "ok"
-    reason: str | None = None
-    failed_unix_ns: int = 0
     is_recorded: bool = False
     is_final: bool = False
     is_traced: bool = True
+    loop_number: int = 1
+    before_count: int = 0
+    later_count: int = 0
+    longest_later: int = 0
     step_count: int = 0
     step_ns: list[int] = field(default_factory=list)
     token_count: int = 0
@@ -80,18 +69,12 @@ class LoopReport:
     gradient_accumulation: int | None = None
     precision: str | None = None
     profiled_count: int = 0
-    ranges_step_ns: int | None = None
-    profiled_step_ns: int | None = None
     export_stall_ns: int | None = None
     engine: str = "torch"
     layout: dict[str, Any] | None = None
-    attention_backend: str | None = None
-    memory: dict[str, int] = field(default_factory=dict)
-    model: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
-    trace: str | None = None
+    folder: str = ""
+    # Of those after the first: first_step, step_count and trace.
     windows: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, place: Place, plan: LoopPlan) -> LoopReport:
@@ -102,7 +85,7 @@ class LoopReport:
             local_rank=place.local_rank,
             local_rank_count=local_rank_count(os.environ),
             job_id=job_id(),
-            is_traced=rank_choice.is_traced(plan.ranks, place),
+            is_traced=is_traced(plan.ranks, place),
         )
 
     def note(self, text: str) -> None:
@@ -119,40 +102,39 @@ class LoopReport:
             self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
     def write(self, folder: Path) -> None:
-        """Leave the report in a folder, whole or not at all."""
-        path = folder / f"rank{self.rank}{_SUFFIX}"
-        partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
-        partial.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
-        partial.replace(path)
+        """Leave the report in a folder."""
+        self.write_to(folder / f"rank{self.rank}{_SUFFIX}")
 
-    def note_error(self, error: BaseException) -> None:
-        """Note what ended the loop of this rank."""
-        self.failed_unix_ns = time.time_ns()
-        if memory.is_out_of_memory(error):
-            self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
-            return
-        text = mask_text(str(error).strip().split("\n", 1)[0][:300])
-        self.outcome = "failed"
-        self.reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-    def settle(self, plan: LoopPlan) -> None:
-        """Say that nothing more comes; a loop that was too short has failed to be recorded."""
+    def settle(self, plan: LoopPlan, loop_count: int = 1) -> None:
+        """Say that nothing more comes; loops that were too short have failed to be recorded."""
         is_missing = self.trace is None and self.is_traced
         is_short = self.step_count < plan.step_count
         if is_missing and self.outcome == "ok" and (is_short or OWN_PROFILER_NOTE in self.notes):
-            self.reason = plan.too_few(self.step_count) if is_short else OWN_PROFILER_NOTE
+            too_few = plan.too_few(self.step_count, loop_count)
+            self.reason = too_few if is_short else OWN_PROFILER_NOTE
             self.notes = [note for note in self.notes if note != self.reason]
-            self.outcome, self.failed_unix_ns = "failed", time.time_ns()
+            self.outcome, self.ended_unix_ns = "failed", time.time_ns()
         # The loop's own profiler may have written its trace at any time.
         self.is_recorded = self.is_recorded or self.trace is not None
         self.is_final = True
 
 
-def sentence(error: Exception) -> str:
-    """Return in a line what went wrong."""
-    if isinstance(error, TracekitError):
-        return error.message
-    return f"{type(error).__name__}: {error}".strip().split("\n", 1)[0][:300]
+def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
+    """Return what is to be said of several loops in the processes of a run."""
+    notes = []
+    first = reports[0]
+    if first.loop_number > 1 and first.is_recorded:
+        notes.append(
+            f"loop {first.loop_number} of this process is recorded: the one before it, of another "
+            f"model or optimizer, ended after {first.before_count} steps"
+        )
+    if first.longest_later > 1:
+        several = f"{first.later_count} loops that came later, of up to {first.longest_later} steps"
+        single = f"a loop that came later, of {first.longest_later} steps"
+        notes.append(f"{single if first.later_count == 1 else several}: in no figure")
+    if len({report.loop_number for report in reports}) > 1:
+        notes.append("ranks had different numbers of loops before the one that is recorded of each")
+    return notes
 
 
 def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
@@ -161,7 +143,7 @@ def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
     The others often fail because of it.
     """
     failed = [report for report in reports if report.outcome != "ok"]
-    key = lambda report: (report.outcome != "oom", report.failed_unix_ns)  # noqa: E731
+    key = lambda report: (report.outcome != "oom", report.ended_unix_ns)  # noqa: E731
     return min(failed, key=key, default=None)
 
 
@@ -187,15 +169,9 @@ def make_manifest(
 ) -> manifest.Manifest:
     """Return the manifest of a run.
 
-    Args:
-        reports: those of the ranks; none if the program ended before its loop was seen.
-        plan: what was asked for.
-        command: what was run.
-        outcome: what became of it.
-        reason: why it is not `ok`.
-        exit_code: the program's, where it has ended.
+    There are no reports if the program ended before its loop was seen.
     """
-    first = reports[0] if reports else LoopReport(0, 1)
+    first = reports[0] if reports else LoopReport(0, world_size=1)
     layout = first.layout or {}
     run = manifest_of(
         plan.stage,
@@ -273,10 +249,12 @@ def _add_throughput(
 
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
+    if reports:
+        run.notes += loop_notes(reports)
     count = run.parallel.world_size
     untraced = [report.rank for report in reports if not report.is_traced]
     if untraced:
-        chosen = plan.ranks or rank_choice.default(count)
+        chosen = plan.ranks or default_ranks(count)
         run.notes.append(
             f"{len(untraced)} of the {len(reports)} ranks here leave no trace: --ranks {chosen}"
         )
@@ -299,7 +277,7 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
         lines.append(text)
     if overhead and overhead.export_stall_ns:
         stall = format_duration(overhead.export_stall_ns)
-        lines.append(f"the program stood still for {stall} while its trace was written")
+        lines.append(f"the program paused for {stall} while its trace was written")
     lines += [f"note: {note}" for note in run.notes]
     if run.traces:
         lines.append(f"see where the time went: tracekit breakdown {target}")

@@ -15,9 +15,6 @@ class LoopTimes:
     """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
 
     What is called for evaluation between two steps is in no step's time.
-
-    Args:
-        report: takes what was measured.
     """
 
     def __init__(self, report: LoopReport) -> None:
@@ -67,10 +64,6 @@ class LoopTimes:
         if self._clock is not None:
             self._clock.tick()
 
-    def keep_step(self) -> None:
-        """Let the step that has ended count."""
-        self.tokens.keep_step()
-
     def drop_step(self) -> None:
         """Let the step that has ended count for nothing but the loop's own profiler."""
         if self._clock is not None:
@@ -83,6 +76,11 @@ class LoopTimes:
         """Let the clock go on, if it is stopped."""
         if self._clock is not None:
             self._clock.resume()
+
+    def forget_step(self) -> None:
+        """Let the step begin anew: what there is of it was not of it."""
+        if self._clock is not None:
+            self._clock.forget_parts()
 
     def begin_evaluation(self) -> None:
         """Stop the clock: what follows is in no step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,9 @@ class TokenCounter:
         self._is_batch_first: bool | None = None
         # Ids of the step and the version of a parameter then: what is alive shares no address.
         self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
+        # Ids of the step, and of all steps, that may be copies of others of theirs.
+        self._alike_in_step: list[list[tuple[torch.Tensor, int]]] = []
+        self._alike: list[list[tuple[torch.Tensor, int]]] = []
 
     @property
     def batch_size(self) -> int | None:
@@ -64,7 +67,10 @@ class TokenCounter:
     def end(self) -> None:
         """Count no more."""
         self._is_counting = False
-        self._given.clear()
+        # Not before: it waits for the device.
+        self.total -= sum(one[0][0].numel() for one in self._alike if _is_copied(one))
+        self._alike.clear()
+        self.drop_step()
 
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Count those of one call for training.
@@ -96,12 +102,14 @@ class TokenCounter:
     def keep_step(self) -> None:
         """Let the tokens of the step that ends count."""
         self.total += self._in_step
+        self._alike += self._alike_in_step
         self.drop_step()
 
     def drop_step(self) -> None:
         """Forget the tokens of the step that ends."""
         self._in_step = 0
         self._given.clear()
+        self._alike_in_step.clear()
 
     def _is_repeated(self, module: nn.Module, ids: torch.Tensor) -> bool:
         """Tell whether these ids came before in this step, when parameters were different."""
@@ -110,8 +118,25 @@ class TokenCounter:
             return False
         version = parameter._version
         key = (ids.data_ptr(), ids.shape, ids.stride(), ids._version)
-        _, before = self._given.setdefault(key, (ids, version))
-        return version != before
+        known = self._given.get(key)
+        if known is not None:
+            return known[1] != version
+        others = [
+            (other, other._version)
+            for other, before in self._given.values()
+            if before != version
+            and (other.shape, other.dtype, other.device) == (ids.shape, ids.dtype, ids.device)
+        ]
+        if others:
+            self._alike_in_step.append([(ids, ids._version), *others])
+        self._given[key] = ids, version
+        return False
+
+
+def _is_copied(versions: Sequence[tuple[torch.Tensor, int]]) -> bool:
+    """Tell whether the first is a copy of another; what was written to since tells nothing."""
+    (ids, is_known), *others = [(one, one._version == version) for one, version in versions]
+    return is_known and any(is_same and ids.equal(other) for other, is_same in others)
 
 
 def _only(values: set[int]) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,14 @@ from tracekit import __version__
 from ..process.distributed import Place
 from ..profiler.profile import Profile
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
-from .report import LoopReport, Window
+from .report import LoopReport
 
 _left: list[Profile] = []
 """Profiles that are another's: one that is thrown away while it runs ends the process."""
 
 
 class LoopTraces:
-    """Profiles steps of a loop into a trace, and later perhaps others into another.
-
-    Args:
-        plan: what the profiler keeps.
-        place: which rank this is.
-        report: says what is trained, and how many steps are over; takes how long the loop stood
-            still while a trace was written.
-    """
+    """Profiles steps of a loop into a trace, and later perhaps others into another."""
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
         self._plan = plan
@@ -75,8 +67,7 @@ class LoopTraces:
     def end(self) -> Path | None:
         """End the profile and write its trace, while the loop waits; note for how long that was.
 
-        Returns:
-            The trace; None where there is no profile, or not one whole step in it.
+        Returns the trace; None where there is no profile, or not one whole step in it.
         """
         profile, self._profile = self._profile, None
         if profile is None:
@@ -92,11 +83,7 @@ class LoopTraces:
         return path
 
     def end_first(self, step_ns: int | None) -> None:
-        """End the profile of the first window, and report its trace if there is one.
-
-        Args:
-            step_ns: what its steps took, in the mean.
-        """
+        """End the profile of the first window, and report its trace if there is one."""
         kept = self.kept_count
         path = self.end()
         if path is None:
@@ -112,8 +99,10 @@ class LoopTraces:
         kept = self.kept_count
         path = self.end()
         if path is not None:
-            window = Window(self.first_step, kept, f"{path.parent.name}/{path.name}")
-            self._report.windows.append(dataclasses.asdict(window))
+            trace = f"{path.parent.name}/{path.name}"
+            self._report.windows.append(
+                {"first_step": self.first_step, "step_count": kept, "trace": trace}
+            )
 
     def abandon(self) -> None:
         """End the profile without a trace, if there is one."""

@@ -41,11 +41,7 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
     So it is with `model.forward(…)`, and with a model that holds an actor and a critic.
 
-    Args:
-        called: the outermost modules that are called.
-
-    Returns:
-        The smallest module that holds all of them that are trained, or None; and those.
+    Returns the smallest module that holds all of them that are trained, or None; and those.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0

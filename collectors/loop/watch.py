@@ -4,7 +4,8 @@ A call outside of any other module's is that of a root: the model that is traine
 teacher, a loss. A root is trained if it has parameters that want gradients and is called for
 training. Evaluation is the call of one that is trained, or of a copy of it, in evaluation mode; in
 training mode it belongs to the step, also without gradients. Text that is generated in each step is
-a part of the step in either mode, and so is a copy that is called in each: a teacher.
+a part of the step in either mode, and so is a copy that is called in each: a teacher. A model of
+another class that is called in evaluation mode without gradients is a teacher, too.
 
 Nothing here needs a step to look like any other; nothing is changed.
 """
@@ -13,42 +14,49 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
 
-from ..calls import (
-    backward_calls,
-    compiled_calls,
-    module_calls,
-    optimizer_steps,
-)
-from ..calls.beside_dynamo import has_compiled
+from ..calls import module_calls, training_hooks
+from ..calls.beside_dynamo import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
 from ..ranges import is_backward
-from .home_thread import HomeThread
+from .recording_thread import RecordingThread
 from .step_finder import StepFinder
 from .tokens import token_ids
 from .trained_models import is_alike
 
+if TYPE_CHECKING:
+    from .recorder import LoopRecorder
+
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 
 
-class Observer(Protocol):
-    """Hears of the calls of roots and of the bounds of steps."""
+class Observer:
+    """Hears of the calls of roots and of the bounds of steps; passes calls on to a recorder."""
+
+    recorder: LoopRecorder | None = None
 
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Hear that a root is called."""
+        if self.recorder is not None:
+            self.recorder.root_begins(module, kind, args, kwargs)
 
-    def root_ended(self, module: nn.Module, kind: CallKind) -> None:
+    def root_ended(self, kind: CallKind) -> None:
         """Hear that its call has ended."""
+        if self.recorder is not None:
+            self.recorder.root_ended(kind)
 
     def inner_begins(self) -> None:
         """Hear that a module is called inside of a root."""
+        if self.recorder is not None:
+            self.recorder.inner_begins()
 
     def step_is_over(self, *, is_part: bool) -> None:
         """Hear that a call for training begins a new step.
@@ -70,22 +78,20 @@ class Observer(Protocol):
 
 
 class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.depth = 0
+    depth = 0
 
 
-class LoopWatch:
+class LoopWatch(training_hooks.Listener):
     """Watches a loop for an observer, from `start` to `stop`.
 
-    Args:
-        observer: hears what is seen.
-        finds_steps: whether to find the steps; without it the program says where they are.
+    Without `finds_steps` the program says where its steps are.
     """
 
     def __init__(self, observer: Observer, *, finds_steps: bool = True) -> None:
         self._observer = observer
         self.finds_steps = finds_steps
-        self.home = HomeThread()
+        self.ends_with_optimizer = False
+        self.home = RecordingThread()
         self._steps = StepFinder()
         self._thread = _Thread()
         # The roots that are trained, and whether they are in training mode for that.
@@ -101,6 +107,7 @@ class LoopWatch:
         self._last_shape: tuple[int, ...] | None = None
         # The optimizers of the loop, and the roots that were called in the first step of each.
         self._optimizers: dict[Any, list[weakref.ref[nn.Module]]] = {}
+        self._step_counts: Counter[Any] = Counter()
         self._replaced: set[Any] = set()
         self._called: dict[nn.Module, None] = {}
         self._has_seen_optimizer = False
@@ -111,22 +118,20 @@ class LoopWatch:
         self._versions: dict[nn.Module | None, int] = {}
         self._leaf: torch.Tensor | None = None
         self._sees_compiled_calls = False
-        self.wants_inner = False
+        self._wants_inner = False
 
     def start(self) -> None:
         """Hear of calls from now on."""
         module_calls.listen(self)
-        optimizer_steps.listen(self)
-        backward_calls.listen(self)
+        training_hooks.listen(self)
 
     def stop(self) -> None:
         """Hear of nothing more."""
         module_calls.unlisten(self)
-        optimizer_steps.unlisten(self)
-        backward_calls.unlisten(self)
+        training_hooks.unlisten(self)
         if self._leaf is not None:
             self._leaf = None
-            compiled_calls.unlisten()
+            unlisten_to_compiled()
         # The program may need the memory of a model that it is done with.
         self.trained.clear()
         self._versions.clear()
@@ -134,9 +139,24 @@ class LoopWatch:
         self._copies.clear()
         self._called_at.clear()
 
+    @property
+    def wants_inner(self) -> bool:
+        """Whether to hear of calls inside of others."""
+        return self._wants_inner
+
+    @wants_inner.setter
+    def wants_inner(self, wanted: bool) -> None:
+        self._wants_inner = wanted
+        module_calls.wants_changed()
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """The optimizers of the loop, as weak references."""
+        return [*self._optimizers]
+
     def find_no_steps(self) -> None:
-        """Leave it to the observer to say where steps are."""
-        self.finds_steps = False
+        """Let each step of the optimizers end a step at once: the observer says so."""
+        self.finds_steps, self.ends_with_optimizer = False, True
 
     @property
     def has_stepped(self) -> bool:
@@ -179,10 +199,10 @@ class LoopWatch:
 
     def after(self, module: nn.Module, token: Any, output: object) -> None:
         """Hear that its call has ended."""
-        del output
+        del module, output
         self._thread.depth -= 1
         if token is not None:
-            self._observer.root_ended(module, token)
+            self._observer.root_ended(token)
 
     def broken(self, error: Exception) -> None:
         """Hear that one of these has failed."""
@@ -193,36 +213,26 @@ class LoopWatch:
         """Where nothing else of a step is seen, see it by what a backward pass leads to."""
         if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
             return
-        try:
-            if self._leaf is None:
-                self._leaf = _leaf_of(tensors)
-                self._sees_compiled_calls = compiled_calls.listen(self._before_compiled_call)
-                self._compare(None, self._leaf)
-            elif not self._sees_compiled_calls:
-                self._compare(None, self._leaf)
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
-            self.broken(error)
-
-    def after_backward(self) -> None:
-        """Hear nothing."""
+        if self._leaf is None:
+            self._leaf = _leaf_of(tensors)
+            self._sees_compiled_calls = listen_to_compiled(self._before_compiled_call)
+            self._compare(None, self._leaf)
+        elif not self._sees_compiled_calls:
+            self._compare(None, self._leaf)
 
     def _before_compiled_call(self) -> None:
         """See that a step was over before the call that begins the next."""
         try:
             self._compare(None, self._leaf)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the program must not fail for us
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """See that a step of the loop begins here, where the optimizer is to call the model."""
         del optimizer
-        if self._is_other_loop:
-            return
-        try:
-            if has_closure and self.finds_steps and self._steps.is_over:
-                self._observer.step_is_over(is_part=self._steps.begin())
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
-            self.broken(error)
+        is_over = self.finds_steps and self._steps.is_over
+        if has_closure and is_over and not self._is_other_loop:
+            self._observer.step_is_over(is_part=self._steps.begin())
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         """Hear that an optimizer has taken a step."""
@@ -235,25 +245,24 @@ class LoopWatch:
         self._has_seen_optimizer = True
         self._round += self._is_round_open
         self._is_round_open = False
-        try:
-            self._look_for_new_loop(optimizer)
-            self._steps.optimizer_stepped(weakref.ref(optimizer))
-            self._called.clear()
-            groups = getattr(optimizer, "param_groups", ())
-            self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
-        except Exception as error:  # noqa: BLE001 - the program must not fail for us
-            self.broken(error)
+        self._look_for_new_loop(optimizer)
+        self._step_counts[weakref.ref(optimizer)] += 1
+        self._steps.optimizer_stepped(weakref.ref(optimizer))
+        self._called.clear()
+        groups = getattr(optimizer, "param_groups", ())
+        self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
 
     def _look_for_new_loop(self, optimizer: Any) -> None:
         """See that an optimizer which steps for the first time takes the place of those before it.
 
-        They are gone, or so is what they trained, or it trains the same without them; where one
-        that was replaced so steps again, they step in turn.
+        They are gone, or so is what they trained, or it trains the same without them, or after
+        steps of theirs alone it trains what they did not, and what they did is not called; where
+        one that was replaced so steps again, they step in turn.
         """
         one = weakref.ref(optimizer)
         if one in self._optimizers:
             return
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        mine = _parameters(optimizer)
         left = {
             other: models
             for other, models in self._optimizers.items()
@@ -262,12 +271,13 @@ class LoopWatch:
             and (
                 self._steps.has_in_step(other)
                 or one in self._replaced
-                or mine.isdisjoint(id(p) for group in known.param_groups for p in group["params"])
+                or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
         gone = self._optimizers.keys() - left.keys()
         for other in gone:
             self._steps.forget(other)
+            del self._step_counts[other]
         self._replaced |= gone
         called = list(self._called)
         if gone and not left:
@@ -278,6 +288,12 @@ class LoopWatch:
             self._called_at.clear()
             self._observer.loop_begins(called)
         self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
+
+    def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
+        """Tell whether an optimizer stepped some times, and nothing of its loop is called now."""
+        models_now = self._called.keys()
+        is_called = any(model() in models_now for model in models)
+        return bool(models_now) and not is_called and self._step_counts[optimizer] > 1
 
     @property
     def _is_other_loop(self) -> bool:
@@ -318,8 +334,12 @@ class LoopWatch:
             self.trained[module] = is_training
             return "training"
         if not self._is_kin(module):
-            is_evaluated = not is_training and self._is_copy(module)
-            return self._kind_of_copy(module) if is_evaluated else "other"
+            if not self.trained:  # the first step may generate or ask before it trains
+                self._is_rollout(args, kwargs, is_training=is_training)
+                self._is_in_each_round(id(module))
+            if is_training or next(module.parameters(), None) is None:
+                return "other"
+            return self._kind_of_copy(module) if self._is_copy(module) else "teacher"
         is_rollout = self._is_rollout(args, kwargs, is_training=is_training)
         if is_training:
             return "generation" if is_rollout else "gradless"
@@ -383,6 +403,10 @@ class LoopWatch:
             )
             self._kin[module] = found
         return found
+
+
+def _parameters(optimizer: Any) -> set[int]:
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
 def _leaf_of(tensors: Any) -> torch.Tensor | None:

@@ -28,10 +28,6 @@ _WRITTEN_S = 0.25
 class Windows:
     """The windows of profiled steps after the first.
 
-    Args:
-        plan: says how many there are, how far apart, and by which file others are asked for.
-        place: which rank this is.
-
     `is_waiting` is true while another window may come, `is_open` while one is being profiled.
     """
 
@@ -64,8 +60,7 @@ class Windows:
     def begin_if_due(self, step_number: int) -> int | None:
         """Open a window if this step is to be the first that its profiler sees.
 
-        Returns:
-            How many steps are to be kept, or None if no window begins.
+        Returns how many steps are to be kept, or None if no window begins.
         """
         if self._due is None or self._requested_count is None:
             self._look(step_number)
@@ -99,7 +94,7 @@ class Windows:
         self._requested_count = _count_in(Path(self._plan.request)) or self._plan.profiled_count
         first = step_number + (_AHEAD if self._place.world_size > 1 else 0)
         agreed = agree(f"window/{found.st_mtime_ns}", str(first))
-        self._due = int(agreed) if agreed is not None and agreed.isdigit() else first
+        self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:
         """Tell whether an empty request has been there long enough for one without a number."""
@@ -115,4 +110,4 @@ def _count_in(request: Path) -> int | None:
         text = request.read_text("ascii", "replace")[:20].strip()
     except OSError:
         return None
-    return min(int(text), _MAX_STEPS) if text.isdigit() and int(text) else None
+    return min(int(text), _MAX_STEPS) if text.isdecimal() and int(text) else None

@@ -14,7 +14,6 @@ Where several of us run a job together, one on each node (`torchrun --nnodes`) o
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shlex
 import signal
@@ -31,19 +30,36 @@ from ..machine import memory
 from ..process.ending import how_of_shell
 from ..process.job import launched_place
 from ..process.program import run_program
-from ..run.ended import Ended
-from ..run.folder import check_replaceable, default_target
-from ..run.leftovers import host_mark
-from . import rank_choice
+from ..run.folder import Ended, check_replaceable, default_target
+from ..run.stale_dirs import host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
-from .claims import UNRECORDED
 from .folder import LoopFolder
-from .plan import LoopPlan
-from .report import LoopReport, first_failure, read_reports, summary
+from .plan import LoopPlan, check_ranks
+from .rank_lock import UNRECORDED
+from .report import LoopReport, first_failure, loop_notes, read_reports, summary
 
+# Counts of the command line, with their members of the plan.
+_COUNTS = {
+    "warmup": "warmup_count",
+    "steps": "measured_count",
+    "profile_steps": "profiled_count",
+    "windows": "window_count",
+    "every": "every_count",
+}
 _TAKEN = {
-    *("stage", "out", "force", "warmup", "steps", "profile_steps", "ranks", "every", "windows"),
-    *("no_shapes", "with_stack", "with_flops", "profile_memory", "on_demand", "on_signal"),
+    *_COUNTS,
+    *(
+        "stage",
+        "out",
+        "force",
+        "ranks",
+        "no_shapes",
+        "with_stack",
+        "with_flops",
+        "profile_memory",
+        "on_demand",
+        "on_signal",
+    ),
 }
 _SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
 
@@ -56,14 +72,7 @@ def run(
 ) -> Ended:
     """Run a program and record its training loop.
 
-    Args:
-        values: the arguments that were given, by `Argument.key`.
-        program: the program and its arguments.
-        command: the whole command line, for the manifest.
-        echo: takes lines for people.
-
-    Returns:
-        How it ended; what is wrong with the record is said by `echo`.
+    What is wrong with the record is said by `echo`.
 
     Raises:
         UsageError: an argument is for tracekit's own workloads, the name of the run folder is
@@ -104,6 +113,8 @@ class _Wrapped:
         self._place = launched_place(os.environ)
         self._run: manifest.Manifest | None = None
         self._committer: threading.Thread | None = None
+        # Of each rank, which loop of its process lies in the run folder.
+        self._loops: dict[int, int] = {}
 
     def run(self) -> Ended:
         """Run the program to its end; the folder is made as soon as it can be."""
@@ -166,11 +177,11 @@ class _Wrapped:
 
     def _look(self) -> None:
         """Make the folder if every rank has left its trace and goes on without us."""
-        if self._committer is not None:
+        if self._committer is not None and self._committer.is_alive():
             return
         reports = read_reports(self._folder.work)
         is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
-        if is_complete and all(_is_recorded(report) for report in reports):
+        if is_complete and all(self._is_new(report) for report in reports):
             # Compressing takes its time, and signals must not wait for it.
             self._committer = threading.Thread(target=self._commit_early, args=(reports,))
             self._committer.start()
@@ -182,7 +193,12 @@ class _Wrapped:
             return 1
         return report.local_rank_count or (1 if report.world_size == 1 else None)
 
+    def _is_new(self, report: LoopReport) -> bool:
+        """Tell whether a rank has recorded what is not in the run folder."""
+        return _is_recorded(report) and report.loop_number > self._loops.get(report.rank, 0)
+
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
+        self._loops = {report.rank: report.loop_number for report in reports}
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
             self._commit(reports, "ok", None, None, "the program runs on", begin="\n")
@@ -198,7 +214,11 @@ class _Wrapped:
         *more: str,
         begin: str = "",
     ) -> manifest.Manifest:
-        run = self._folder.commit(reports, outcome, reason, exit_code)
+        if self._run is not None:
+            run = self._folder.replace(reports, exit_code)
+            more = ("of a longer loop, in place of the one before", *more)
+        else:
+            run = self._folder.commit(reports, outcome, reason, exit_code)
         self._run = run
         self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
@@ -207,6 +227,8 @@ class _Wrapped:
         """Say how the program ended, in the run folder and to people."""
         reports = read_reports(self._folder.work)
         if self._run is not None:
+            if reports and all(self._is_new(report) for report in reports):
+                self._commit(reports, "ok", None, code)
             count = self._folder.add_windows(reports, self._run)
             self._note_end(self._run, code, reports)
             if count:
@@ -236,6 +258,10 @@ class _Wrapped:
                 reason = f"{ending} {unfinished}"
             self._echo(reason if unfinished else f"{reason}; {self._folder.made} is whole")
         outcome = "failed" if failed is None else failed.outcome
+        for note in loop_notes(reports) if reports else ():
+            if note not in run.notes:
+                run.notes.append(note)
+                self._echo(f"note: {note}")
         self._folder.end(run, code, outcome, reason)
 
     def _nothing_seen(self) -> str:
@@ -315,37 +341,26 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
             )
     if values["stage"] == "serve":
         raise UsageError("--stage serve cannot be given with a program: its training is recorded")
-    least = {"warmup": 1, "steps": 1, "profile_steps": 1, "windows": 1, "every": 1}
-    counts = {key: values[key] for key in least if key in values}
-    for key, count in counts.items():
-        if count < least[key]:
-            raise UsageError(f"--{key.replace('_', '-')} is {count}, but must be 1 or more")
-    if counts.get("windows", 1) > 1 and "every" not in counts:
+    for key in _COUNTS:
+        if values.get(key, 1) < 1:
+            name = key.replace("_", "-")
+            raise UsageError(f"--{name} is {values[key]}, but must be 1 or more")
+    if values.get("windows", 1) > 1 and "every" not in values:
         raise UsageError("--windows needs --every: the steps from one window to the next")
-    if "every" in counts and "windows" not in counts:
+    if "every" in values and "windows" not in values:
         raise UsageError("--every needs --windows: how many windows of steps are profiled")
     request = values.get("on_demand")
-    signal_name = values.get("on_signal")
-    if signal_name is not None and signal_name not in _SIGNALS:
-        raise UsageError(f"--on-signal is {signal_name}, but must be USR1 or USR2")
-    if request is None and signal_name is not None:
+    if request is None and "on_signal" in values:
         whole = target.resolve()
         request = whole.parent / f".{whole.name}.request-{os.getpid()}"
-    plan = LoopPlan(
+    return LoopPlan(
+        **{_COUNTS[key]: values[key] for key in _COUNTS if key in values},
         record_shapes=not values.get("no_shapes", False),
         with_stack=bool(values.get("with_stack")),
         with_flops=bool(values.get("with_flops")),
         profile_memory=bool(values.get("profile_memory")),
-        ranks=rank_choice.check(values["ranks"]) if "ranks" in values else None,
+        ranks=check_ranks(values["ranks"]) if "ranks" in values else None,
         request=None if request is None else str(Path(request).resolve()),
-    )
-    return dataclasses.replace(
-        plan,
-        warmup_count=counts.get("warmup", plan.warmup_count),
-        measured_count=counts.get("steps", plan.measured_count),
-        profiled_count=counts.get("profile_steps", plan.profiled_count),
-        window_count=counts.get("windows", 1),
-        every_count=counts.get("every", 0),
     )
 
 

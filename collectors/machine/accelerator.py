@@ -22,10 +22,6 @@ def device_of(model: nn.Module, inputs: Iterable[object] = ()) -> torch.device:
     Its engine says so, or its parameters and buffers; where these lie on the host because they are
     offloaded, what it is called with does; else, the device that the program made current, if it
     uses one.
-
-    Args:
-        model: the model, which may be wrapped.
-        inputs: what it is called with.
     """
     device = getattr(model, "device", None)  # an engine's, or a transformers model's
     if isinstance(device, torch.device) and _is_accelerator(device):

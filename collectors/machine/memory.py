@@ -30,9 +30,6 @@ def limit(size_bytes: int, device: torch.device) -> None:
 
     On a host the limit holds for all private writable memory of the process, as the kernel counts
     it (RLIMIT_DATA), that of the libraries included.
-
-    Raises:
-        WorkloadError: the system does not let it be limited.
     """
     if device.type == "cuda":
         import torch
@@ -120,9 +117,7 @@ def kernel_kill_count() -> int:
 def was_killed_for_memory(exit_code: int, kill_count_before: int) -> bool:
     """Tell whether a process that ended by SIGKILL was the victim of a lack of memory.
 
-    Args:
-        exit_code: negative for a signal.
-        kill_count_before: `kernel_kill_count` when the process was started.
+    `exit_code` is negative for a signal; the kernel's count is that of before its start.
     """
     return exit_code == -signal.SIGKILL and kernel_kill_count() > kill_count_before
 

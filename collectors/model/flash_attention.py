@@ -62,12 +62,6 @@ def flash(device: torch.device, dtype: torch.dtype, config: Any, sequence_length
     """Choose FlashAttention: the flash-attn package where it can run, else torch's flash backend.
 
     Which it is, and why not the other, is found out with the shapes and masks of the model.
-
-    Args:
-        device: where the model runs.
-        dtype: the type of queries, keys and values.
-        config: the model's configuration, as transformers has it.
-        sequence_length: tokens of a sequence.
     """
     shape = attention_shape(config, sequence_length)
     package = flash_package_problem(device, dtype, shape)
@@ -91,12 +85,7 @@ def package_backend() -> Backend:
 
 
 def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
-    """Return what the attention of a model computes with.
-
-    Args:
-        config: the model's configuration, as transformers has it.
-        sequence_length: tokens of a sequence.
-    """
+    """Return what the attention of a model computes with."""
     heads = int(config.num_attention_heads)
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     # Multi-head latent attention: queries and keys are of two parts, values of a size of their own.
@@ -147,12 +136,6 @@ def flash_backend_problem(
 
     Forward and backward of one sequence, by the function that the model calls, for each kind of
     mask that its layers use.
-
-    Args:
-        device: where the model runs.
-        dtype: the type of queries, keys and values.
-        shape: what attention computes with.
-        config: the model's configuration; its masks are tried.
     """
     for mask in _masks(device, dtype, shape, config):
         problem = _run_once(device, dtype, shape, mask)

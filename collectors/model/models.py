@@ -16,43 +16,15 @@ if TYPE_CHECKING:
     import torch
     import transformers
 
-CONFIGS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "hidden_size": 256,
-        "intermediate_size": 688,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 8,
-        "vocab_size": 2048,
-        "max_position_embeddings": 2048,
-    },
-    "llama2-7b": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "vocab_size": 32000,
-        "max_position_embeddings": 4096,
-    },
-    "llama2-13b": {
-        "hidden_size": 5120,
-        "intermediate_size": 13824,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 40,
-        "vocab_size": 32000,
-        "max_position_embeddings": 4096,
-    },
-    "llama2-70b": {
-        "hidden_size": 8192,
-        "intermediate_size": 28672,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "vocab_size": 32000,
-        "max_position_embeddings": 4096,
-    },
+_SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
+)
+CONFIGS: dict[str, tuple[int, ...]] = {
+    "tiny": (256, 688, 4, 8, 8, 2048, 2048),
+    "llama2-7b": (4096, 11008, 32, 32, 32, 32000, 4096),
+    "llama2-13b": (5120, 13824, 40, 40, 40, 32000, 4096),
+    "llama2-70b": (8192, 28672, 80, 64, 8, 32000, 4096),
 }
 _LLAMA = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
 
@@ -77,9 +49,7 @@ def display_name(name: str, layer_count: int | None = None) -> str:
 def model_config(name: str, layer_count: int | None = None) -> transformers.PretrainedConfig:
     """Return the configuration of a model.
 
-    Args:
-        name: a name of `CONFIGS`, a `config.json`, or the folder of a model that holds one.
-        layer_count: how many layers to keep, or None for all.
+    `name` is one of `CONFIGS`, a `config.json`, or the folder of a model that holds one.
 
     Raises:
         UsageError: the name is unknown, or the configuration is of no causal language model.
@@ -113,12 +83,7 @@ def build(
 ) -> transformers.PreTrainedModel:
     """Make a causal language model with random weights.
 
-    Args:
-        config: see `model_config`.
-        seed: the same seed gives the same weights on the same kind of device.
-        dtype: type of the weights.
-        attention: name of the attention implementation, as transformers knows it.
-        device: where the weights are made; `meta` makes none.
+    The same seed gives the same weights on the same kind of device; `meta` makes none.
     """
     import torch
     import transformers
@@ -151,6 +116,21 @@ def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
     return total, trainable
 
 
+def describe(model: torch.nn.Module, config: Any) -> dict[str, Any]:
+    """Return what a model, however it is wrapped, tells of itself: members of `manifest.Model`."""
+    # Imports torch.
+    from ..calls.module_paths import class_name, unwrapped
+
+    total, trained = parameter_count(model)
+    return {
+        "model_class": class_name(unwrapped(model)),
+        "parameter_count": total,
+        "trainable_parameter_count": trained,
+        "layer_count": getattr(config, "num_hidden_layers", None),
+        "config": config.to_diff_dict() if hasattr(config, "to_diff_dict") else {},
+    }
+
+
 def _check_layers(name: str, layer_count: int | None, total: object) -> None:
     if layer_count is None or not isinstance(total, int):
         return
@@ -161,7 +141,7 @@ def _check_layers(name: str, layer_count: int | None, total: object) -> None:
 def _config_values(name: str) -> dict[str, Any]:
     """Return the members of a configuration."""
     if name in CONFIGS:
-        return {**_LLAMA, **CONFIGS[name]}
+        return {**_LLAMA, **dict(zip(_SIZES, CONFIGS[name], strict=True))}
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / "config.json"

@@ -33,9 +33,6 @@ class Child:
         inherited: descriptors that it has open as well.
         is_guarded: whether a guard ends the session should this process be gone, however it ended.
             What we start of our own sees to that itself: see `parent`.
-
-    Raises:
-        OSError: it cannot be started.
     """
 
     def __init__(
@@ -101,9 +98,7 @@ def end(children: Sequence[Child], term_s: float) -> None:
 
     They are asked first, and killed when the time is over or at an interrupt meanwhile.
 
-    Args:
-        children: those to end; of one that has ended what it has left running is.
-        term_s: how long they may take, s; 0 kills them at once.
+    `term_s` of 0 kills them at once. Of one that has ended, what it has left running is ended.
 
     Raises:
         KeyboardInterrupt: it came meanwhile; they are gone all the same.

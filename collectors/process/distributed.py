@@ -30,11 +30,7 @@ class Place:
 
 
 def place_in(environment: Mapping[str, str]) -> Place | None:
-    """Return the place that a launcher such as torchrun or deepspeed gave, or None without one.
-
-    Raises:
-        UsageError: the variables are there and make no sense.
-    """
+    """Return the place that a launcher such as torchrun or deepspeed gave, or None without one."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         return None
     try:
@@ -72,11 +68,8 @@ def device_of(place: Place) -> torch.device:
 def process_group(place: Place, device: torch.device, store: Path | None) -> Iterator[None]:
     """Make the process group of all ranks, if it is not there yet, and take it down at the end.
 
-    Args:
-        place: this process.
-        device: decides the backend, NCCL or gloo.
-        store: a file through which local ranks find each other, so that no port can be taken; None
-            to use MASTER_ADDR and MASTER_PORT.
+    `store` is a file through which local ranks find each other, so that no port can be taken;
+    without it MASTER_ADDR and MASTER_PORT are used.
     """
     import torch.distributed as dist
 

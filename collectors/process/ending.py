@@ -25,8 +25,7 @@ def signal_name(number: int) -> str:
 def how(exit_code: int) -> str:
     """Return how a process ended, in words: `exit code 1`, `signal SIGKILL`.
 
-    Args:
-        exit_code: negative for a signal, as in `subprocess`.
+    It is negative for a signal, as in `subprocess`.
     """
     return f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal_name(-exit_code)}"
 
@@ -34,8 +33,7 @@ def how(exit_code: int) -> str:
 def shell_code(exit_code: int) -> int:
     """Return an exit code as a shell has it: 128 + n for signal n.
 
-    Args:
-        exit_code: negative for a signal, as in `subprocess`.
+    It is negative for a signal, as in `subprocess`.
     """
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
@@ -55,10 +53,6 @@ def last_error(log: Path, exit_code: int) -> str:
     """Return the last line of a log that tells of an error, else its last lines.
 
     One that was killed from outside had no say in it: its last lines are about something else.
-
-    Args:
-        log: what the process wrote, however long it is.
-        exit_code: what it ended with, negative for a signal.
     """
     lines = _lines(_tail(log))
     for text in reversed(lines):

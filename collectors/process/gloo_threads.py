@@ -26,11 +26,7 @@ _TASKS = Path("/proc/self/task")
 
 
 def let_rest(limit_s: float = LIMIT_S) -> None:
-    """Wait until no thread of gloo's is at work, or the time is over; on Linux, where one sees it.
-
-    Args:
-        limit_s: how long to wait at most, s.
-    """
+    """Wait until no thread of gloo's is at work, or the time is over; on Linux alone."""
     if "torch.distributed" not in sys.modules or not has_threads(_TASKS):
         return
     deadline = time.monotonic() + limit_s

@@ -39,20 +39,11 @@ _IDENTIFIERS = (
 )
 
 
-_TORCHRUN = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",
-)
+_TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def launched_place(environment: Mapping[str, str]) -> Place | None:
-    """Return the place that a launcher gave this process, or None without one.
-
-    Args:
-        environment: the variables of the process.
-    """
+    """Return the place that a launcher gave this process, or None without one."""
     try:
         place = place_in(environment)
     except UsageError:  # the program will say it in its own way
@@ -65,8 +56,8 @@ def launched_place(environment: Mapping[str, str]) -> Place | None:
         if is_batch and names[0].startswith("SLURM"):
             continue
         values = [environment.get(name, "") for name in names]
-        if values[0].isdigit() and values[1].isdigit():
-            local = int(values[2]) if values[2].isdigit() else 0
+        if values[0].isdecimal() and values[1].isdecimal():
+            local = int(values[2]) if values[2].isdecimal() else 0
             place = Place(int(values[0]), local, int(values[1]))
             if place.rank < place.world_size:
                 return place
@@ -80,7 +71,7 @@ def current_place() -> Place:
     launched = launched_place(os.environ)
     if dist.is_available() and dist.is_initialized():
         local = os.environ.get("LOCAL_RANK", "")
-        if local.isdigit():
+        if local.isdecimal():
             local_rank = int(local)
         else:
             local_rank = launched.local_rank if launched is not None else 0
@@ -92,7 +83,7 @@ def local_rank_count(environment: Mapping[str, str]) -> int | None:
     """Return how many ranks of the job run on this node, if its launcher says so."""
     for name in _LOCAL_SIZES:
         value = environment.get(name, "")
-        if value.isdigit():
+        if value.isdecimal():
             return int(value)
     return None
 

@@ -65,9 +65,6 @@ def run_ranks(
         logs: the folder that takes stdout and stderr of each, as `rank<N>.log`.
         environment: added to the environment of all; what is None is taken away.
         watch: called about every 50 ms.
-
-    Returns:
-        The rank that failed first, or None.
     """
     ranks: list[Child] = []
     with signals_as_interrupt():
@@ -122,8 +119,7 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
             # One that a signal ended did not end because of the others; of those that ended by
             # themselves, the first had said its last word first.
             return min(
-                failed,
-                key=lambda rank: ((failed[rank] or 0) > 0, _last_word_ns(logs, rank), rank),
+                failed, key=lambda rank: ((failed[rank] or 0) > 0, _last_word_ns(logs, rank), rank)
             )
         if all(code == 0 for code in codes):
             return None

@@ -49,9 +49,6 @@ def run_program(
         look: called about ten times a second while it runs.
         taken: tells whether a signal is for us, and not to go on to the program.
 
-    Returns:
-        Its exit code as a shell has it: 128 + n where signal n ended it.
-
     Raises:
         UsageError: it cannot be started.
     """

@@ -31,13 +31,6 @@ _BLOCK_BYTES = 1 << 20
 class ServerProcess:
     """A server in a session of its own, so that it can be ended with whatever it has started.
 
-    Args:
-        command: the command line as for a shell, but run without one.
-        log: where its output is kept when it has ended.
-        trace_folder: what `{trace_dir}` in the command stands for.
-        variables: added to the environment.
-        redactor: takes secrets out of the output.
-
     Raises:
         UsageError: the command cannot be split into words.
         WorkloadError: it cannot be run.
@@ -96,9 +89,6 @@ class ServerProcess:
         """End the server and everything in its session, and keep its log; returns when done.
 
         They are asked first and killed after 15 s.
-
-        Raises:
-            OSError: the log cannot be written.
         """
         end([self._child], _TERM_S)
         with self._output:

@@ -25,8 +25,7 @@ _PROC = Path("/proc")
 def is_alive(process_id: int) -> bool:
     """Tell whether there is a process of this number; a zombie counts.
 
-    Args:
-        process_id: the number; negative for a process group.
+    A negative number is a process group.
     """
     try:
         os.kill(process_id, 0)
@@ -39,9 +38,6 @@ def is_alive(process_id: int) -> bool:
 
 def read_stat(path: Path) -> tuple[str, list[str]] | None:
     """Return the name of a process or thread, and what stands behind it in its `stat`: see proc(5).
-
-    Args:
-        path: the file, `/proc/<pid>/stat` or `/proc/<pid>/task/<tid>/stat`.
 
     Returns:
         The name and the words behind it: state, parent, group, session, …; None if it has ended.
@@ -58,8 +54,7 @@ def read_stat(path: Path) -> tuple[str, list[str]] | None:
 def session_members(sessions: Sequence[int]) -> list[int]:
     """Return the processes of some sessions that run.
 
-    Args:
-        sessions: the process ids of their leaders.
+    Sessions are named by the process ids of their leaders.
 
     Returns:
         Process ids; where there is no `/proc`, those of the leaders' groups, negative, as `kill`
@@ -79,18 +74,12 @@ def session_members(sessions: Sequence[int]) -> list[int]:
 
 
 def end_sessions(
-    sessions: Sequence[int],
-    term_s: float,
-    kill_s: float,
-    reap: Callable[[], object] = lambda: None,
+    sessions: Sequence[int], term_s: float, kill_s: float, reap: Callable[[], object] = lambda: None
 ) -> None:
     """Ask every process of some sessions to end, kill what does not, and wait until it is gone.
 
-    Args:
-        sessions: the process ids of their leaders.
-        term_s: how long they may take to end; 0 kills them at once.
-        kill_s: how long to wait for those that were killed.
-        reap: called before each look at who is left.
+    They may take `term_s`, 0 of which kills them at once; `reap` is called before each look at who
+    is left.
     """
     for number, patience_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
         if not patience_s:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 
@@ -18,8 +17,7 @@ from typing import Any
 def signals_as_interrupt() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does, so that no process of it is left."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with _handled(interrupt):
@@ -33,16 +31,11 @@ def signals_as_cancellation(
     """Let SIGTERM and SIGHUP do to a task what `asyncio.run` has Ctrl-C do.
 
     The first cancels the task; a second raises `KeyboardInterrupt` wherever the loop is.
-
-    Args:
-        task: what is cancelled.
-        loop: the loop it runs in, on this thread.
     """
     count = 0
 
-    def cancel(number: int, frame: FrameType | None) -> None:
+    def cancel(*_: object) -> None:
         nonlocal count
-        del number, frame
         count += 1
         if count > 1 or task.done():
             raise KeyboardInterrupt

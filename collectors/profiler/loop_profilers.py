@@ -14,30 +14,15 @@ import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import profiler
 
+if TYPE_CHECKING:
+    from ..loop.recorder import LoopRecorder
+
 _MARKERS = ("emit_nvtx", "emit_itt")
-
-
-class Observer(Protocol):
-    """Hears of the profilers of the loop."""
-
-    def their_profiler_starts(self) -> None:
-        """Hear that one is about to be prepared or started."""
-
-    def their_profiler_stopped(self) -> None:
-        """Hear that it has stopped."""
-
-    def their_trace(self, path: Path) -> None:
-        """Hear that it has written a Chrome trace, as plain JSON, to a path."""
-
-    def failed(self, error: Exception) -> None:
-        """Hear that one of these has failed."""
-
-
 _is_ours = False
 
 
@@ -65,7 +50,7 @@ class LoopProfilers:
     """
 
     def __init__(self) -> None:
-        self.observer: Observer | None = None
+        self.observer: LoopRecorder | None = None
         self._active: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo: list[Callable[[], None]] = []
         # One that was there before this is known by nothing but that it runs.
@@ -155,11 +140,6 @@ def keep_copy(path: Path, folder: Path, name: str) -> str:
     """Copy a trace that the loop has written, and return the name of the copy.
 
     It is copied at once: the loop may delete the file, or write the next one over it.
-
-    Args:
-        path: the trace, plain or compressed.
-        folder: takes the copy.
-        name: its name without an ending.
 
     Raises:
         OSError: it cannot be copied; nothing is left.

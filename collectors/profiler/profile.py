@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -37,8 +36,8 @@ class Profile:
     and what it sees is thrown away; `step()` ends each step, and the trace is written where the
     block ends. Without the block, `start()`, `stop()` and `export()` do the same at moments of the
     caller's; `export()` may be called on another thread. `save()` is half of it: torch writes its
-    JSON with the interpreter locked, and `trace_file.compress`
-    need not be called where anybody waits.
+    JSON with the interpreter locked, and `trace_file.compress` need not be called where anybody
+    waits.
 
         with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
             for number in range(profile.step_count):
@@ -86,22 +85,18 @@ class Profile:
             "with_flops": with_flops,
             "profile_memory": profile_memory,
         }
+        # Whether the window is over and can be exported.
+        self.is_recorded = False
         if all_threads:
             self._options["experimental_config"] = _all_threads()
         self._profiler: Any = None
         self._ended_count = 0
-        self._is_recorded = False
 
     def __enter__(self) -> Self:
         self.begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.end()
             self.export()
@@ -110,12 +105,8 @@ class Profile:
 
     def begin(self) -> None:
         """Begin the schedule, as the block does."""
-        with (
-            _unwarned("Profiler won't be using warmup")
-            if not self._warmup
-            else contextlib.nullcontext()
-        ):
-            # Whoever asks for no warm-up knows.
+        # Whoever asks for no warm-up knows.
+        with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(
                 wait=self._skip, warmup=self._warmup, active=self._active, repeat=1
             )
@@ -125,14 +116,19 @@ class Profile:
 
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
-        self._stop()
+        try:
+            let_rest()
+        finally:
+            # A profiler that is not stopped ends the process when it is thrown away.
+            with ours():
+                self._profiler.stop()
 
     def abandon(self) -> None:
         """Stop the profiler, and keep nothing; does nothing if it never ran."""
         if self._profiler is not None:
-            self._stop()
+            self.end()
             self._profiler = None
-        self._is_recorded = False
+        self.is_recorded = False
 
     def start(self) -> None:
         """Start to record at once, without a schedule."""
@@ -141,8 +137,8 @@ class Profile:
 
     def stop(self) -> None:
         """Stop to record, on the thread that started it."""
-        self._stop()
-        self._is_recorded = True
+        self.end()
+        self.is_recorded = True
 
     def step(self) -> None:
         """End a step of the schedule."""
@@ -152,16 +148,8 @@ class Profile:
         with ours():
             self._profiler.step()
 
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the window is over and can be exported."""
-        return self._is_recorded
-
     def export(self) -> Path:
         """Write the trace.
-
-        Returns:
-            Its path.
 
         Raises:
             WorkloadError: nothing was recorded, or the file cannot be written; then there is none.
@@ -177,11 +165,7 @@ class Profile:
         return self.path
 
     def save(self) -> Path:
-        """Write the trace as plain JSON, and return its path, without the `.gz`.
-
-        Raises:
-            WorkloadError: as `export`.
-        """
+        """Write the trace as plain JSON, and return its path, without the `.gz`."""
         self._check_recorded()
         plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
         with whole_file(plain) as aside:
@@ -189,7 +173,7 @@ class Profile:
         return plain
 
     def _check_recorded(self) -> None:
-        if not self._is_recorded:
+        if not self.is_recorded:
             raise WorkloadError(
                 f"{self.path}: no trace was recorded: the workload ended before the "
                 f"{self._active} profiled steps that follow {self._skip + self._warmup} others",
@@ -200,16 +184,8 @@ class Profile:
         with ours(), starting():
             self._profiler.start()
 
-    def _stop(self) -> None:
-        try:
-            let_rest()
-        finally:
-            # A profiler that is not stopped ends the process when it is thrown away.
-            with ours():
-                self._profiler.stop()
-
     def _make(self, **schedule: Any) -> None:
-        self._is_recorded = False
+        self.is_recorded = False
         self._profiler = profiler.profile(
             activities=profiler_activities(), **self._options, **schedule
         )
@@ -219,7 +195,7 @@ class Profile:
 
     def _note_recorded(self, _: Any) -> None:
         # A window without a whole step is none.
-        self._is_recorded = self._ended_count > self._skip + self._warmup
+        self.is_recorded = self._ended_count > self._skip + self._warmup
 
     def _export_json(self, path: Path) -> None:
         try:
@@ -251,29 +227,29 @@ def starting() -> Iterator[None]:
     Torch up to 2.12 warns at the first start in a process that events of earlier cycles are gone,
     also where there is one cycle.
     """
-    is_warning = torch.__version__ < _SILENT_SINCE
-    with _unwarned("Warning: Profiler clears events") if is_warning else contextlib.nullcontext():
+    with _unwarned(
+        "Warning: Profiler clears events", is_expected=torch.__version__ < _SILENT_SINCE
+    ):
         yield
 
 
 @contextlib.contextmanager
-def _unwarned(message: str) -> Iterator[None]:
+def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
     """Ignore a warning of torch's in here.
 
     Only where there is one: it lets Python forget which warnings it has shown, so that those of the
     program come again.
     """
+    if not is_expected:
+        yield
+        return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message, UserWarning)
         yield
 
 
 def _all_threads() -> Any:
-    """Return the profiler's setting for all threads.
-
-    Raises:
-        WorkloadError: this torch has none.
-    """
+    """Return the profiler's setting for all threads."""
     try:
         from torch._C._profiler import _ExperimentalConfig
 

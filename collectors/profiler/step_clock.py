@@ -17,9 +17,6 @@ class StepClock:
 
     Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
     between `pause` and `resume` belongs to none.
-
-    Args:
-        device: where the steps compute.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -54,6 +51,10 @@ class StepClock:
         """Let the clock go on, if it is stopped."""
         if self._begin is None:
             self._begin = self._mark()
+
+    def forget_parts(self) -> None:
+        """Forget what has passed of the step, up to the last pause."""
+        self._parts.clear()
 
     def drop(self) -> None:
         """Forget the step that ended last."""

@@ -7,13 +7,4 @@
 from .modules import ModuleRanges
 from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step
 
-__all__ = [
-    "ModuleRanges",
-    "Phase",
-    "Range",
-    "is_backward",
-    "open_count",
-    "part",
-    "phase",
-    "step",
-]
+__all__ = ["ModuleRanges", "Phase", "Range", "is_backward", "open_count", "part", "phase", "step"]

@@ -4,10 +4,9 @@ The parts are ranges inside of the model's own eager attention function, so that
 same to the bit: while it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
 product, `tk/part/softmax` from there to the second (scaling, mask, softmax and dropout), and
 `tk/part/bmm1` around that. What is before and after (repeating the heads of keys and values, the
-final transposition) stays with the attention module. The function is made known to transformers by
-its `AttentionInterface`.
+final transposition) stays with the attention module. The function is wrapped in the model's file.
 
-Rotary embeddings have no such interface: the module that makes cosines and sines has a range of its
+As to rotary embeddings, the module that makes cosines and sines has a range of its
 own like every module, and the function that applies them is a global of the model's file
 (`apply_rotary_pos_emb` or a name like it). It is wrapped there while `RopeRanges` is attached.
 """
@@ -17,20 +16,16 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable
-from types import ModuleType, TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any, Self
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from tracekit.errors import WorkloadError
-
 from . import Range, part
-
-EAGER = "tracekit_eager"
-"""The name under which transformers knows eager attention with ranges for its parts."""
 
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "__matmul__", "einsum"})
 _MARK = "_is_tracekit_part"
@@ -38,117 +33,78 @@ _OWN = "eager_attention_forward"
 _ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
 
 
-def eager_parts() -> str:
-    """Make eager attention with ranges for its parts known to transformers.
-
-    Returns:
-        The name for `attn_implementation` or `model.set_attn_implementation()`.
-    """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import eager_mask
-
-    AttentionInterface.register(EAGER, _eager_attention)
-    AttentionMaskInterface.register(EAGER, eager_mask)
-    return EAGER
-
-
 class RopeRanges:
     """`tk/part/rope` ranges around rotary embeddings, while they are attached.
 
-    Args:
-        model: whose model files are looked through for functions that apply them.
+    The functions that apply them are wrapped in the files of the model's modules.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = model
+        self._model = model
         self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 
     def __enter__(self) -> Self:
         self.attach()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.detach()
 
-    def attach(self) -> int:
-        """Wrap the functions, and return how many there are."""
-        if not self._originals:
-            names = sorted({type(module).__module__ for module in self.model.modules()})
-            for file in filter(None, map(sys.modules.get, names)):
-                for name, value in list(vars(file).items()):
-                    if _ROPE.match(name) and callable(value) and not _is_wrapped(value):
-                        self._originals.append((file, name, value))
-                        setattr(file, name, _in_part("rope", value))
-        return len(self._originals)
+    def attach(self) -> None:
+        """Open the ranges from now on; does nothing where they are open."""
+        for file in _files({type(module) for module in self._model.modules()}):
+            for name, value in list(vars(file).items()):
+                if _ROPE.match(name):
+                    self._wrap(file, name, value, functools.partial(part, "rope"))
 
     def detach(self) -> None:
-        """Put the functions back."""
+        """Put everything back."""
         for file, name, value in self._originals:
             setattr(file, name, value)
         self._originals.clear()
 
+    def _wrap(
+        self,
+        file: ModuleType,
+        name: str,
+        value: Any,
+        context: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        if callable(value) and not isinstance(value, type) and not hasattr(value, _MARK):
+            self._originals.append((file, name, value))
+            setattr(file, name, _inside(context, value))
 
-class AttentionRanges:
+
+class AttentionRanges(RopeRanges):
     """Ranges for the parts of attention of a whole model, while they are attached.
 
-    RoPE as by `RopeRanges`; and the eager attention of a transformers model is wrapped in its file
-    in the same way. Other models and other attention are left as they are, and so is the model's
-    configuration: a copy or a checkpoint that is made meanwhile holds nothing of ours.
-
-    Args:
-        model: the model; it may be wrapped.
+    RoPE, and in the same way the eager attention of a transformers model, in its file. Other models
+    and other attention are left as they are, and so is the model's configuration: a copy or a
+    checkpoint that is made meanwhile holds nothing of ours.
     """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._rope = RopeRanges(model)
-        self._model = model
-        self._originals: list[tuple[ModuleType, Callable[..., Any]]] = []
-
-    def __enter__(self) -> Self:
-        self.attach()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.detach()
 
     def attach(self) -> None:
         """Open the ranges from now on."""
-        self._rope.attach()
-        kinds = {base for module in self._model.modules() for base in type(module).__mro__}
-        for file in filter(None, map(sys.modules.get, sorted({kind.__module__ for kind in kinds}))):
-            function = vars(file).get(_OWN)
-            if callable(function) and not _is_wrapped(function):
-                self._originals.append((file, function))
-                setattr(file, _OWN, _in_parts(function))
-
-    def detach(self) -> None:
-        """Put everything back."""
-        self._rope.detach()
-        for file, function in self._originals:
-            setattr(file, _OWN, function)
-        self._originals.clear()
+        super().attach()
+        for file in _files({base for one in self._model.modules() for base in type(one).__mro__}):
+            self._wrap(file, _OWN, vars(file).get(_OWN), _Parts)
 
 
-def _is_wrapped(value: object) -> bool:
-    return isinstance(value, type) or hasattr(value, _MARK)
+def _files(kinds: set[type]) -> Iterator[ModuleType]:
+    """Yield the files of some classes, in the order of their names."""
+    return filter(None, map(sys.modules.get, sorted({kind.__module__ for kind in kinds})))
 
 
-def _in_part(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _inside(
+    context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a function that does the same, each call of it in a context."""
+
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        with part(name):
+        with context():
             return function(*args, **kwargs)
 
     setattr(wrapper, _MARK, True)
@@ -163,6 +119,12 @@ class _Parts(TorchFunctionMode):
         self._products = 0
         self._softmax: Range | None = None
 
+    def __exit__(self, *exc_info: Any) -> None:
+        try:
+            super().__exit__(*exc_info)
+        finally:
+            self._end_softmax()
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -173,7 +135,7 @@ class _Parts(TorchFunctionMode):
         del types
         if getattr(func, "__name__", "") not in _PRODUCTS:
             return func(*args, **(kwargs or {}))
-        self.end()
+        self._end_softmax()
         self._products += 1
         with part("bmm0" if self._products == 1 else "bmm1"):
             result = func(*args, **(kwargs or {}))
@@ -182,49 +144,7 @@ class _Parts(TorchFunctionMode):
             self._softmax.__enter__()
         return result
 
-    def end(self) -> None:
-        """Close the range of the softmax if it is open."""
+    def _end_softmax(self) -> None:
         if self._softmax is not None:
             self._softmax.__exit__(None, None, None)
             self._softmax = None
-
-
-def _in_parts(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return function(*args, **kwargs)
-        parts = _Parts()
-        try:
-            with parts:
-                return function(*args, **kwargs)
-        finally:
-            parts.end()
-
-    setattr(wrapper, _MARK, True)
-    return wrapper
-
-
-def _eager_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run the eager attention of a module's own model file, with ranges for its parts."""
-    function = _own_eager(type(module))
-    if not _is_wrapped(function):
-        function = _in_parts(function)
-    return function(module, *args, **kwargs)
-
-
-def _own_eager(kind: type[nn.Module]) -> Callable[..., Any]:
-    """Return the eager attention function that a class of attention modules would use itself.
-
-    Raises:
-        WorkloadError: its file has none.
-    """
-    for base in kind.__mro__:
-        file = sys.modules.get(base.__module__)
-        function = getattr(file, _OWN, None)
-        if callable(function):
-            return function
-    raise WorkloadError(
-        f"{kind.__name__} of {kind.__module__} has no eager attention that has parts",
-        hint="run the model with attn_implementation='eager' or 'sdpa'",
-    )

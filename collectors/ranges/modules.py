@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -17,9 +16,9 @@ from torch import nn
 from ..calls import module_calls
 from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, module_paths, unwrapped
-from .backward import Pass
 from .open_ranges import (
     OpenRange,
+    Pass,
     close_down_to,
     close_stale,
     graph_task_id,
@@ -44,11 +43,7 @@ class ModuleRanges:
 
     Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
 
-    Args:
-        model: the model; it may be wrapped by DDP, FSDP, DeepSpeed or PEFT.
-        backward: whether to make backward ranges.
-        name: the path of the model itself, put before all others; for a second model beside the
-            first, such as a teacher.
+    `name` is put before all paths: for a second model beside the first, such as a teacher.
     """
 
     wants_inner = True
@@ -64,12 +59,7 @@ class ModuleRanges:
         self.attach()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.detach()
 
     def __contains__(self, module: nn.Module) -> bool:

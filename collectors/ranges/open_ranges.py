@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Literal, Self
 
 import torch
 from torch.autograd import profiler
-
-from .backward import BackwardTasks, Pass
 
 try:
     import nvtx
@@ -39,11 +36,66 @@ Phase = Literal[
     "mixed",
 ]
 
+# A name without a promise, which DDP and FSDP rest on too.
+_engine = getattr(torch.autograd.Variable, "_execution_engine", None)
 # Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
 # which costs a few µs; without the third, recomputation counts as forward.
 _is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 _is_process_profiled = "_is_profiler_enabled"
 graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+class Task:
+    """One run of the autograd engine."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+
+class Pass:
+    """The way of the gradients back through one call of a module."""
+
+    __slots__ = ("name", "path", "prefix", "task")
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path = path
+        self.prefix = f"{path}."
+        self.name = name
+        self.task: Task | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has ended the run that this belongs to."""
+        return self.task is not None and self.task.is_over
+
+    def holds(self, other: Pass) -> bool:
+        """Tell whether the range of another call may lie inside of this one's."""
+        return not self.is_over and other.path.startswith(self.prefix)
+
+
+class BackwardTasks:
+    """The runs of the autograd engine that this thread takes part in, by their numbers."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, Task] = {}
+
+    def current(self, number: int, at_end: Callable[[], None]) -> Task:
+        """Return the run of this number; at its end, `at_end` is called."""
+        task = self._tasks.get(number)
+        if task is None:
+            task = self._tasks[number] = Task()
+            ended = task
+
+            def end() -> None:
+                ended.is_over = True
+                self._tasks.pop(number, None)
+                at_end()
+
+            if _engine is not None and number != -1:
+                _engine.queue_callback(end)
+        return task
 
 
 class OpenRange:
@@ -94,11 +146,7 @@ def is_backward() -> bool:
 
 
 class Range:
-    """A range as a context manager; it can be entered again after it was left.
-
-    Args:
-        name: the whole name, as it stands in the trace.
-    """
+    """A range as a context manager; it can be entered again after it was left."""
 
     __slots__ = ("_depths", "name")
 
@@ -110,12 +158,7 @@ class Range:
         self._depths.append(open_range(self, self.name))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         depth = self._depths.pop()
         stack = this_thread.open
         # One around it may have closed it already.
@@ -123,9 +166,9 @@ class Range:
             close_down_to(depth)
 
 
-def step(number: int) -> Range:
-    """Return the range of the step of this number."""
-    return Range(f"tk/step/{number}")
+def step(number: int, *, is_anew: bool = False) -> Range:
+    """Return the range of the step of this number; `is_anew` if what was marked before is none."""
+    return Range(f"tk/step/{number}{' anew' if is_anew else ''}")
 
 
 def phase(name: Phase) -> Range:

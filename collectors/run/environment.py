@@ -82,9 +82,7 @@ def probe() -> Environment:
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
     """Return where the ranks of a run ran: what the first says, and the threads that all had.
 
-    Args:
-        environments: what :func:`probe` returned in each rank, as dicts; empty of a rank that did
-            not get so far.
+    `environments` are dicts of what `probe` returned; empty of a rank that did not get so far.
     """
     told = [environment for environment in environments if environment]
     if not told:
@@ -109,9 +107,7 @@ def package_versions() -> dict[str, str]:
 def require(packages: dict[str, str], needed_by: str) -> None:
     """Make sure that packages are installed, without importing them.
 
-    Args:
-        packages: import name to the name that pip knows it by.
-        needed_by: what needs them, for the message: `--opt R+Z3`.
+    `packages` are import names with what pip knows them by; `needed_by` is for the message.
 
     Raises:
         WorkloadError: some are missing; one sentence, with the command that installs them.

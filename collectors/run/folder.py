@@ -9,16 +9,24 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
 
-from .leftovers import WORK, sweep, working_folder
+from .stale_dirs import WORK, sweep, working_folder
 
 LOGS = "logs"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a workload ended: the run folder that it left, if any, and the exit code for it."""
+
+    folder: Path | None
+    exit_code: int
 
 
 class RunFolder:
@@ -56,13 +64,7 @@ class RunFolder:
             self.work.mkdir()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        del kind, traceback
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         if not self._committed:
             self._remove()
         if isinstance(error, OSError) and disk_cause(error):
@@ -73,11 +75,7 @@ class RunFolder:
         self.path, self.logs, self.work = path, path / LOGS, path / WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
-        """Write the manifest, give the folder its name and return that.
-
-        Args:
-            run: the manifest, whose traces are in the folder.
-        """
+        """Write the manifest, give the folder its name and return that."""
         with disk_errors(self.target):
             for name in run.traces:
                 (self.path / name).stat()
@@ -93,11 +91,7 @@ class RunFolder:
 
 
 def default_target(*parts: str) -> Path:
-    """Return the run folder of a run that was given none.
-
-    Args:
-        *parts: what the run is, put before the time in its name.
-    """
+    """Return the run folder of a run that was given none."""
     now = datetime.datetime.now().astimezone()
     return Path("runs") / "-".join([*parts, f"{now:%Y%m%dT%H%M%S}"])
 
@@ -135,11 +129,7 @@ def disk_cause(error: BaseException | None) -> OSError | None:
 
 
 def check_replaceable(target: Path, *, force: bool) -> None:
-    """Make sure that a run folder may take a name.
-
-    Raises:
-        UsageError: something has it that is not to be replaced.
-    """
+    """Make sure that a run folder may take a name."""
     if not os.path.lexists(target):
         return
     has_run, has_result = _content(target)

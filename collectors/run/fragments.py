@@ -23,6 +23,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TraceError
 
 from .folder import LOGS, RunFolder, disk_errors, is_replaceable
+from .manifest import write_whole
 
 _LOCK_S = 20.0
 """How long a lock is waited for: many ranks may come at once, and none holds it for long."""
@@ -35,14 +36,8 @@ _MOST_NAMES = 1000
 def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
     """Give what was made the name of a run folder, or add it to the folder that has the name.
 
-    Args:
-        made: a folder of traces and logs on the same disk; it is gone afterwards.
-        target: the name that the run is to have.
-        run: its manifest, whose traces are in `made`.
-        force: whether to replace another run that has the name.
-
-    Returns:
-        The folder that holds the run: `target`, or `target-2` and so on where another run has it.
+    `made` is a folder of traces and logs on the same disk, gone afterwards. Returns the folder that
+    holds the run: `target`, or `target-2` and so on where another run has it.
 
     Raises:
         StoreError: it cannot be written; then `made` is still there.
@@ -101,9 +96,7 @@ def _add_window(window: Path, place: Path) -> None:
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
     """Replace the manifest of a folder that people may be reading."""
-    partial = folder / f".{manifest.FILE_NAME}.partial-{os.getpid()}"
-    partial.write_text(manifest.to_json(run), "utf-8")
-    partial.replace(folder / manifest.FILE_NAME)
+    write_whole(folder / manifest.FILE_NAME, manifest.to_json(run))
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:

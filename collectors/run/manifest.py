@@ -5,36 +5,74 @@ Each kind of run adds what it alone knows.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
+import os
+import time
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from tracekit import __version__
-from tracekit.manifest import Manifest, Outcome, RankMemory, Stage
+from tracekit.errors import TracekitError
+from tracekit.manifest import Manifest, Outcome, Overhead, RankMemory, Stage
+from tracekit.redaction import mask_text
+from tracekit.units import format_duration
 
+from ..machine import memory
 from .environment import of_ranks
 
 
-class RankReport(Protocol):
-    """What a rank says of itself.
+@dataclass(slots=True)
+class RankReport:
+    """What a rank says of itself, in a file of the working folder.
 
     `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
     they are empty of a rank that did not get so far. `trace` is a name in the run folder.
     """
 
-    @property
-    def rank(self) -> int: ...  # noqa: D102
-    @property
-    def attention_backend(self) -> str | None: ...  # noqa: D102
-    @property
-    def memory(self) -> Mapping[str, int]: ...  # noqa: D102
-    @property
-    def environment(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def trace(self) -> str | None: ...  # noqa: D102
-    @property
-    def notes(self) -> Sequence[str]: ...  # noqa: D102
+    rank: int
+    outcome: Outcome = "ok"
+    reason: str | None = None
+    ended_unix_ns: int = 0
+    ranges_step_ns: int | None = None
+    profiled_step_ns: int | None = None
+    attention_backend: str | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    trace: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def note_error(self, error: BaseException) -> None:
+        """Note what ended this rank."""
+        self.ended_unix_ns = time.time_ns()
+        if memory.is_out_of_memory(error):
+            self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
+        else:
+            self.outcome, self.reason = "failed", sentence(error)
+
+    def write_to(self, path: Path) -> None:
+        """Leave the report in a file, whole or not at all."""
+        write_whole(path, json.dumps(dataclasses.asdict(self)))
+
+
+def sentence(error: BaseException) -> str:
+    """Return in a line what went wrong."""
+    if isinstance(error, TracekitError):
+        return error.message
+    text = mask_text(str(error).strip().split("\n", 1)[0][:300])
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that others may be reading: it is whole at all times."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial.write_text(text, "utf-8")
+    partial.replace(path)
 
 
 def manifest_of(
@@ -49,14 +87,7 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of a run that has just ended.
 
-    Args:
-        stage: what kind of run it was.
-        engine: what ran it.
-        command: the command line.
-        reports: those of its ranks, in their order; none of a run that has none of its own.
-        outcome: what became of it.
-        reason: why it is not `ok`.
-        **members: further members of `Manifest`; they come before what the reports say.
+    `members` are further members of `Manifest`; they come before what the reports say.
     """
     of_reports: dict[str, Any] = {
         "attention_backend": reports[0].attention_backend if reports else None,
@@ -85,3 +116,20 @@ def node_count(reports: Sequence[RankReport]) -> int:
     """Return on how many machines ranks ran; one where none says it."""
     hosts = {report.environment.get("host_name") for report in reports if report.environment}
     return max(1, len(hosts))
+
+
+def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
+    """Return mean step times: plain, with ranges, with the profiler too; and the plain ones' range.
+
+    A few steps vary by more than what ranges cost, so the times are said, not a difference.
+
+    Of `overhead`, `plain_step_ns` is known.
+    """
+    text = f"step {format_duration(overhead.plain_step_ns or 0)}"
+    if len(plain_step_ns) > 1:
+        text += f" ({format_duration(min(plain_step_ns))} to {format_duration(max(plain_step_ns))})"
+    if overhead.ranges_step_ns is not None:
+        text += f"; with ranges {format_duration(overhead.ranges_step_ns)}"
+    if overhead.profiled_step_ns is not None:
+        text += f"; with ranges and profiler {format_duration(overhead.profiled_step_ns)}"
+    return text

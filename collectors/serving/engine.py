@@ -1,20 +1,22 @@
 """What `serve` asks of an engine, whether it answers over HTTP or runs in this process.
 
-An engine is a module of this package without a leading underscore. It has a function
-`create(values)` that takes the arguments of `tracekit collect` and returns a `ServingEngine`;
-creating one must not start anything or import torch.
+An engine is a module of `engines` without a leading underscore. Its `create(values, redactor)`
+takes the arguments of `tracekit collect`, and what keeps their secrets out of files, and returns a
+`ServingEngine`; creating one must not start anything or import torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from tracekit.manifest import Model, Parallel
 
-from .load.plan import LoadPlan, LoadResult, Progress
+from .plan import LoadPlan, LoadResult, Progress
+
+Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,8 @@ class EngineFacts:
 class ServingEngine(Protocol):
     """An engine under load. Calls come in the order start, run, close, from one thread."""
 
-    @property
-    def name(self) -> str:
-        """The engine's name as `--engine` takes it."""
-        ...
-
-    def start(self, folder: Path, echo: Callable[[str], None]) -> EngineFacts:
-        """Bring the engine up, and wait until it can answer.
-
-        Args:
-            folder: the run folder that is being made; logs go to `logs/` in it.
-            echo: shows a line of what is going on.
+    def start(self, folder: Path, echo: Echo) -> EngineFacts:
+        """Bring the engine up, and wait until it can answer; logs go to `logs/` of the run folder.
 
         Raises:
             UsageError: an argument does not suit the engine.
@@ -73,6 +66,3 @@ class ServingEngine(Protocol):
     def close(self) -> None:
         """End everything that `start` began; called once, also after an error."""
         ...
-
-
-EngineFactory = Callable[[Mapping[str, object]], ServingEngine]

@@ -1,33 +1,32 @@
-"""What a serving run was and came to, as its manifest."""
+"""What a serving run came to: its manifest, and a summary in a few lines, also when half failed.
+
+How long requests took is asked of analyses, by whoever runs this.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tracekit.manifest import Load, Manifest, Outcome, Repeat, Steps
 from tracekit.redaction import Redactor, mask_words
-from tracekit.units import format_duration
+from tracekit.units import NS_PER_S, format_duration
 
 from ..run.manifest import manifest_of
-from . import summary
 from .engine import EngineFacts
-from .load.arrival import Arrival
-from .load.plan import LoadResult, ProfilePlan
-from .load.requests_file import RequestRecord
+from .plan import Arrival, LoadResult, ProfilePlan
+from .records import RequestRecord
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLoad:
-    """A load as the arguments ask for it."""
+    """A load as the arguments ask for it; `load` is what the manifest keeps of that."""
 
-    request_count: int
-    prompt_token_count: int
-    max_new_token_count: int
-    warmup_count: int
+    load: Load
     arrival: Arrival
-    concurrency: int | None
     timeout_s: float
-    retry_count: int
     seed: int
     profile: ProfilePlan
 
@@ -41,21 +40,11 @@ def serving_manifest(
     source: str,
     redactor: Redactor,
 ) -> Manifest:
-    """Return the manifest of a run.
-
-    Args:
-        wanted: the load as it was asked for.
-        facts: what the engine says of itself.
-        result: what became of the load.
-        engine: the engine's name.
-        command: the command line.
-        source: what prompts are made of: `Load.prompt_source`.
-        redactor: takes secrets out of the command line.
-    """
-    measured = summary.counted(result.records)
+    """Return the manifest of a run; `source` is what its prompts are made of."""
+    measured = counted(result.records)
     good = [record for record in measured if record.outcome == "ok"]
-    rate = summary.output_tokens_per_s(measured)
-    interval_ns = summary.interval_ns(measured)
+    rate = output_tokens_per_s(measured)
+    span_ns = interval_ns(measured)
     outcome, reason = _outcome(result, measured)
     # Its environment says nothing of threads: the engine's are not those of this process.
     return manifest_of(
@@ -65,24 +54,18 @@ def serving_manifest(
         outcome=outcome,
         reason=reason,
         model=facts.model,
-        sequence_length=wanted.prompt_token_count,
+        sequence_length=wanted.load.prompt_token_count,
         precision=facts.precision,
         seed=wanted.seed,
         attention_backend=facts.attention_backend,
         attention_reason=facts.attention_reason,
         parallel=facts.parallel,
         steps=Steps(profiled_count=result.profiled_step_count),
-        repeats=[Repeat(rate, interval_ns)] if rate is not None and interval_ns else [],
+        repeats=[Repeat(rate, span_ns)] if rate is not None and span_ns else [],
         tokens_per_s_mean=rate,
         peak_memory=result.peak_memory,
-        load=Load(
-            request_count=wanted.request_count,
-            prompt_token_count=wanted.prompt_token_count,
-            max_new_token_count=wanted.max_new_token_count,
-            arrival=str(wanted.arrival),
-            concurrency=wanted.concurrency,
-            warmup_count=wanted.warmup_count,
-            retry_count=wanted.retry_count,
+        load=replace(
+            wanted.load,
             start_unix_ns=result.start_unix_ns,
             wall_ns=result.wall_ns,
             ok_count=len(good),
@@ -95,9 +78,80 @@ def serving_manifest(
             server=facts.server,
         ),
         traces=result.traces,
-        notes=result.notes + _token_notes(wanted, good, source),
+        notes=result.notes + _token_notes(wanted.load, good, source),
         extra=result.extra,
     )
+
+
+def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
+    """Return the requests that figures are made of: neither warm-up nor under the profiler."""
+    return [record for record in records if not record.is_warmup and not record.is_profiled]
+
+
+def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
+    """Return the time that throughput is of, ns: as analysis `throughput` defines it.
+
+    From when the first measured request was sent to the end of the last that was answered; None if
+    none was.
+    """
+    sent = [record.sent_ns for record in measured if record.sent_ns is not None]
+    ends = [
+        record.end_ns for record in measured if record.outcome == "ok" and record.end_ns is not None
+    ]
+    return max(ends) - min(sent) if sent and ends else None
+
+
+def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
+    """Return the new tokens of all requests that were answered over their interval, if any."""
+    tokens = sum(record.output_token_count for record in measured if record.outcome == "ok")
+    span_ns = interval_ns(measured)
+    return tokens * NS_PER_S / span_ns if span_ns else None
+
+
+def summary_lines(
+    run: Manifest, records: Sequence[RequestRecord], target: Path, figures: Sequence[str] = ()
+) -> list[str]:
+    """Return the summary of a run in a folder; `figures` are lines of what analyses say of it."""
+    load = run.load
+    if load is None:
+        return []
+    measured = counted(records)
+    good_count = sum(record.outcome == "ok" for record in measured)
+    model = f" {run.model.name}" if run.model else ""
+    what = f"serve{model} ({run.engine}), {load.arrival}"
+    out = [f"{what}: {good_count} of {len(measured)} requests answered"]
+    if good_count < len(measured):
+        out.append(f"failed: {_failures(measured)}")
+    out += figures
+    out += [f"note: {note}" for note in run.notes]
+    if load.profile_note:
+        out.append(f"note: {load.profile_note}")
+    if good_count:
+        shown = "tracekit breakdown" if run.traces else "tracekit query latency"
+        out.append(f"see where the time went: {shown} {target}")
+    return out
+
+
+def clean_facts(facts: EngineFacts, redactor: Redactor) -> EngineFacts:
+    """Return what an engine says of itself without what it was given in confidence."""
+    model = facts.model
+    if model is not None:
+        model = replace(model, name=redactor.clean(model.name))
+    texts = {
+        name: redactor.clean_json(getattr(facts, name))
+        for name in ("precision", "attention_backend", "attention_reason", "profile_note")
+    }
+    return replace(facts, model=model, server=redactor.clean_json(facts.server), **texts)
+
+
+def clean_result(result: LoadResult, redactor: Redactor) -> None:
+    """Take secrets out of what came from the server."""
+    result.failure = redactor.clean_json(result.failure)
+    result.notes = [redactor.clean(note) for note in result.notes]
+    result.profile_note = redactor.clean_json(result.profile_note)
+    for record in result.records:
+        record.reason = redactor.clean_json(record.reason)
+        record.engine_request_id = redactor.clean_json(record.engine_request_id)
 
 
 def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome, str | None]:
@@ -113,29 +167,17 @@ def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome
         done = f"{len(measured) - cancelled_count} of {len(measured)}"
         return partial, f"interrupted when {done} requests were done"
     if not ok_count:
-        return "failed", f"no request was answered: {summary.failures(measured)}"
+        return "failed", f"no request was answered: {_failures(measured)}"
     if ok_count < len(measured):
-        return partial, f"{_coverage(measured, ok_count)}; failed: {summary.failures(measured)}"
+        return partial, f"{_coverage(measured, ok_count)}; failed: {_failures(measured)}"
     return "ok", None
-
-
-def clean_facts(facts: EngineFacts, redactor: Redactor) -> EngineFacts:
-    """Return what an engine says of itself without what it was given in confidence."""
-    model = facts.model
-    if model is not None:
-        model = replace(model, name=redactor.clean(model.name))
-    texts = {
-        name: redactor.clean_json(getattr(facts, name))
-        for name in ("precision", "attention_backend", "attention_reason", "profile_note")
-    }
-    return replace(facts, model=model, server=redactor.clean_json(facts.server), **texts)
 
 
 def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
     """Say which part of the load the figures are of."""
-    span_ns = summary.interval_ns(measured)
+    span_ns = interval_ns(measured)
     if span_ns is None:
-        return f"no request was answered: {summary.failures(measured)}"
+        return f"no request was answered: {_failures(measured)}"
     if ok_count == len(measured):
         return "the figures are of the whole load, what was to follow it is missing"
     pct = 100 * ok_count // len(measured)
@@ -145,39 +187,43 @@ def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
     )
 
 
-def clean_result(result: LoadResult, redactor: Redactor) -> None:
-    """Take secrets out of what came from the server."""
-    result.failure = None if result.failure is None else redactor.clean(result.failure)
-    result.notes = [redactor.clean(note) for note in result.notes]
-    if result.profile_note is not None:
-        result.profile_note = redactor.clean(result.profile_note)
-    for record in result.records:
-        record.reason = None if record.reason is None else redactor.clean(record.reason)
-        if record.engine_request_id is not None:
-            record.engine_request_id = redactor.clean(record.engine_request_id)
+def _failures(records: Sequence[RequestRecord]) -> str:
+    """Return how many requests ended in which other way than `ok`, and the commonest reason."""
+    bad = [record for record in records if record.outcome != "ok"]
+    if not bad:
+        return ""
+    outcomes = Counter(record.outcome for record in bad).most_common()
+    text = ", ".join(f"{count} {outcome}" for outcome, count in outcomes)
+    reason, count = Counter(_reason(record) for record in bad).most_common(1)[0]
+    often = f"{count} times" if count > 1 else "once"
+    return f"{text} (mostly: {reason})" if count < len(bad) else f"{text} ({often}: {reason})"
 
 
-def _token_notes(wanted: WantedLoad, good: list[RequestRecord], source: str) -> list[str]:
+def _reason(record: RequestRecord) -> str:
+    status = f"{record.http_status} " if record.outcome == "http_error" else ""
+    return f"{status}{record.reason or record.outcome}"
+
+
+def _token_notes(load: Load, good: list[RequestRecord], source: str) -> list[str]:
     """Note answers that are shorter than asked, and prompts that the engine counts otherwise."""
     notes = []
-    short = [r for r in good if r.output_token_count < wanted.max_new_token_count]
+    counts = [record.output_token_count for record in good]
+    short = [count for count in counts if count < load.max_new_token_count]
     if short:
-        least = min(record.output_token_count for record in short)
         notes.append(
-            f"{len(short)} of {len(good)} answers have fewer tokens than asked for, {least} at "
-            "least: the model ended them"
+            f"{len(short)} of {len(good)} answers have fewer tokens than asked for, {min(short)} "
+            "at least: the model ended them"
         )
-    long = [r for r in good if r.output_token_count > wanted.max_new_token_count]
+    long = [count for count in counts if count > load.max_new_token_count]
     if long:
-        most = max(record.output_token_count for record in long)
         notes.append(
-            f"{len(long)} of {len(good)} answers have more tokens than asked for, {most} at most, "
-            "as the engine counts them"
+            f"{len(long)} of {len(good)} answers have more tokens than asked for, {max(long)} at "
+            "most, as the engine counts them"
         )
-    counts = {record.prompt_token_count for record in good}
-    if source == "token_ids" and counts - {wanted.prompt_token_count}:
+    of_prompts = {record.prompt_token_count for record in good}
+    if source == "token_ids" and of_prompts - {load.prompt_token_count}:
         notes.append(
-            f"the engine counts {min(counts)} to {max(counts)} tokens in prompts of "
-            f"{wanted.prompt_token_count} ids"
+            f"the engine counts {min(of_prompts)} to {max(of_prompts)} tokens in prompts of "
+            f"{load.prompt_token_count} ids"
         )
     return notes

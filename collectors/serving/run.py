@@ -20,37 +20,52 @@ No secret that the run is given (in arguments, URLs or the environment) is kept 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import os
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 from tracekit.errors import TracekitError, UsageError, WorkloadError
-from tracekit.redaction import Redactor
+from tracekit.manifest import Load
+from tracekit.redaction import (
+    Redactor,
+    secrets_in_environment,
+    secrets_in_text,
+    secrets_in_words,
+)
 from tracekit.units import NS_PER_S
 
 from ..machine.hardware import accelerator_count
 from ..process.signals import signals_as_interrupt
+from ..progress import ProgressLine
 from ..run.folder import RunFolder, default_target
-from . import engines, summary
-from .engine import EngineFacts, ServingEngine
-from .http.open_files import raise_file_limit
-from .load import requests_file
-from .load.arrival import parse_arrival
-from .load.plan import LoadPlan, ProfilePlan, Progress, Prompt, parse_mark
-from .load.progress import ProgressLine
-from .load.prompts import text_prompts, token_id_prompts
-from .manifest import WantedLoad, clean_facts, clean_result, serving_manifest
-from .redactor import redactor_of
+from . import engines, records
+from .arguments import count_of, seconds_of
+from .engine import Echo, EngineFacts, ServingEngine
+from .manifest import (
+    WantedLoad,
+    clean_facts,
+    clean_result,
+    counted,
+    serving_manifest,
+    summary_lines,
+)
+from .plan import LoadPlan, ProfilePlan, Progress, parse_arrival, parse_mark
+from .prompts import text_prompts, token_id_prompts
 
-Echo = Callable[[str], None]
 Figures = Callable[[Path], list[str]]
 
 DEFAULT_ENGINE = "transformers"
 _SMALL = {"requests": 32, "prompt_len": 64, "max_new_tokens": 32, "warmup_requests": 2}
 _PAPER = {"requests": 1000, "prompt_len": 512, "max_new_tokens": 128, "warmup_requests": 8}
 _TIMEOUT_S = 600.0
+_OF_SERVERS = ("url", "launch", "trace_dir", "served_model", "request_body")
+# What may hold a secret.
+_TEXTS = ("launch", "request_body", "url")
 
 
 def run(
@@ -75,16 +90,31 @@ def run(
         KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
     """
     redactor = redactor_of(values, command)
-
-    def tell(line: str) -> None:
-        echo(redactor.clean(line))
-
     try:
-        return _run(values, command, tell, progress, redactor, figures)
+        return _run(
+            values, command, lambda line: echo(redactor.clean(line)), progress, redactor, figures
+        )
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
         # Without what it came from, which would be shown in full where nobody catches it.
         raise type(error)(redactor.clean(error.message), hint=hint) from None
+
+
+def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redactor:
+    """Return what takes out the secrets of a run: of its arguments, command and environment."""
+    found = secrets_in_environment(os.environ) | secrets_in_words(command)
+    for key in _TEXTS:
+        found |= secrets_in_text(values.get(key) or "")
+    # Not taken apart as a URL: it may be none.
+    user, at, _ = (values.get("url") or "").rpartition("@")
+    if at:
+        user = user.rpartition("://")[2]
+        plain = urllib.parse.unquote(user)
+        for text in (user, plain):
+            found.add(text.partition(":")[2] or text)
+        # As it is sent.
+        found.add(base64.b64encode(plain.encode()).decode())
+    return Redactor(found)
 
 
 def _run(
@@ -95,12 +125,12 @@ def _run(
     redactor: Redactor,
     figures: Figures | None,
 ) -> Path:
-    name = str(values.get("engine") or DEFAULT_ENGINE)
-    wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and _is_without_gpu())
-    engine = _engine(name, values)
+    name = values.get("engine") or DEFAULT_ENGINE
+    wanted = _wanted(values, is_small=name == DEFAULT_ENGINE and accelerator_count() == 0)
+    engine = _engine(name, values, redactor)
     asked = values.get("model") if name == DEFAULT_ENGINE else values.get("served_model")
-    model = [Path(str(asked)).name] if asked else []
-    target = Path(values["out"]) if values.get("out") else default_target("serve", name, *model)
+    model = [Path(asked).name] if asked else []
+    target = values.get("out") or default_target("serve", name, *model)
     with (
         RunFolder(target, force=bool(values.get("force"))) as folder,
         signals_as_interrupt(),
@@ -108,23 +138,22 @@ def _run(
         try:
             facts = clean_facts(engine.start(folder.path, echo), redactor)
             plan, source, notes = _plan(wanted, facts)
-            if name != DEFAULT_ENGINE:
-                raise_file_limit(min(wanted.concurrency or len(plan.prompts), len(plan.prompts)))
             echo(_announcement(wanted, name))
             with ProgressLine() as line:
-                result = engine.run(plan, folder.path, progress or line)
+                show = progress or (lambda state: line.show(str(state), state.stage))
+                result = engine.run(plan, folder.path, show)
         finally:
             engine.close()
         result.notes[:0] = notes
         clean_result(result, redactor)
         run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
-        measured = summary.counted(result.records)
+        measured = counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):
             raise KeyboardInterrupt
-        requests_file.write(result.records, folder.path)
+        records.write(result.records, folder.path)
         folder.commit(run_manifest)
     told = [] if figures is None else figures(target)
-    for text in summary.lines(run_manifest, result.records, target, told):
+    for text in summary_lines(run_manifest, result.records, target, told):
         echo(text)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -132,7 +161,7 @@ def _run(
         word = "incomplete: " if run_manifest.outcome == "incomplete" else ""
         raise WorkloadError(
             f"{target}: {word}{run_manifest.reason}",
-            hint=f"each request's outcome is in {target}/{requests_file.FILE_NAME}",
+            hint=f"each request's outcome is in {target}/{records.FILE_NAME}",
         )
     return target
 
@@ -143,118 +172,105 @@ def engine_names() -> list[str]:
     return sorted(module.name for module in modules if not module.name.startswith("_"))
 
 
-def _engine(name: str, values: Mapping[str, Any]) -> ServingEngine:
+def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> ServingEngine:
     names = engine_names()
     if name not in names:
         raise UsageError(
             f"--engine {name!r} is no serving engine", hint=f"engines: {', '.join(names)}"
         )
-    if name == DEFAULT_ENGINE:
-        for key in ("url", "launch", "trace_dir", "served_model", "request_body"):
-            if values.get(key) is not None:
-                others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
-                raise UsageError(
-                    f"--{key.replace('_', '-')} is for a server, and --engine transformers has "
-                    "none",
-                    hint=f"say which server it is: --engine {others}",
-                )
-    engine: ServingEngine = import_module(f"{engines.__name__}.{name}").create(values)
+    given = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
+    if name == DEFAULT_ENGINE and given is not None:
+        others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
+        raise UsageError(
+            f"--{given.replace('_', '-')} is for a server, and --engine transformers has none",
+            hint=f"say which server it is: --engine {others}",
+        )
+    engine: ServingEngine = import_module(f"{engines.__name__}.{name}").create(values, redactor)
     return engine
 
 
 def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
     defaults = _SMALL if is_small else _PAPER
-    counts = {}
-    for key, default in defaults.items():
-        value = values.get(key)
-        counts[key] = default if value is None else int(value)
-        if counts[key] < 1 and key != "warmup_requests":
-            raise UsageError(f"--{key.replace('_', '-')} is {counts[key]}, and must be 1 or more")
-    concurrency = values.get("concurrency")
-    if concurrency is not None and concurrency < 1:
-        raise UsageError(f"--concurrency is {concurrency}, and must be 1 or more")
-    timeout_s = _TIMEOUT_S if values.get("timeout") is None else float(values["timeout"])
-    if timeout_s <= 0:
-        raise UsageError(f"--timeout is {timeout_s:g}, and must be more than 0")
-    marks = {
-        key: None
+    requests, prompt_len, max_new_tokens = (
+        count_of(values, key, defaults[key]) or 0
+        for key in ("requests", "prompt_len", "max_new_tokens")
+    )
+    warmup = values.get("warmup_requests")
+    arrival = parse_arrival(values.get("arrival") or "burst")
+    load = Load(
+        request_count=requests,
+        prompt_token_count=prompt_len,
+        max_new_token_count=max_new_tokens,
+        arrival=str(arrival),
+        concurrency=count_of(values, "concurrency"),
+        warmup_count=defaults["warmup_requests"] if warmup is None else warmup,
+        retry_count=values.get("retries") or 0,
+    )
+    after, length = (
+        None
         if values.get(key) is None
-        else parse_mark(str(values[key]), counts["requests"], f"--{key.replace('_', '-')}")
+        else parse_mark(values[key], requests, f"--{key.replace('_', '-')}")
         for key in ("profile_after", "profile_for")
-    }
+    )
     return WantedLoad(
-        request_count=counts["requests"],
-        prompt_token_count=counts["prompt_len"],
-        max_new_token_count=counts["max_new_tokens"],
-        warmup_count=counts["warmup_requests"],
-        arrival=parse_arrival(str(values.get("arrival") or "burst")),
-        concurrency=concurrency,
-        timeout_s=timeout_s,
-        retry_count=int(values.get("retries") or 0),
-        seed=int(values.get("seed") or 0),
-        profile=ProfilePlan(
-            not values.get("no_profile"), marks["profile_after"], marks["profile_for"]
-        ),
+        load,
+        arrival,
+        timeout_s=seconds_of(values, "timeout", _TIMEOUT_S),
+        seed=values.get("seed") or 0,
+        profile=ProfilePlan(not values.get("no_profile"), after, length),
     )
 
 
 def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
     """Return the load in detail, what prompts are made of, and what to note about them."""
+    load, seed = wanted.load, wanted.seed
+    count, token_count = load.request_count, load.prompt_token_count
     limit = facts.max_token_count
-    needed = wanted.prompt_token_count + wanted.max_new_token_count
-    if limit is not None and needed > limit:
+    if limit is not None and token_count + load.max_new_token_count > limit:
         raise UsageError(
-            f"a request of {wanted.prompt_token_count} + {wanted.max_new_token_count} tokens is "
-            f"longer than the {limit} that the engine takes",
+            f"a request of {token_count} + {load.max_new_token_count} tokens is longer than the "
+            f"{limit} that the engine takes",
             hint="lower --prompt-len or --max-new-tokens",
         )
-    count = wanted.request_count
     # The second sending of the load has prompts of its own, and so has the warm-up: an engine that
     # keeps what it has seen would have nothing to do.
-    total = 2 * count + wanted.warmup_count
+    total = 2 * count + load.warmup_count
     notes = []
     if facts.count_tokens is None:
         source = "token_ids"
-        made: list[Prompt] = token_id_prompts(
-            total, wanted.prompt_token_count, facts.vocabulary_size, wanted.seed
-        )
+        made = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
     else:
-        made, counted = text_prompts(
-            total, wanted.prompt_token_count, wanted.seed, facts.count_tokens
-        )
-        source = "text" if counted is None else "usage"
-        if counted is None:
+        made, told = text_prompts(total, token_count, seed, facts.count_tokens)
+        source = "text" if told is None else "usage"
+        if told is None:
             notes.append(
-                f"prompts are {wanted.prompt_token_count} words: the engine takes no token ids and "
-                "does not say how many tokens a text has"
+                f"prompts are {token_count} words: the engine takes no token ids and does not say "
+                "how many tokens a text has"
             )
-        elif counted != wanted.prompt_token_count:
+        elif told != token_count:
             notes.append(
-                f"prompts have about {counted} tokens instead of {wanted.prompt_token_count}, "
-                "which no number of words gives"
+                f"prompts have about {told} tokens instead of {token_count}, which no number of "
+                "words gives"
             )
     plan = LoadPlan(
         prompts=made[:count],
-        arrival_ns=wanted.arrival.schedule_ns(count, wanted.seed),
-        max_new_token_count=wanted.max_new_token_count,
+        arrival_ns=wanted.arrival.schedule_ns(count, seed),
+        max_new_token_count=load.max_new_token_count,
         warmup_prompts=made[2 * count :],
         profile_prompts=made[count : 2 * count],
-        concurrency=wanted.concurrency,
+        concurrency=load.concurrency,
         timeout_ns=round(wanted.timeout_s * NS_PER_S),
-        retry_count=wanted.retry_count,
-        seed=wanted.seed,
+        retry_count=load.retry_count,
+        seed=seed,
         profile=wanted.profile,
     )
     return plan, source, notes
 
 
 def _announcement(wanted: WantedLoad, engine: str) -> str:
-    bound = f", {wanted.concurrency} in flight at most" if wanted.concurrency else ""
+    load = wanted.load
+    bound = f", {load.concurrency} in flight at most" if load.concurrency else ""
     return (
-        f"sending {wanted.request_count} requests ({wanted.prompt_token_count} tokens in, "
-        f"{wanted.max_new_token_count} out, {wanted.arrival}{bound}) to {engine}"
+        f"sending {load.request_count} requests ({load.prompt_token_count} tokens in, "
+        f"{load.max_new_token_count} out, {load.arrival}{bound}) to {engine}"
     )
-
-
-def _is_without_gpu() -> bool:
-    return accelerator_count() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ..arguments import all_arguments
 from ..command.argument import Argument
@@ -20,7 +21,7 @@ MAX_BATCH_SIZE = Argument(
     metavar="N",
     group="Model and data",
 )
-_OWN_BY_KEY = {
+_MEANINGS = {
     "model": "models, separated by commas: tiny, llama2-7b, llama2-13b, llama2-70b, a CONFIG.json "
     "or a model's FOLDER",
     "opt": 'methods as in collect, separated by commas: "Naive,Z2,R+Z3"',
@@ -31,20 +32,22 @@ _OWN_BY_KEY = {
     "out": "the folder that takes a run folder for each cell; finished cells in it are skipped",
     "force": "run finished cells again",
 }
+_CHANGES: dict[str, dict[str, Any]] = {
+    **{key: {"kind": "text", "choices": (), "metavar": "LIST"} for key in LISTS},
+    "stage": {"choices": STAGES},
+    "out": {"default": None, "metavar": "RUNS"},
+}
 
 
 def sweep_arguments() -> tuple[Argument, ...]:
     """Return the arguments of a sweep: those of collecting a training run, five of them lists."""
-    own = []
-    for argument in all_arguments():
-        if not set(STAGES) & set(argument.stages):
-            continue
-        if argument.key in LISTS:
-            argument = dataclasses.replace(argument, kind="text", choices=(), metavar="LIST")
-        if argument.key == "stage":
-            argument = dataclasses.replace(argument, choices=STAGES)
-        if argument.key == "out":
-            argument = dataclasses.replace(argument, default=None, metavar="RUNS")
-        meaning = _OWN_BY_KEY.get(argument.key, argument.meaning)
-        own.append(dataclasses.replace(argument, meaning=meaning))
+    own = [
+        dataclasses.replace(
+            argument,
+            meaning=_MEANINGS.get(argument.key, argument.meaning),
+            **_CHANGES.get(argument.key, {}),
+        )
+        for argument in all_arguments()
+        if set(STAGES) & set(argument.stages)
+    ]
     return (*own, MAX_BATCH_SIZE)

@@ -29,11 +29,8 @@ from .arguments import LISTS, MAX, MAX_BATCH_SIZE, STAGES
 class Cell:
     """One run of the grid.
 
-    Attributes:
-        name: the name of its run folder, the same whenever the cell is in a grid.
-        values: its arguments, settled; without `batch_size` if `is_max`.
-        spec: what they mean on this machine.
-        is_max: whether the largest batch that fits is to be found.
+    The name of its run folder is the same whenever the cell is in a grid. Its settled values have
+    no `batch_size` if the largest that fits is to be found: `is_max`.
     """
 
     name: str
@@ -42,12 +39,7 @@ class Cell:
     is_max: bool
 
     def arguments(self, out: Path, **changes: Any) -> list[str]:
-        """Return the command-line arguments of `collect` for a run of this cell.
-
-        Args:
-            out: the run folder.
-            **changes: values by `Argument.key`, in place of the cell's own.
-        """
+        """Return the command line of `collect` for a run; changes are by `Argument.key`."""
         values = {**self.values, **changes, "out": out}
         arguments = []
         for argument in all_arguments():
@@ -61,23 +53,15 @@ class Cell:
 
 
 def make_grid(values: Mapping[str, object]) -> list[Cell]:
-    """Return the cells of a grid, checked before any of them runs.
-
-    Args:
-        values: by `Argument.key`, as typed; those of `LISTS` may be lists.
-
-    Raises:
-        UsageError: a list is empty or repeats itself, or a cell could not run.
-    """
+    """Return the cells of a grid, checked before any of them runs; `LISTS` may be lists."""
     shared = {key: value for key, value in values.items() if key not in (*LISTS, "out", "force")}
     limit = shared.pop(MAX_BATCH_SIZE.key, None)
     if shared.get("stage") not in (None, *STAGES):
         raise UsageError(f"a sweep runs --stage pretrain or finetune, not {shared['stage']}")
-    lists = [_items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)]
-    keys = [key for key in LISTS if values.get(key) not in (None, False)]
+    lists = {key: _items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)}
     cells = [
-        _cell({**shared, **dict(zip(keys, items, strict=True))}, limit)
-        for items in itertools.product(*lists)
+        _cell({**shared, **dict(zip(lists, items, strict=True))}, limit)
+        for items in itertools.product(*lists.values())
     ]
     seen: dict[str, Cell] = {}
     for cell in cells:
@@ -92,30 +76,14 @@ def make_grid(values: Mapping[str, object]) -> list[Cell]:
 
 def search_limit(values: Mapping[str, object]) -> int:
     """Return the largest batch that `max` may try."""
-    given = settle_limit(values.get(MAX_BATCH_SIZE.key))
-    return given if given is not None else int(MAX_BATCH_SIZE.default or 0)
-
-
-def settle_limit(value: object) -> int | None:
-    """Return `--max-batch-size` as a number, or None if it was not given.
-
-    Raises:
-        UsageError: it is none, or below 1.
-    """
-    if value is None:
-        return None
+    value = values.get(MAX_BATCH_SIZE.key, MAX_BATCH_SIZE.default)
     if not str(value).isdecimal() or int(str(value)) < 1:
         raise UsageError(f"--max-batch-size is {value!r}, which is not an integer of 1 or more")
     return int(str(value))
 
 
 def difference(cell: Cell, run: manifest.Manifest) -> str | None:
-    """Return in what a finished run differs from a cell, or None if it is the cell's.
-
-    Args:
-        cell: the cell.
-        run: the manifest in the folder of its name.
-    """
+    """Return in what a finished run differs from a cell, or None if it is the cell's."""
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracekit import manifest
-from tracekit.errors import TraceError, UsageError
+from tracekit.errors import TraceError, UsageError, WorkloadError
 from tracekit.units import GB
 
 from ..command.argument import parse_bytes
 from ..process.distributed import place_in
 from ..process.signals import signals_as_interrupt
-from .arguments import sweep_arguments
-from .batch_search import largest_batch
-from .cell_lock import CellLock
-from .cell_process import require_success, run_cell
+from .cell import CellLock, run_cell
 from .grid import Cell, difference, make_grid, search_limit
 
 Echo = Callable[[str], None]
@@ -29,58 +26,17 @@ _PROBE = {"warmup": 1, "steps": 1, "repeats": 1, "profile_steps": 1}
 _FINISHED = ("ok", "oom")
 
 
-@dataclass(frozen=True, slots=True)
-class CellResult:
-    """What became of a cell.
-
-    Attributes:
-        cell: the cell.
-        folder: its run folder.
-        run: the manifest in it.
-        wall_s: how long it took, with the search for its batch size; 0 if it was skipped.
-        is_skipped: whether it had been finished by an earlier sweep.
-    """
-
-    cell: Cell
-    folder: Path
-    run: manifest.Manifest
-    wall_s: float = 0.0
-    is_skipped: bool = False
-
-
 @dataclass(slots=True)
 class Sweep:
-    """A grid and the folder that takes its runs.
-
-    Attributes:
-        cells: what is run, in order.
-        out: takes a run folder for each cell.
-        batch_limit: the largest batch that `max` tries.
-        force: run finished cells again.
-    """
+    """A grid and the folder that takes its runs; `batch_limit` is the largest that `max` tries."""
 
     cells: list[Cell]
     out: Path
     batch_limit: int
     force: bool = False
 
-    def finished(self) -> dict[str, manifest.Manifest]:
-        """Return the manifests of the cells that need not be run, by cell.
-
-        A run that was out of memory is finished; one that failed is not.
-
-        Raises:
-            UsageError: a folder holds a run of other arguments than its cell's, or no run.
-        """
-        found: dict[str, manifest.Manifest] = {}
-        for cell in self.cells:
-            run = self._finished(cell)
-            if run is not None:
-                found[cell.name] = run
-        return found
-
     def _finished(self, cell: Cell) -> manifest.Manifest | None:
-        """Return the manifest of a cell that need not be run."""
+        """Return the manifest of a cell that need not be run: out of memory is finished too."""
         folder = self.out / cell.name
         if self.force or not os.path.lexists(folder):
             return None
@@ -101,27 +57,21 @@ class Sweep:
             )
         return run
 
-    def run(self, echo: Echo) -> list[CellResult]:
+    def run(self, echo: Echo) -> dict[str, manifest.Manifest]:
         """Run the cells one after the other and return what became of each.
 
-        Args:
-            echo: takes lines for people.
-
-        Raises:
-            UsageError: before anything runs, if a folder is not what it should be.
-            StoreError: the disk is full or cannot be written.
-            KeyboardInterrupt: nothing half-made is left, and no process.
+        An interrupt leaves nothing half-made, and no process.
         """
-        finished = self.finished()
-        results: list[CellResult] = []
+        finished = {cell.name: self._finished(cell) for cell in self.cells}
+        results: dict[str, manifest.Manifest] = {}
         try:
             for number, cell in enumerate(self.cells, start=1):
                 folder = self.out / cell.name
                 label = f"[{number}/{len(self.cells)}] {cell.name}"
-                if cell.name in finished:
-                    run = finished[cell.name]
+                run = finished[cell.name]
+                if run is not None:
                     echo(f"{label}: skipped, finished before: {outcome_text(run)}")
-                    results.append(CellResult(cell, folder, run, is_skipped=True))
+                    results[cell.name] = run
                     continue
                 echo(label)
                 begin = time.monotonic()
@@ -130,7 +80,7 @@ class Sweep:
                     run = self._finished(cell) or self._collect(cell, folder, lock, echo)
                 wall_s = time.monotonic() - begin
                 echo(f"  {outcome_text(run)} ({wall_s:.1f} s)")
-                results.append(CellResult(cell, folder, run, wall_s))
+                results[cell.name] = run
         except KeyboardInterrupt:
             echo(
                 f"interrupted: {len(results)} of {len(self.cells)} cells are finished; the same "
@@ -192,21 +142,10 @@ class _ProbeFailedError(Exception):
 
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:
-    """Return the sweep that the arguments ask for, checked.
-
-    Args:
-        values: by `Argument.key`, as typed; None and False mean that one was not given.
-
-    Raises:
-        UsageError: a cell could not run, or something is missing.
-    """
+    """Return the sweep that the arguments ask for, checked; None and False mean not given."""
     given = {
         key: value for key, value in values.items() if value is not None and value is not False
     }
-    known = {argument.key for argument in sweep_arguments()}
-    for key in given:
-        if key not in known:
-            raise UsageError(f"there is no argument {key!r}")
     if place_in(os.environ) is not None:
         raise UsageError(
             "a sweep starts its ranks itself, but RANK and WORLD_SIZE are set",
@@ -222,40 +161,41 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
     return Sweep(make_grid(given), out, search_limit(given), bool(given.get("force")))
 
 
-def refuse_program(program: Sequence[str]) -> None:
-    """Say that a sweep takes no program after `--`.
-
-    Raises:
-        UsageError: there is one.
-    """
-    if program:
-        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
-
-
-def run_sweep(values: Mapping[str, object], echo: Echo) -> list[CellResult]:
-    """Run a sweep and return what became of each cell.
-
-    Args:
-        values: by `Argument.key`, as typed.
-        echo: takes lines for people.
-
-    Raises:
-        TracekitError: a cell could not run, or the disk failed. Cells that fail raise nothing.
-        KeyboardInterrupt: nothing half-made is left, and no process.
-    """
+def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:
+    """Run the sweep that arguments ask for; cells that fail raise nothing, a full disk does."""
     sweep = make_sweep(values)
     with signals_as_interrupt():
         return sweep.run(echo)
 
 
-def check(results: Sequence[CellResult]) -> None:
-    """Say which cells failed; out of memory is no failure.
+def check(results: Mapping[str, manifest.Manifest]) -> None:
+    """Raise `WorkloadError` if cells failed; out of memory is no failure."""
+    failed = [name for name, run in results.items() if run.outcome == "failed"]
+    if failed:
+        raise WorkloadError(
+            f"{len(failed)} of {len(results)} cells failed: {', '.join(failed)}",
+            hint="each folder has the reason in run.json and in logs/; the same command runs "
+            "only these again",
+        )
 
-    Raises:
-        WorkloadError: some did.
+
+def largest_batch(fits: Callable[[int], bool], limit: int) -> int:
+    """Return the largest batch size that fits, or 0 if not even one sequence does.
+
+    Doubles from 1 until a size does not fit, then halves the distance between the largest that did
+    and the smallest that did not. What fits is taken to fit in every smaller size too.
     """
-    failed = [result.cell.name for result in results if result.run.outcome == "failed"]
-    require_success(failed, len(results))
+    fitting, too_large = 0, limit + 1
+    while too_large - fitting > 1:
+        if too_large > limit:
+            size = min(max(1, 2 * fitting), limit)
+        else:
+            size = (fitting + too_large) // 2
+        if fits(size):
+            fitting = size
+        else:
+            too_large = size
+    return fitting
 
 
 def outcome_text(run: manifest.Manifest) -> str:

@@ -2,170 +2,104 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..command.argument import Argument
 
+_of_method = partial(Argument, group="Method")
+_of_data = partial(Argument, group="Model and data")
+_of_steps = partial(Argument, group="Steps")
+_of_profiler = partial(Argument, group="Profiler")
+_of_program = partial(Argument, group="A program of your own")
+
 ARGUMENTS: tuple[Argument, ...] = (
-    Argument(
+    _of_method(
         "--opt",
         "methods joined by +: Naive, Z1, Z2, Z3, O, R, F, Q, L, QL, LFA, PT, GC:powersgd, "
         "GC:acpsgd, GC:topk, GC:signsgd",
         default="Naive",
         metavar="OPT",
-        group="Method",
     ),
-    Argument(
+    _of_method(
         "--engine",
         "framework: deepspeed, ddp, fsdp2 or megatron",
         default="deepspeed with Z or O, else ddp",
         metavar="ENGINE",
-        group="Method",
     ),
-    Argument("--nproc", "local ranks", kind="count", default=1, metavar="N", group="Method"),
-    Argument(
-        "--tp",
-        "tensor parallel size of --engine megatron",
-        kind="count",
-        default=1,
-        metavar="N",
-        group="Method",
+    _of_method("--nproc", "local ranks", "count", default=1),
+    _of_method("--tp", "tensor parallel size of --engine megatron", "count", default=1),
+    _of_method(
+        "--gc-rank", "rank of the low-rank factors of GC:powersgd and GC:acpsgd", "count", default=4
     ),
-    Argument(
-        "--gc-rank",
-        "rank of the low-rank factors of GC:powersgd and GC:acpsgd",
-        kind="count",
-        default=4,
-        metavar="N",
-        group="Method",
-    ),
-    Argument(
+    _of_method(
         "--gc-density",
         "share of the gradient that GC:topk sends",
-        kind="number",
+        "number",
         default=0.01,
         metavar="SHARE",
-        group="Method",
     ),
-    Argument(
-        "--batch-size",
-        "sequences of a rank in a step",
-        kind="count",
-        default=1,
-        metavar="N",
-        group="Model and data",
+    _of_data("--batch-size", "sequences of a rank in a step", "count", default=1),
+    _of_data("--seq-len", "tokens of a sequence", "count", default=350),
+    _of_data(
+        "--fixed-batch", "train every step on the same batch, so that the loss must fall", "flag"
     ),
-    Argument(
-        "--seq-len",
-        "tokens of a sequence",
-        kind="count",
-        default=350,
-        metavar="N",
-        group="Model and data",
-    ),
-    Argument(
-        "--fixed-batch",
-        "train every step on the same batch, so that the loss must fall",
-        kind="flag",
-        group="Model and data",
-    ),
-    Argument(
-        "--learning-rate",
-        "learning rate of AdamW",
-        kind="number",
-        default=1e-4,
-        metavar="RATE",
-        group="Model and data",
-    ),
-    Argument(
+    _of_data("--learning-rate", "learning rate of AdamW", "number", default=1e-4, metavar="RATE"),
+    _of_steps(
         "--preset",
         "settings of the paper: sequence length 350, 30 warm-up and 100 measured steps, 3 repeats, "
         "10 profiled steps",
-        kind="choice",
+        "choice",
         choices=("paper",),
-        group="Steps",
     ),
-    Argument(
-        "--warmup",
-        "steps that are not counted",
-        kind="count",
-        default="5; 1 on a CPU",
-        metavar="N",
-        group="Steps",
+    _of_steps("--warmup", "steps that are not counted", "count", default="5; 1 on a CPU"),
+    _of_steps(
+        "--steps", "measured steps, without profiler and ranges", "count", default="20; 3 on a CPU"
     ),
-    Argument(
-        "--steps",
-        "measured steps, without profiler and ranges",
-        kind="count",
-        default="20; 3 on a CPU",
-        metavar="N",
-        group="Steps",
+    _of_steps(
+        "--repeats", "how often the measured steps are repeated", "count", default="3; 2 on a CPU"
     ),
-    Argument(
-        "--repeats",
-        "how often the measured steps are repeated",
-        kind="count",
-        default="3; 2 on a CPU",
-        metavar="N",
-        group="Steps",
-    ),
-    Argument(
+    _of_steps(
         "--profile-steps",
         "profiled steps, after the measured ones",
-        kind="count",
+        "count",
         default="3; 2 on a CPU",
-        metavar="N",
-        group="Steps",
     ),
-    Argument("--with-stack", "record Python stacks in the trace", kind="flag", group="Profiler"),
-    Argument(
-        "--with-flops",
-        "let the profiler count floating-point operations itself",
-        kind="flag",
-        group="Profiler",
-    ),
-    Argument("--profile-memory", "record the allocator's events", kind="flag", group="Profiler"),
-    Argument("--no-shapes", "record no shapes of arguments", kind="flag", group="Profiler"),
+    _of_profiler("--with-stack", "record Python stacks in the trace", "flag"),
+    _of_profiler("--with-flops", "let the profiler count floating-point operations itself", "flag"),
+    _of_profiler("--profile-memory", "record the allocator's events", "flag"),
+    _of_profiler("--no-shapes", "record no shapes of arguments", "flag"),
     Argument(
         "--memory-limit",
         "memory that a rank may use, as 16GB; what needs more is recorded as out of memory",
         metavar="SIZE",
         group="Limits",
     ),
-    Argument(
+    _of_program(
         "--ranks",
         "PROGRAM: which ranks leave a trace: 0,8,16-23, first-of-node or all",
         default="all up to 8 ranks, else first-of-node",
         metavar="RANKS",
-        group="A program of your own",
     ),
-    Argument(
+    _of_program(
         "--windows",
         "PROGRAM: how many windows of steps are profiled",
-        kind="count",
+        "count",
         default=1,
         metavar="K",
-        group="A program of your own",
     ),
-    Argument(
-        "--every",
-        "PROGRAM: steps from one window to the next",
-        kind="count",
-        metavar="N",
-        group="A program of your own",
-    ),
-    Argument(
+    _of_program("--every", "PROGRAM: steps from one window to the next", "count"),
+    _of_program(
         "--on-demand",
         "PROGRAM: profile another window when this file is made or touched; a number in it is how "
         "many steps",
-        kind="path",
+        "path",
         metavar="FILE",
-        group="A program of your own",
     ),
-    Argument(
+    _of_program(
         "--on-signal",
         "PROGRAM: profile another window when tracekit gets this signal, which the program then "
         "does not",
-        kind="choice",
+        "choice",
         choices=("USR1", "USR2"),
-        group="A program of your own",
     ),
 )

@@ -90,12 +90,7 @@ class Opt:
 def parse(text: str, stage: str = "pretrain") -> Opt:
     """Return the methods that a text asks for.
 
-    Args:
-        text: tokens joined by `+`, in any order and case.
-        stage: `pretrain` or `finetune`.
-
-    Raises:
-        UsageError: a token is unknown or given twice, or the combination makes no sense.
+    Its tokens are joined by `+`, in any order and case.
     """
     canonical = {token.upper(): token for token in TOKENS}
     tokens: list[str] = []
@@ -118,17 +113,7 @@ def default_engine(opt: Opt) -> Engine:
 
 
 def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "pretrain") -> Engine:
-    """Make sure that an engine can run an opt, and return the engine.
-
-    Args:
-        opt: the methods.
-        engine: as given with `--engine`.
-        tensor_size: as given with `--tp`.
-        stage: `pretrain` or `finetune`.
-
-    Raises:
-        UsageError: it cannot; one sentence says why.
-    """
+    """Make sure that an engine can run an opt, and return the engine."""
     known = {name: name for name in ENGINES}
     if engine.lower() not in known:
         raise UsageError(

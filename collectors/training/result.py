@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -16,42 +14,27 @@ from tracekit import manifest
 from tracekit.units import NS_PER_S
 
 from ..model.models import display_name
-from ..run.manifest import manifest_of, node_count
+from ..run.manifest import RankReport, manifest_of, node_count
 from .spec import TrainingSpec
 
 
 @dataclass(slots=True)
-class RankResult:
+class RankResult(RankReport):
     """What one rank measured. Times of repeats are in order; losses are of its own data."""
 
-    rank: int
-    outcome: str = "ok"
-    reason: str | None = None
-    ended_unix_ns: int = 0
     wall_ns: list[int] = field(default_factory=list)
     step_ns: list[list[int]] = field(default_factory=list)
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
     last_loss: float | None = None
     plain_step_ns: int | None = None
-    ranges_step_ns: int | None = None
-    profiled_step_ns: int | None = None
-    memory: dict[str, int] = field(default_factory=dict)
-    trace: str | None = None
-    model: dict[str, Any] = field(default_factory=dict)
-    attention_backend: str | None = None
     attention_reason: str | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Leave the result in a folder, under the rank's name, whole or not at all."""
+        """Leave the result in a folder, under the rank's name."""
         self.ended_unix_ns = time.time_ns()
-        path = _path(folder, self.rank)
-        partial = path.with_suffix(f".partial-{os.getpid()}")
-        partial.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
-        partial.replace(path)
+        self.write_to(_path(folder, self.rank))
 
 
 def read_results(folder: Path, rank_count: int) -> list[RankResult]:
@@ -73,11 +56,7 @@ def make_manifest(
 ) -> manifest.Manifest:
     """Return the manifest of a run.
 
-    Args:
-        spec: what was asked for.
-        results: those of the ranks that reported; figures are given only if all did well.
-        outcome: what became of it.
-        reason: why it is not `ok`.
+    Figures are given only if all ranks did well.
     """
     first = results[0] if results else RankResult(rank=0)
     is_ok = outcome == "ok"

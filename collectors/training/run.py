@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tracekit import manifest
-from tracekit.errors import StoreError, WorkloadError
+from tracekit.errors import StoreError, TracekitError, WorkloadError
+from tracekit.units import GB
 
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
-from ..process.distributed import place_in
+from ..process.distributed import (
+    Place,
+    barrier,
+    device_of,
+    from_first_rank,
+    place_in,
+    process_group,
+)
 from ..process.launch import Failure, run_ranks
+from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
+from ..run.manifest import step_cost
 from . import worker
-from .in_place import run_in_place
-from .outcome import raise_outcome, summary
 from .result import RankResult, make_manifest, read_results
 from .spec import TrainingSpec, make_spec
 
@@ -40,12 +49,10 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
     spec = make_spec(values, command, world_size=place.world_size if place else None)
     _require_packages(spec)
     target = values.get("out") or default_target(
-        spec.stage,
-        display_name(spec.model, spec.layer_count),
-        spec.opt_text.replace(":", "-"),
+        spec.stage, display_name(spec.model, spec.layer_count), spec.opt_text.replace(":", "-")
     )
     if place is not None:
-        return run_in_place(spec, place, target, bool(values.get("force")), echo)
+        return _run_in_place(spec, place, target, bool(values.get("force")), echo)
     with RunFolder(target, force=bool(values.get("force"))) as folder:
         spec.write(folder.work / worker.SPEC)
         kill_count = memory.kernel_kill_count()
@@ -67,7 +74,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
             run = _failed_manifest(spec, results, failure, kill_count)
         folder.commit(run)
     if run.outcome != "ok":
-        raise_outcome(run, target)
+        _raise_outcome(run, target)
     for line in summary(run, target):
         echo(line)
     return target
@@ -137,3 +144,98 @@ class _Progress:
         self._shown += len(whole.encode())
         for line in whole.splitlines():
             self._echo(line)
+
+
+def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, echo: Echo) -> Path:
+    """Train as the rank that a launcher such as torchrun made this process; return the run folder.
+
+    Rank 0 makes the folder, which every node must see; all ranks write into it.
+    """
+    device = device_of(place)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(signals_as_interrupt())
+        stack.enter_context(process_group(place, device, None))
+        folder = RunFolder(target, force=force)
+        refusal: TracekitError | None = None
+        if place.rank == 0:
+            try:
+                stack.enter_context(folder)
+            except TracekitError as error:
+                refusal = error
+        made = from_first_rank(None if refusal else str(folder.path))
+        if made is None:
+            raise refusal or WorkloadError(f"{target}: rank 0 could not make the run folder")
+        folder.join(Path(made))
+        say = echo if place.rank == 0 else lambda _: None
+        result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
+        if result.outcome != "ok":
+            _record_failure(spec, folder, result)
+        barrier(device)  # every result is on disk once all are here
+        if place.rank == 0:
+            run = make_manifest(spec, read_results(folder.work, spec.rank_count))
+            folder.commit(run)
+            for line in summary(run, target):
+                echo(line)
+    return target
+
+
+def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -> None:
+    """Write the manifest of a run that this rank could not finish: the launcher ends the others.
+
+    Several ranks may get here. The first has the cause, and its folder stands.
+
+    Raises:
+        WorkloadError: always.
+    """
+    run = make_manifest(
+        spec,
+        read_results(folder.work, spec.rank_count),
+        outcome="oom" if result.outcome == "oom" else "failed",
+        reason=f"rank {result.rank} of {spec.rank_count}: {result.reason}",
+    )
+    with contextlib.suppress(StoreError, FileNotFoundError):
+        folder.commit(run)
+    _raise_outcome(run, folder.target)
+
+
+def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
+    """Say what became of a run that did not do well.
+
+    Raises:
+        WorkloadError: always.
+    """
+    if run.outcome == "oom":
+        raise WorkloadError(
+            f"{target}: out of memory: {run.reason}",
+            hint=f"recorded as a result; {_needs_less(run)}",
+        )
+    raise WorkloadError(f"{target}: {run.reason}", hint=f"the ranks' logs are in {target}/logs")
+
+
+def _needs_less(run: manifest.Manifest) -> str:
+    """Return what would need less memory than a run did."""
+    used = set((run.opt or "").split("+"))
+    methods = [method for method in ("R", "Z3", "O") if method not in used]
+    ways = [f"{' or '.join(methods)} in --opt"] if methods else []
+    if (run.batch_size or 1) > 1:
+        ways.insert(0, "a smaller --batch-size")
+    return f"try {', or '.join([*ways, 'a smaller model or --seq-len'])}"
+
+
+def summary(run: manifest.Manifest, target: Path) -> list[str]:
+    """Return what a person wants to know of a run first, in a few lines."""
+    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
+    if run.tokens_per_s_std is not None:
+        rate += f" ± {run.tokens_per_s_std:,.0f}"
+    size = manifest.peak_bytes(run)
+    memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
+    ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"
+    what = f"{run.stage} {run.model.name if run.model else ''} {run.opt} ({run.engine}), {ranks}"
+    lines = [f"{what}: {rate} tokens/s, {memory}"]
+    overhead = run.overhead
+    if overhead and overhead.plain_step_ns:
+        plain = [ns for repeat in run.repeats for ns in repeat.step_ns]
+        lines.append(f"{step_cost(overhead, plain)}; only plain steps count above")
+    lines += [f"note: {note}" for note in run.notes]
+    lines.append(f"see where the time went: tracekit breakdown {target}")
+    return lines

@@ -92,13 +92,7 @@ def make_spec(
 ) -> TrainingSpec:
     """Return the spec of what was asked for, with this machine's defaults.
 
-    Args:
-        values: the settled arguments.
-        command: the command line, for the manifest.
-        world_size: the ranks that a cluster's launcher has started, or None to start `--nproc`.
-
-    Raises:
-        UsageError: values do not fit together.
+    `world_size` is what a cluster's launcher has started; None to start `--nproc` ranks.
     """
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":

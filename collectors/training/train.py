@@ -26,6 +26,7 @@ from ..profiler.profile import Profile
 from ..profiler.step_clock import StepClock
 from ..ranges import attention_parts
 from ..run.environment import probe
+from . import methods
 from .result import RankResult
 
 if TYPE_CHECKING:
@@ -47,13 +48,7 @@ def train(
 ) -> None:
     """Train, measure and profile as one rank among those of the process group.
 
-    Args:
-        spec: what to do.
-        place: which rank this is.
-        device: where it computes.
-        folder: takes the trace.
-        result: is filled in as figures become known, so that it tells what was reached.
-        say: takes a line at the beginning of each part.
+    `result` is filled in as figures become known, so that it tells what was reached.
     """
     result.environment = dataclasses.asdict(probe())
     if spec.memory_limit_bytes is not None:
@@ -80,12 +75,7 @@ def train(
         result.notes.append(f"the loss of rank {place.rank} ended as {result.last_loss}")
 
 
-def _build(
-    spec: TrainingSpec,
-    config: Any,
-    device: torch.device,
-    result: RankResult,
-) -> Engine:
+def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankResult) -> Engine:
     """Make the model as the methods ask, hand it to the engine, and note what it is."""
     module = import_module(f".engines.{spec.engine}", __package__)
     if hasattr(module, "build"):  # an engine with models of its own
@@ -103,19 +93,10 @@ def _build(
         )
     if spec.opt.is_recomputed:
         _recompute_activations(model)
-    stage = import_module(f".{spec.stage}", __package__)
-    model = stage.prepare(model, spec, compute_dtype, device)
+    model = methods.prepare(model, spec, compute_dtype, device)
     model.train()
-    total, trained = models.parameter_count(model)
-    result.model = {
-        "model_class": type(_unwrapped(model)).__name__,
-        "parameter_count": total,
-        "trainable_parameter_count": trained,
-        "layer_count": config.num_hidden_layers,
-        "config": config.to_diff_dict(),
-    }
-    engine: Engine = module.create(model, spec, device)
-    return engine
+    result.model = models.describe(model, config)
+    return module.ENGINE(model, spec, device)
 
 
 def _construction(
@@ -126,8 +107,7 @@ def _construction(
         return contextlib.nullcontext()
     shapes = models.build(config, seed=spec.seed, dtype=dtype, device="meta")
     size_bytes = models.parameter_count(shapes)[0] * dtype.itemsize
-    context: AbstractContextManager[Any] = module.construction(spec, size_bytes, device)
-    return context
+    return module.construction(spec, size_bytes, device)
 
 
 def _recompute_activations(model: Any) -> None:
@@ -137,11 +117,6 @@ def _recompute_activations(model: Any) -> None:
         model.activation_checkpointing_enable(options)
     else:
         model.gradient_checkpointing_enable(options)
-
-
-def _unwrapped(model: Any) -> Any:
-    """Return the model inside of a PEFT model."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _batches(
@@ -176,8 +151,7 @@ def _step(
     return loss.detach()
 
 
-def _no_range(name: str) -> AbstractContextManager[Any]:
-    del name
+def _no_range(_name: str) -> AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 

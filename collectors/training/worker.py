@@ -13,9 +13,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tracekit.errors import StoreError, TracekitError, WorkloadError
+from tracekit.errors import StoreError, WorkloadError
 
-from ..machine import memory
 from ..process.distributed import Place, device_of, place_in, process_group
 from ..process.parent import TO_LAUNCHER
 from ..run.folder import disk_cause
@@ -35,7 +34,7 @@ def main(arguments: list[str]) -> int:
     place = place_in(os.environ)
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")
-    say = _progress(work) if place.rank == 0 else _to_nobody
+    say = _progress(work) if place.rank == 0 else lambda _: None
     try:
         result = run_rank(spec, place, work.parent, work, say=say)
         exit_code = 0 if result.outcome == "ok" else WorkloadError.exit_code
@@ -56,13 +55,6 @@ def run_rank(
     """Train as one rank and leave its result in the working folder.
 
     Whatever goes wrong is in the result, except an interrupt and errors of the disk.
-
-    Args:
-        spec: what to do.
-        place: which rank this is.
-        folder: takes the trace.
-        work: takes the result.
-        say: takes lines that tell what is being done.
     """
     result = RankResult(rank=place.rank)
     try:
@@ -76,12 +68,7 @@ def run_rank(
         if full is not None:
             raise full from error
         traceback.print_exc()
-        if memory.is_out_of_memory(error):
-            result.outcome = "oom"
-            result.reason = memory.out_of_memory_reason(error)
-        else:
-            result.outcome = "failed"
-            result.reason = _sentence(error)
+        result.note_error(error)
     result.write(work)
     return result
 
@@ -94,18 +81,6 @@ def _progress(work: Path) -> Callable[[str], None]:
             file.write(line + "\n")
 
     return say
-
-
-def _to_nobody(line: str) -> None:
-    del line
-
-
-def _sentence(error: Exception) -> str:
-    """Return an error in one line."""
-    if isinstance(error, TracekitError):
-        return error.message
-    text = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A page for each analysis, and the list of them, from the headers of the SQL files."""
+"""A page for each subject of analyses, and the list of them, from the headers of the SQL files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,22 @@ def analysis_pages(folder: Path) -> dict[str, str]:
         folder: where the stores of the samples are kept meanwhile.
     """
     catalog = load_catalog()
-    pages = {f"{FOLDER}/{spec.name}.md": _page(spec, folder) for spec in catalog.analyses.values()}
+    pages = {
+        f"{FOLDER}/{subject.name}.md": "\n".join(
+            [
+                f"# {subject.title}\n",
+                f"{prose(subject.sentence)}\n",
+                *(_section(spec, folder) for spec in specs),
+            ]
+        )
+        for subject, specs in by_subject(catalog.analyses.values()).items()
+    }
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
+
+
+def place_of(spec: Spec) -> str:
+    """Return where an analysis stands: its page from the root of the repository, and its anchor."""
+    return f"{FOLDER}/{spec.subject}.md#{spec.name}"
 
 
 def options(params: tuple[Param, ...]) -> str:
@@ -95,7 +109,7 @@ def _index(catalog: Catalog) -> str:
         "# Analyses\n",
         (
             "An analysis answers one question. `tracekit query NAME TRACE` runs it; from Python it"
-            " is `trace.query(NAME)`. Each has a page here, made from the header of its SQL file.\n"
+            " is `trace.query(NAME)`. Each subject has a page, made from its SQL files.\n"
         ),
         "Scope says what a row is computed from: "
         + "; ".join(f"`{scope}`: {meaning}" for scope, meaning in _SCOPES.items())
@@ -104,35 +118,38 @@ def _index(catalog: Catalog) -> str:
     for subject, specs in by_subject(catalog.analyses.values()).items():
         parts.append(f"## {subject.title}\n\n{prose(subject.sentence)}\n")
         rows = (
-            (link(f"`{s.name}`", f"{FOLDER}/{s.name}.md", page), s.scope or "", prose(s.question))
+            (link(f"`{s.name}`", place_of(s), page), s.scope or "", prose(s.question))
             for s in specs
         )
         parts.append(table(("analysis", "scope", "question"), rows))
     return "\n".join(parts)
 
 
-def _page(spec: Spec, folder: Path) -> str:
-    page = f"{FOLDER}/{spec.name}.md"
+def _section(spec: Spec, folder: Path) -> str:
+    page = f"{FOLDER}/{spec.subject}.md"
     sql = in_repo(spec.path)
     parts = [
-        f"# {spec.name}\n",
+        f"## {spec.name}\n",
         f"**{prose(spec.question)}**\n",
         *([f"{prose(spec.description)}\n"] if spec.description else []),
         f"Scope `{spec.scope}`: {_SCOPES[spec.scope or 'trace']}. {_made_of(spec, page)}\n",
         *(f"{prose(note[0].upper() + note[1:])}.\n" for note in spec.notes),
-        "## Columns\n",
+        *(
+            ["Without rows, its reason: " + prose("; ".join(why for _, why in spec.empty)) + ".\n"]
+            if spec.empty
+            else []
+        ),
         columns(spec),
         *_kept(spec),
     ]
     if spec.params:
-        parts += ["## Options\n", options(spec.params)]
+        parts += [options(spec.params)]
     if spec.needs:
         parts += [f"One at least of {' and '.join(map(_flag, spec.needs))} must be given.\n"]
     if spec.invariants:
-        parts += ["## True in every row\n", *(f"- `{text}`" for text in spec.invariants), ""]
-    parts += ["## Example\n", _example(spec, folder), "## SQL\n"]
-    parts += [f"{link(sql, sql, page)}, also: `tracekit query {spec.name} --explain`\n"]
-    parts += [f"<!-- sql: {sql} -->\n"]
+        parts += ["True in every row:\n", *(f"- `{text}`" for text in spec.invariants), ""]
+    parts += [_example(spec, folder)]
+    parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {spec.name} --explain`\n"]
     return "\n".join(parts)
 
 
@@ -141,7 +158,7 @@ def _made_of(spec: Spec, page: str) -> str:
     if not spec.reduces:
         return f"Rests on: {rests_on(spec, page)}."
     shown = ", ".join(
-        link(f"`{r.analysis}`", f"{FOLDER}/{r.analysis}.md", page)
+        link(f"`{r.analysis}`", place_of(load_catalog().analysis(r.analysis)), page)
         + "".join(f" with `{name}` = `{value}`" for name, value in r.params)
         for r in spec.reduces
     )
@@ -178,9 +195,11 @@ def _example(spec: Spec, folder: Path) -> str:
 
 def _shown_first(samples: Iterable[str], spec: Spec) -> list[str]:
     """Return samples, first the one that the page shows already: it most likely still can."""
-    page = REPO / f"{FOLDER}/{spec.name}.md"
+    page = REPO / f"{FOLDER}/{spec.subject}.md"
     shown = sessions(page.read_text("utf-8")) if page.is_file() else []
-    words = [word for command, _ in shown for word in command.split()]
+    query = ["tracekit", "query", spec.name]
+    commands = (command.split() for command, _ in shown)
+    words = [word for command in commands for word in command if command[:3] == query]
     return sorted(samples, key=lambda sample: sample not in words)
 
 

@@ -24,7 +24,7 @@ def command_line_page(folder: Path) -> dict[str, str]:
         "# Command line\n",
         (
             "The help of every command, as it prints it. `tracekit query NAME --help` also shows"
-            " the columns of an analysis, which have [a page each](analyses/index.md).\n"
+            " the columns of an analysis, which stand [by subject](analyses/index.md).\n"
         ),
         console("tracekit --help", run("tracekit --help", folder)),
     ]

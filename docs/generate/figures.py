@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tracekit.analysis.catalog import load_catalog
 
+from .analyses import place_of
 from .markdown import link, prose, table
 from .places import DOCS, REPO, in_repo
 
@@ -38,8 +39,7 @@ def figures_page() -> dict[str, str]:
             spec = catalog.analyses[analysis]
             if column and column not in spec.column_names:
                 raise StaleFigureError(f"{name}: {analysis} has no column {column}")
-            page = f"docs/reference/analyses/{analysis}.md"
-            shown = link(f"`{analysis}`", page, PAGE)
+            shown = link(f"`{analysis}`", place_of(spec), PAGE)
             where.append(f"{shown}, column `{column}`" if column else shown)
             code.append(in_repo(spec.path))
         code += [_sql_of(name, relation) for relation in figure.get("relations", [])]

@@ -2,7 +2,7 @@
 
 - A link from a page to a file outside of docs/ works in the repository; on the site the file comes
   along below `source/`. A link to something that does not exist stops the build.
-- A notebook is a page; a page of an analysis ends with its SQL.
+- A notebook is a page.
 - The pages of the reference are in the menu without being listed by hand.
 """
 
@@ -30,7 +30,6 @@ from tracekit.analysis.catalog import load_catalog
 _log = logging.getLogger("mkdocs.plugins.tracekit")
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
-_SQL = re.compile(r"<!-- sql: (\S+) -->")
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OUTSIDE = "source/"
 _ALL_ANALYSES = "reference/analyses/*"
@@ -82,8 +81,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = os.path.relpath(there, Path(uri).parent)
         return f"[{found['text']}]({relative}{found['anchor'] or ''})"
 
-    text = _outside_of_code(markdown, turned)
-    return _SQL.sub(lambda found: _sql(found[1]), text)
+    return _outside_of_code(markdown, turned)
 
 
 def _outside_of_code(text: str, turned: Any) -> str:
@@ -114,10 +112,6 @@ def _in_docs(path: Path) -> str:
     return path.relative_to(DOCS).as_posix()
 
 
-def _sql(path: str) -> str:
-    return f"```sql\n{(REPO / path).read_text('utf-8').rstrip()}\n```"
-
-
 def _expand(nav: Any) -> None:
     """Replace the entry that stands for all analyses by their pages, by subject."""
     if isinstance(nav, dict):
@@ -131,9 +125,6 @@ def _expand(nav: Any) -> None:
                 _expand(entry)
 
 
-def _pages_by_subject() -> list[dict[str, list[str]]]:
+def _pages_by_subject() -> list[str]:
     analyses = load_catalog().analyses.values()
-    return [
-        {subject.title: [_in_docs(REPO / FOLDER / f"{spec.name}.md") for spec in inside]}
-        for subject, inside in by_subject(analyses).items()
-    ]
+    return [_in_docs(REPO / FOLDER / f"{subject.name}.md") for subject in by_subject(analyses)]

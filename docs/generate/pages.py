@@ -7,7 +7,6 @@ from pathlib import Path
 from .analyses import analysis_pages
 from .command_line import command_line_page
 from .figures import figures_page
-from .files import files_page
 from .manifest import manifest_page
 from .picture import picture
 from .python_api import python_page
@@ -25,7 +24,6 @@ def generated(folder: Path) -> dict[str, str]:
         **manifest_page(),
         **python_page(),
         **figures_page(),
-        **files_page(),
         **command_line_page(folder),
         **analysis_pages(folder),
         **picture(folder),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import tracekit
-from tracekit.render._breakdown import breakdown_lines
+from tracekit.render.table import breakdown_lines
 
 from .places import REPO
 from .sessions import WIDTH, environment

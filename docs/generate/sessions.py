@@ -66,8 +66,8 @@ def run(command: str, folder: Path) -> str:
         command: as a page shows it.
         folder: where the cache is, and what commands write below `runs/` and `build/`.
     """
-    if command == MAKE_DEMO:
-        command = _planned(command)
+    if command.startswith(MAKE_DEMO):
+        command = command.replace(MAKE_DEMO, _planned(MAKE_DEMO), 1)
     # What is written goes where the other files are, and is not there the next time.
     for place in _WRITTEN:
         command = command.replace(place, f"{folder}/{place}")

@@ -36,37 +36,11 @@
 --   is_inferred      BOOLEAN                    phase, module or row do not come from the launch's own surroundings
 
 SELECT
-    e.trace_id,
-    e.event_id,
-    e.piece,
-    e.device,
-    e.stream,
-    e.category,
-    e.name,
+    e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
     coalesce(c.class, e.class) AS class,
-    e.kind,
-    e.ts_ns,
-    e.dur_ns,
-    e.end_ns,
-    e.kind_wall_ns,
-    e.wall_ns,
-    e.correlation,
-    e.bytes,
-    a.launch_id,
-    a.launch_delay_ns,
-    a.link,
-    a.op_id,
-    a.op_name,
-    a.module_id,
-    a.row_name,
-    a.module_reason,
-    a.phase,
-    a.phase_reason,
-    a.step,
-    a.like_event_id,
-    a.is_inferred
+    e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns, e.correlation, e.bytes,
+    a.launch_id, a.launch_delay_ns, a.link, a.op_id, a.op_name, a.module_id, a.row_name,
+    a.module_reason, a.phase, a.phase_reason, a.step, a.like_event_id, a.is_inferred
 FROM device_events AS e
-INNER JOIN attribution AS a
-    ON e.trace_id = a.trace_id AND e.event_id = a.event_id AND e.piece = a.piece
-LEFT JOIN collective_events AS c
-    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+LEFT JOIN collective_events AS c USING (trace_id, event_id, piece)

@@ -35,39 +35,17 @@
 WITH launch_fact AS (
     SELECT
         k.*,
-        d.device,
-        d.ts_ns,
-        d.name,
-        d.class,
-        d.kind,
-        s.op_id,
-        s.node_id,
-        s.is_recompute,
-        s.is_in_grad_mode,
-        s.module_id,
-        s.module_source,
-        s.forward_module_id,
-        s.hook_module_id,
-        s.range_id,
-        s.forward_range_id,
+        d.device, d.ts_ns, d.name, d.class, d.kind, s.op_id, s.node_id, s.is_recompute,
+        s.is_in_grad_mode, s.module_id, s.module_source, s.forward_module_id, s.hook_module_id,
+        s.range_id, s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
-        s.marked_phase,
-        s.marked_row,
-        s.is_weak_row,
-        t.is_training,
-        t.has_modules,
-        t.has_phases,
-        n.label_before,
-        n.label_after,
-        n.is_proven_forward,
-        n.is_on_node_thread,
-        n.is_model_block
+        s.marked_phase, s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
+        n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block
     FROM launch_link AS k
-    INNER JOIN device_events AS d
-        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
-    INNER JOIN trace_traits AS t ON k.trace_id = t.trace_id
+    INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN surroundings AS s ON k.trace_id = s.trace_id AND k.launch_id = s.event_id
-    LEFT JOIN neighbours AS n ON k.trace_id = n.trace_id AND k.launch_id = n.launch_id
+    LEFT JOIN neighbours AS n USING (trace_id, launch_id)
     WHERE k.launch_id IS NOT NULL
 ),
 
@@ -91,28 +69,17 @@ with_module AS (SELECT * FROM decided_module('with_phase')),
 
 linked AS MATERIALIZED (
     SELECT
-        trace_id,
-        event_id,
-        piece,
-        device,
-        ts_ns,
-        name,
-        launch_id,
-        launch_delay_ns,
-        link,
-        step,
+        trace_id, event_id, piece, device, ts_ns, name, launch_id, launch_delay_ns, link, step,
         op_id,
         NULL::BIGINT AS like_event_id,
-        by_phase_rule,
-        by_module_rule
+        by_phase_rule, by_module_rule
     FROM with_module
 ),
 
 -- Names that ran in one phase only, and the row of modules, if all of that name had the same.
 name_fact AS (
     SELECT
-        trace_id,
-        name,
+        trace_id, name,
         min(by_phase_rule.phase) AS name_phase,
         if(
             count(by_module_rule.row_name) = count(*)
@@ -128,27 +95,15 @@ name_fact AS (
 
 unlinked_fact AS (
     SELECT
-        k.trace_id,
-        k.event_id,
-        k.piece,
-        d.device,
-        d.ts_ns,
-        d.name,
-        k.launch_id,
-        k.launch_delay_ns,
-        k.link,
-        k.step,
+        k.trace_id, k.event_id, k.piece, d.device, d.ts_ns, d.name, k.launch_id, k.launch_delay_ns,
+        k.link, k.step,
         NULL::BIGINT AS op_id,
-        r.like_event_id,
-        l.by_phase_rule.phase AS like_phase,
-        l.by_module_rule.module_id AS like_module_id,
-        l.by_module_rule.row_name AS like_row,
-        n.name_phase,
-        n.name_row
+        r.like_event_id, l.by_phase_rule.phase AS like_phase,
+        l.by_module_rule.module_id AS like_module_id, l.by_module_rule.row_name AS like_row,
+        n.name_phase, n.name_row
     FROM launch_link AS k
-    INNER JOIN device_events AS d
-        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
-    LEFT JOIN repetition AS r ON k.trace_id = r.trace_id AND k.event_id = r.event_id
+    INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    LEFT JOIN repetition AS r USING (trace_id, event_id)
     LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
     LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
     WHERE k.launch_id IS NULL
@@ -162,25 +117,13 @@ decided_event AS (
 )
 
 SELECT
-    w.trace_id,
-    w.event_id,
-    w.piece,
-    w.launch_id,
-    w.launch_delay_ns,
-    w.link,
-    w.op_id,
-    o.name AS op_name,
-    w.by_module_rule.module_id,
-    CASE
+    w.trace_id, w.event_id, w.piece, w.launch_id, w.launch_delay_ns, w.link, w.op_id,
+    o.name AS op_name, w.by_module_rule.module_id, CASE
         WHEN w.by_module_rule.module_id IS NULL
             THEN coalesce(w.by_module_rule.row_name, '(unattributed)')
-    END AS row_name,
-    w.by_module_rule.reason AS module_reason,
-    w.by_module_rule.rule AS module_rule,
+    END AS row_name, w.by_module_rule.reason AS module_reason, w.by_module_rule.rule AS module_rule,
     coalesce(w.by_phase_rule.phase, 'other') AS phase,
-    w.by_phase_rule.reason AS phase_reason,
-    w.by_phase_rule.rule AS phase_rule,
-    w.step,
+    w.by_phase_rule.reason AS phase_reason, w.by_phase_rule.rule AS phase_rule, w.step,
     w.like_event_id,
     w.by_phase_rule.reason IN ('whole trace', 'neighbours', 'repetition', 'name')
     OR w.like_event_id IS NOT NULL AS is_inferred

@@ -56,12 +56,13 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 14, 'behind a recomputation?'),
         ('phase', 15, 'before the first forward pass?'),
         ('phase', 16, 'between loading of data and a forward pass, with work of a model?'),
-        ('phase', 17, 'with work of a model, or before the first zero_grad?'),
-        ('phase', 18, 'behind a backward pass?'),
-        ('phase', 19, 'next to loading of data?'),
-        ('phase', 20, 'next to a phase?'),
-        ('phase', 21, 'without a launch: does it repeat a device event whose phase is known?'),
-        ('phase', 22, 'without a launch: did all of its name run in one phase?'),
+        ('phase', 17, 'between two calls that generate, or that evaluate?'),
+        ('phase', 18, 'with work of a model, or before the first zero_grad?'),
+        ('phase', 19, 'behind a backward pass?'),
+        ('phase', 20, 'next to loading of data?'),
+        ('phase', 21, 'next to a phase?'),
+        ('phase', 22, 'without a launch: does it repeat a device event whose phase is known?'),
+        ('phase', 23, 'without a launch: did all of its name run in one phase?'),
         ('module', 1, 'inside of what is named after a row?'),
         ('module', 2, 'inside of a module, and not of a backward pass?'),
         ('module', 3, 'is a module around the forward op of its node?'),
@@ -87,20 +88,15 @@ CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
     SELECT
         *,
         CASE
-            WHEN marked_phase = 'optimizer'
-                THEN {rule: 2, reason: 'own range', phase: 'optimizer'}
+            WHEN marked_phase = 'optimizer' THEN {rule: 2, reason: 'own range', phase: 'optimizer'}
             WHEN is_recompute AND node_id IS NULL
                 THEN {rule: 3, reason: 'own range', phase: 'recompute'}
-            WHEN is_recompute
-                THEN {rule: 3, reason: 'autograd node', phase: 'recompute'}
-            WHEN node_id IS NOT NULL
-                THEN {rule: 4, reason: 'autograd node', phase: 'backward'}
-            WHEN marked_phase IS NOT NULL
-                THEN {rule: 5, reason: 'own range', phase: marked_phase}
+            WHEN is_recompute THEN {rule: 3, reason: 'autograd node', phase: 'recompute'}
+            WHEN node_id IS NOT NULL THEN {rule: 4, reason: 'autograd node', phase: 'backward'}
+            WHEN marked_phase IS NOT NULL THEN {rule: 5, reason: 'own range', phase: marked_phase}
             WHEN module_id IS NOT NULL AND module_source IN ('tk', 'range')
                 THEN {rule: 6, reason: 'own range', phase: 'forward'}
-            WHEN module_id IS NOT NULL
-                THEN {rule: 6, reason: 'module call', phase: 'forward'}
+            WHEN module_id IS NOT NULL THEN {rule: 6, reason: 'module call', phase: 'forward'}
         END AS own
     FROM query_table(facts)
 );
@@ -109,13 +105,10 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
     SELECT
         *,
         CASE
-            WHEN is_input
-                THEN {rule: 1, reason: 'launch context', phase: 'data'}
-            WHEN own IS NOT NULL
-                THEN own
+            WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
+            WHEN own IS NOT NULL THEN own
             -- Ops have numbers wherever grad mode is on. That of an op that a node led back to proves a forward pass.
-            WHEN is_proven_forward
-                THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
+            WHEN is_proven_forward THEN {rule: 7, reason: 'sequence number', phase: 'forward'}
             WHEN
                 launch_id IS NOT NULL
                 AND kind = 'compute'
@@ -134,8 +127,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 label_before = 'zero_grad'
                 AND coalesce(label_after, 'forward') IN ('forward', 'data')
                 THEN {rule: 10, reason: 'neighbours', phase: 'forward'}
-            WHEN label_before = 'zero_grad'
-                THEN {rule: 11, reason: 'none', phase: NULL}
+            WHEN label_before = 'zero_grad' THEN {rule: 11, reason: 'none', phase: NULL}
             -- Gradients that shall have a derivative are part of what is computed next.
             WHEN
                 label_before = 'forward'
@@ -147,21 +139,29 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 AND label_after IN ('backward', 'recompute', 'derivative')
                 AND (is_on_node_thread OR NOT is_model_block)
                 THEN {rule: 13, reason: 'neighbours', phase: 'backward'}
-            WHEN label_before = 'recompute'
-                THEN {rule: 14, reason: 'neighbours', phase: 'backward'}
+            WHEN label_before = 'recompute' THEN {rule: 14, reason: 'neighbours', phase: 'backward'}
             WHEN label_before IS NULL AND label_after = 'forward'
                 THEN {rule: 15, reason: 'neighbours', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
                 THEN {rule: 16, reason: 'neighbours', phase: 'forward'}
-            -- An optimizer runs no work of a model, and before the first zero_grad may be anything.
-            WHEN is_model_block OR (label_before IS NULL AND label_after = 'zero_grad')
-                THEN {rule: 17, reason: 'none', phase: NULL}
+            -- Tokens are sampled between the calls that generate, and losses taken between those that evaluate.
+            WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
+                THEN {rule: 17, reason: 'neighbours', phase: label_before}
+            -- An optimizer runs no work of a model, but between a backward pass and its step work on
+            -- gradients may have products, too; and before the first zero_grad may be anything.
+            WHEN
+                (
+                    is_model_block
+                    AND (label_before, label_after) IS DISTINCT FROM ('backward', 'optimizer')
+                )
+                OR (label_before IS NULL AND label_after = 'zero_grad')
+                THEN {rule: 18, reason: 'none', phase: NULL}
             WHEN label_before IN ('backward', 'derivative')
-                THEN {rule: 18, reason: 'neighbours', phase: 'optimizer'}
+                THEN {rule: 19, reason: 'neighbours', phase: 'optimizer'}
             WHEN 'data' IN (label_before, label_after)
-                THEN {rule: 19, reason: 'neighbours', phase: 'data'}
+                THEN {rule: 20, reason: 'neighbours', phase: 'data'}
             WHEN coalesce(label_before, label_after) IS NOT NULL
-                THEN {rule: 20, reason: 'neighbours', phase: coalesce(label_before, label_after)}
+                THEN {rule: 21, reason: 'neighbours', phase: coalesce(label_before, label_after)}
             ELSE {rule: NULL, reason: 'none', phase: NULL}
         END AS by_phase_rule
     FROM query_table(facts)
@@ -224,8 +224,7 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 THEN {
                     rule: 12, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }
-            WHEN found.is_loss
-                THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
+            WHEN found.is_loss THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
             WHEN launch_id IS NOT NULL AND class = 'memcpy_h2d' AND NOT is_training
                 THEN {
                     rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
@@ -241,13 +240,11 @@ CREATE OR REPLACE MACRO decided_without_launch(facts) AS TABLE (
     SELECT
         *,
         CASE
-            WHEN like_phase IS NOT NULL
-                THEN {rule: 21, reason: 'repetition', phase: like_phase}
+            WHEN like_phase IS NOT NULL THEN {rule: 22, reason: 'repetition', phase: like_phase}
             WHEN like_event_id IS NULL AND name_phase IS NOT NULL
-                THEN {rule: 22, reason: 'name', phase: name_phase}
+                THEN {rule: 23, reason: 'name', phase: name_phase}
             ELSE {rule: NULL, reason: 'none', phase: NULL}
-        END AS by_phase_rule,
-        CASE
+        END AS by_phase_rule, CASE
             WHEN coalesce(like_module_id::VARCHAR, like_row) IS NOT NULL
                 THEN {
                     rule: 16, reason: 'repetition', module_id: like_module_id, row_name: like_row

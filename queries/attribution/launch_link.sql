@@ -29,11 +29,7 @@ WITH numbered_launch AS (
 
 shared_launch AS (
     SELECT DISTINCT ON (trace_id, correlation, ts_ns)
-        trace_id,
-        correlation,
-        ts_ns,
-        end_ns,
-        launch_id
+        trace_id, correlation, ts_ns, end_ns, launch_id
     FROM numbered_launch
     WHERE same_count > 1
     ORDER BY trace_id, correlation, ts_ns, launch_id
@@ -42,16 +38,8 @@ shared_launch AS (
 -- With the first call of its number: never all pairs of device events and calls that share one.
 first_launch_pair AS (
     SELECT
-        d.trace_id,
-        d.event_id,
-        d.piece,
-        d.device,
-        d.ts_ns,
-        d.correlation,
-        l.launch_id,
-        l.ts_ns AS launch_ts_ns,
-        l.end_ns AS launch_end_ns,
-        l.same_count
+        d.trace_id, d.event_id, d.piece, d.device, d.ts_ns, d.correlation, l.launch_id,
+        l.ts_ns AS launch_ts_ns, l.end_ns AS launch_end_ns, l.same_count
     FROM device_events AS d
     LEFT JOIN numbered_launch AS l
         ON d.trace_id = l.trace_id AND d.correlation = l.correlation AND l.place = 1
@@ -67,10 +55,7 @@ nearest_launch_pair AS (
         coalesce(l.end_ns, p.launch_end_ns) AS launch_end_ns
     FROM first_launch_pair AS p
     ASOF LEFT JOIN shared_launch AS l
-        ON
-            p.trace_id = l.trace_id
-            AND p.correlation = l.correlation
-            AND p.ts_ns >= l.ts_ns
+        ON p.trace_id = l.trace_id AND p.correlation = l.correlation AND p.ts_ns >= l.ts_ns
     WHERE p.same_count > 1
 ),
 
@@ -83,35 +68,22 @@ launch_pair AS (
     FROM nearest_launch_pair
     UNION ALL
     SELECT
-        d.trace_id,
-        d.event_id,
-        d.piece,
-        d.device,
-        d.ts_ns,
-        d.correlation,
-        d.event_id AS launch_id,
-        l.ts_ns AS launch_ts_ns,
-        NULL AS launch_end_ns
+        d.trace_id, d.event_id, d.piece, d.device, d.ts_ns, d.correlation, d.event_id AS launch_id,
+        l.ts_ns AS launch_ts_ns, NULL AS launch_end_ns
     FROM device_events AS d
     INNER JOIN launch AS l ON d.trace_id = l.trace_id AND d.event_id = l.launch_id
     WHERE d.device = 'cpu'
 ),
 
 first_call AS (
-    SELECT
-        trace_id,
-        min(correlation) AS correlation
+    SELECT trace_id, min(correlation) AS correlation
     FROM event
     WHERE is_launch_call(category) AND correlation > 0
     GROUP BY trace_id
 )
 
 SELECT
-    c.trace_id,
-    c.event_id,
-    c.piece,
-    c.launch_id,
-    c.launch_ts_ns,
+    c.trace_id, c.event_id, c.piece, c.launch_id, c.launch_ts_ns,
     c.ts_ns - c.launch_end_ns AS launch_delay_ns,
     CASE
         WHEN c.device = 'cpu' THEN 'cpu'
@@ -122,6 +94,6 @@ SELECT
     CASE WHEN c.launch_ts_ns < s.end_ns THEN s.step END AS step,
     CASE WHEN c.launch_ts_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
 FROM launch_pair AS c
-LEFT JOIN first_call AS f ON c.trace_id = f.trace_id
+LEFT JOIN first_call AS f USING (trace_id)
 ASOF LEFT JOIN step_ranges AS s ON c.trace_id = s.trace_id AND c.launch_ts_ns >= s.ts_ns
 ORDER BY c.trace_id, c.event_id, c.piece

@@ -6,7 +6,8 @@
 -- gradients, which grad mode gives numbers too. A model that runs there is forward. Table attribution decides by it.
 --
 -- Kind:     table
--- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules
+-- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules,
+--           class_fact
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace
 --   launch_id          BIGINT -> event.event_id  the launch
@@ -21,51 +22,35 @@
 
 WITH launched AS (
     SELECT
-        k.trace_id,
-        k.launch_id,
-        k.launch_ts_ns,
-        -- What no step of an optimizer runs, nor the loading of data.
-        bool_or(
-            d.class IN (
-                'gemm', 'attention', 'conv', 'softmax', 'norm', 'rope', 'embedding', 'moe_routing'
-            )
-        ) AS is_model
+        k.trace_id, k.launch_id, k.launch_ts_ns,
+        bool_or(coalesce(c.is_model_work, FALSE)) AS is_model
     FROM launch_link AS k
-    INNER JOIN device_events AS d
-        ON k.trace_id = d.trace_id AND k.event_id = d.event_id AND k.piece = d.piece
+    INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    LEFT JOIN scratch.class_fact AS c USING (class)
     WHERE k.launch_id IS NOT NULL
     GROUP BY k.trace_id, k.launch_id, k.launch_ts_ns
 ),
 
 launch_fact AS (
     SELECT
-        l.trace_id,
-        l.launch_id,
-        l.launch_ts_ns,
-        l.is_model,
-        s.marked_phase,
-        s.marked_row,
-        s.is_recompute,
-        s.is_derivative,
-        s.node_id,
-        s.module_id,
-        s.module_source,
-        s.is_in_grad_mode
+        l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
+        s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode
     FROM launched AS l
-    INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id
+    INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE t.is_training
 ),
 
 launch_phase AS MATERIALIZED (SELECT * FROM own_phase('launch_fact')),
 
--- What tells the phase of a moment to the launches around it: launches that have one, and zero_grad, which may launch
--- nothing.
-told_moment AS (
+-- Launches that have a phase, and zero_grad, which may launch nothing; and work of a model that tells none.
+moment AS (
+    SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
+    FROM launch_phase
+    WHERE own.phase IS NULL AND is_model
+    UNION ALL
     SELECT
-        trace_id,
-        launch_ts_ns AS at_ns,
-        CASE
+        trace_id, launch_ts_ns AS at_ns, CASE
             WHEN marked_row = '(zero_grad)' THEN 'zero_grad'
             WHEN is_derivative AND own.phase = 'backward' THEN 'derivative'
             ELSE own.phase
@@ -74,10 +59,7 @@ told_moment AS (
     WHERE own.phase IS NOT NULL
     UNION ALL
     -- The forward op of a node is forward, whether it launches anything or not.
-    SELECT DISTINCT
-        s.trace_id,
-        e.ts_ns AS at_ns,
-        'forward' AS label
+    SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
     FROM surroundings AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
     SEMI JOIN surroundings AS f
@@ -87,20 +69,33 @@ told_moment AS (
             AND f.node_id IS NULL
             AND f.marked_phase IS NULL
     UNION ALL
-    SELECT
-        e.trace_id,
-        e.ts_ns AS at_ns,
-        'zero_grad' AS label
+    SELECT e.trace_id, e.ts_ns AS at_ns, 'zero_grad' AS label
     FROM event AS e
-    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    INNER JOIN range_marker AS m USING (category, name)
     WHERE m.row_name = '(zero_grad)'
 ),
 
+-- What tells the phase of a moment to the launches around it. A forward pass may lie before zero_grad too: work of a
+-- model does where none follows before the backward pass. Such a zero_grad is no border.
+told_moment AS (
+    SELECT trace_id, at_ns, label
+    FROM moment
+    WINDOW other AS (PARTITION BY trace_id ORDER BY at_ns, label)
+    QUALIFY
+        label <> 'model'
+        AND NOT (
+            label = 'zero_grad'
+            AND coalesce(
+                lag(nullif(label, 'zero_grad') IGNORE NULLS) OVER other = 'model'
+                AND lead(nullif(label, 'zero_grad') IGNORE NULLS) OVER other
+                IN ('backward', 'recompute', 'derivative'),
+                FALSE
+            )
+        )
+),
+
 node_thread AS (
-    SELECT DISTINCT
-        l.trace_id,
-        l.pid,
-        l.tid
+    SELECT DISTINCT l.trace_id, l.pid, l.tid
     FROM surroundings AS s
     INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     WHERE s.node_id IS NOT NULL
@@ -108,16 +103,12 @@ node_thread AS (
 
 numbered AS (
     SELECT
-        p.trace_id,
-        p.launch_id,
-        p.launch_ts_ns,
-        b.label AS label_before,
-        a.label AS label_after,
+        p.trace_id, p.launch_id, p.launch_ts_ns, b.label AS label_before, a.label AS label_after,
         n.tid IS NOT NULL AS is_on_node_thread,
         bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
     FROM launch_phase AS p
-    INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
-    LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
+    INNER JOIN launch AS l USING (trace_id, launch_id)
+    LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
     ASOF LEFT JOIN told_moment AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
     ASOF LEFT JOIN told_moment AS a
@@ -127,9 +118,7 @@ numbered AS (
 
 numbered_forward AS (
     SELECT
-        trace_id,
-        launch_id,
-        launch_ts_ns,
+        trace_id, launch_id, launch_ts_ns,
         coalesce(label_before = 'forward', FALSE) AS is_proven_forward
     FROM numbered
     WHERE
@@ -137,38 +126,30 @@ numbered_forward AS (
         OR CASE
             WHEN label_after IN ('backward', 'recompute', 'derivative')
                 THEN is_model_block AND NOT is_on_node_thread
+            -- Products of gradients (PowerSGD, Newton-Schulz), not a model's.
+            WHEN label_after = 'optimizer' THEN FALSE
             ELSE is_model_block OR coalesce(label_after = 'forward', FALSE)
         END
 ),
 
 labelled_moment AS (
-    SELECT
-        trace_id,
-        at_ns,
-        label
+    SELECT trace_id, at_ns, label
     FROM told_moment
     UNION ALL
-    SELECT
-        trace_id,
-        launch_ts_ns AS at_ns,
-        'forward' AS label
+    SELECT trace_id, launch_ts_ns AS at_ns, 'forward' AS label
     FROM numbered_forward
 )
 
 SELECT
-    p.trace_id,
-    p.launch_id,
-    b.label AS label_before,
-    b.at_ns AS before_ts_ns,
-    a.label AS label_after,
-    a.at_ns AS after_ts_ns,
+    p.trace_id, p.launch_id, b.label AS label_before, b.at_ns AS before_ts_ns,
+    a.label AS label_after, a.at_ns AS after_ts_ns,
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     n.tid IS NOT NULL AS is_on_node_thread,
     bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
 FROM launch_phase AS p
-INNER JOIN launch AS l ON p.trace_id = l.trace_id AND p.launch_id = l.launch_id
-LEFT JOIN node_thread AS n ON l.trace_id = n.trace_id AND l.pid = n.pid AND l.tid = n.tid
-LEFT JOIN numbered_forward AS f ON p.trace_id = f.trace_id AND p.launch_id = f.launch_id
+INNER JOIN launch AS l USING (trace_id, launch_id)
+LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
+LEFT JOIN numbered_forward AS f USING (trace_id, launch_id)
 ASOF LEFT JOIN labelled_moment AS b
     ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
 ASOF LEFT JOIN labelled_moment AS a

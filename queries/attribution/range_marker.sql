@@ -18,18 +18,15 @@
 
 SELECT
     (row_number() OVER (ORDER BY d.category, d.name))::INTEGER AS marker_id,
-    d.category,
-    d.name,
-    d.rule_id,
+    d.category, d.name, d.rule_id,
     coalesce(r.means, 'op') AS means,
-    r.phase,
-    r.row_name,
+    r.phase, r.row_name,
     coalesce(r.is_weak, FALSE) AS is_weak,
     r.layer,
     coalesce(d.label, r.label, d.name) AS label,
     nullif(coalesce(d.module_class, r.class), '') AS module_class
 FROM scratch.ruled_range AS d
-LEFT JOIN range_rule AS r ON d.rule_id = r.rule_id
+LEFT JOIN range_rule AS r USING (rule_id)
 WHERE
     is_op(d.category) AND r.means IS DISTINCT FROM 'step'
     OR r.means NOT IN ('step', 'span')

@@ -20,11 +20,7 @@
 
 WITH reasoned AS (
     SELECT
-        trace_id,
-        device,
-        piece,
-        dur_ns,
-        wall_ns,
+        trace_id, device, piece, dur_ns, wall_ns,
         unnest([
             {position: 1, decides: 'phase', reason: phase_reason},
             {position: 2, decides: 'module', reason: module_reason}
@@ -34,9 +30,7 @@ WITH reasoned AS (
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        decision,
+        trace_id, device, decision,
         count(*) FILTER (piece = 0) AS kernel_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
@@ -45,17 +39,11 @@ summed AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.decision.decides,
-    s.decision.reason,
-    s.kernel_count,
-    s.kernel_ns,
-    s.wall_ns,
+    w.rank, w.device, s.decision.decides, s.decision.reason, s.kernel_count, s.kernel_ns, s.wall_ns,
     100.0 * s.wall_ns / nullif(w.busy_ns, 0) AS wall_pct,
     r.meaning
 FROM summed AS s
-INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN attribution_reasons() AS r ON s.decision.reason = r.reason
 ORDER BY
     w.rank NULLS LAST, w.trace_id, w.device, s.decision.position, s.wall_ns DESC, s.decision.reason

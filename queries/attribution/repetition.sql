@@ -13,19 +13,12 @@
 
 WITH numbered AS (
     SELECT
-        d.trace_id,
-        d.event_id,
-        d.device,
-        d.stream,
-        d.name,
-        k.launch_id,
-        k.step_ts_ns,
+        d.trace_id, d.event_id, d.device, d.stream, d.name, k.launch_id, k.step_ts_ns,
         row_number() OVER (
             PARTITION BY d.trace_id, d.device, d.stream ORDER BY d.ts_ns, d.event_id
         ) AS position
     FROM device_events AS d
-    INNER JOIN launch_link AS k
-        ON d.trace_id = k.trace_id AND d.event_id = k.event_id AND d.piece = k.piece
+    INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE d.trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
 ),
 
@@ -33,17 +26,12 @@ WITH numbered AS (
 unaligned AS (
     SELECT n.*
     FROM numbered AS n
-    ANTI JOIN scratch.aligned AS a ON n.trace_id = a.trace_id AND n.event_id = a.event_id
+    ANTI JOIN scratch.aligned AS a USING (trace_id, event_id)
     WHERE n.launch_id IS NULL
 ),
 
 step_start AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        step_ts_ns,
-        min(position) AS first_position
+    SELECT trace_id, device, stream, step_ts_ns, min(position) AS first_position
     FROM numbered
     WHERE step_ts_ns IS NOT NULL
     GROUP BY trace_id, device, stream, step_ts_ns
@@ -51,9 +39,7 @@ step_start AS (
 
 step_length AS (
     SELECT
-        trace_id,
-        device,
-        stream,
+        trace_id, device, stream,
         lead(first_position) OVER (
             PARTITION BY trace_id, device, stream ORDER BY first_position
         ) - first_position AS length
@@ -61,11 +47,7 @@ step_length AS (
 ),
 
 period AS (
-    SELECT
-        trace_id,
-        device,
-        stream,
-        min(length) AS period
+    SELECT trace_id, device, stream, min(length) AS period
     FROM step_length
     WHERE length > 0
     GROUP BY trace_id, device, stream
@@ -74,12 +56,7 @@ period AS (
 -- Materialised, so that the join below is on the place and on nothing wider.
 expected AS MATERIALIZED (
     SELECT
-        u.trace_id,
-        u.event_id,
-        u.device,
-        u.stream,
-        u.name,
-        ahead.steps,
+        u.trace_id, u.event_id, u.device, u.stream, u.name, ahead.steps,
         u.position + ahead.steps * p.period AS position
     FROM unaligned AS u
     INNER JOIN period AS p
@@ -91,12 +68,7 @@ expected AS MATERIALIZED (
 ),
 
 repeated AS (
-    SELECT
-        a.trace_id,
-        a.event_id,
-        a.device,
-        a.stream,
-        k.event_id AS like_event_id
+    SELECT a.trace_id, a.event_id, a.device, a.stream, k.event_id AS like_event_id
     FROM expected AS a
     INNER JOIN numbered AS k
         ON
@@ -110,21 +82,15 @@ repeated AS (
 ),
 
 trusted AS (
-    SELECT
-        u.trace_id,
-        u.device,
-        u.stream
+    SELECT u.trace_id, u.device, u.stream
     FROM unaligned AS u
-    LEFT JOIN repeated AS r ON u.trace_id = r.trace_id AND u.event_id = r.event_id
+    LEFT JOIN repeated AS r USING (trace_id, event_id)
     GROUP BY u.trace_id, u.device, u.stream
     HAVING count(r.event_id) >= 0.9 * count(*)
 ),
 
 accepted AS (
-    SELECT
-        r.trace_id,
-        r.event_id,
-        r.like_event_id
+    SELECT r.trace_id, r.event_id, r.like_event_id
     FROM repeated AS r
     INNER JOIN trusted AS t
         ON
@@ -133,15 +99,9 @@ accepted AS (
             AND r.stream IS NOT DISTINCT FROM t.stream
 )
 
-SELECT
-    trace_id,
-    event_id,
-    like_event_id
+SELECT trace_id, event_id, like_event_id
 FROM scratch.aligned
 UNION ALL
-SELECT
-    trace_id,
-    event_id,
-    like_event_id
+SELECT trace_id, event_id, like_event_id
 FROM accepted
 ORDER BY trace_id, event_id

@@ -35,35 +35,18 @@
 -- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)
 
 WITH numbered AS (
-    SELECT
-        trace_id,
-        event_id,
-        pid,
-        tid,
-        ts_ns,
-        sequence_number,
-        forward_thread
+    SELECT trace_id, event_id, pid, tid, ts_ns, sequence_number, forward_thread
     FROM event
     WHERE sequence_number IS NOT NULL
 ),
 
 surrounded AS (
     SELECT
-        w.trace_id,
-        w.event_id,
-        w.op_id,
-        w.node_id,
-        w.is_recompute,
-        w.is_derivative,
-        w.is_in_grad_mode,
-        w.phase_marker_id,
-        w.row_marker_id,
-        m.module_id,
-        m.source AS module_source,
-        r.module_id AS range_id,
+        w.trace_id, w.event_id, w.op_id, w.node_id, w.is_recompute, w.is_derivative,
+        w.is_in_grad_mode, w.phase_marker_id, w.row_marker_id, m.module_id,
+        m.source AS module_source, r.module_id AS range_id,
         r.path IS NULL OR starts_with(r.path, 'Torch-Compiled Region: ') AS is_unmarked,
-        h.module_id AS hook_module_id,
-        w.part_marker_id
+        h.module_id AS hook_module_id, w.part_marker_id
     FROM scratch.walked AS w
     LEFT JOIN scratch.walked_module AS m
         ON w.trace_id = m.trace_id AND w.module_number = m.number
@@ -76,12 +59,10 @@ surrounded AS (
 forward_op AS (
     SELECT
         n.*,
-        p.module_id,
-        p.range_id,
-        p.part_marker_id,
+        p.module_id, p.range_id, p.part_marker_id,
         CASE WHEN p.is_derivative THEN p.node_id END AS first_node_id
     FROM numbered AS n
-    INNER JOIN surrounded AS p ON n.trace_id = p.trace_id AND n.event_id = p.event_id
+    INNER JOIN surrounded AS p USING (trace_id, event_id)
     WHERE p.node_id IS NULL OR ((p.is_recompute OR p.is_derivative) AND p.node_id <> p.event_id)
 ),
 
@@ -92,70 +73,43 @@ node AS (
 ),
 
 node_number AS (
-    SELECT DISTINCT
-        trace_id,
-        forward_thread,
-        sequence_number
+    SELECT DISTINCT trace_id, forward_thread, sequence_number
     FROM node
 ),
 
 forward_number AS (
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        sequence_number,
-        max(ts_ns) AS ts_ns
+    SELECT trace_id, pid, tid, sequence_number, max(ts_ns) AS ts_ns
     FROM forward_op
     GROUP BY trace_id, pid, tid, sequence_number
 ),
 
 vote AS (
     SELECT
-        n.trace_id,
-        n.forward_thread,
-        f.pid,
-        f.tid,
+        n.trace_id, n.forward_thread, f.pid, f.tid,
         count(*) AS match_count,
         max(f.ts_ns) AS latest_ts_ns
     FROM node_number AS n
-    INNER JOIN forward_number AS f
-        ON n.trace_id = f.trace_id AND n.sequence_number = f.sequence_number
+    INNER JOIN forward_number AS f USING (trace_id, sequence_number)
     GROUP BY n.trace_id, n.forward_thread, f.pid, f.tid
 ),
 
 forward_thread AS (
     SELECT DISTINCT ON (trace_id, forward_thread)
-        trace_id,
-        forward_thread,
-        pid,
-        tid
+        trace_id, forward_thread, pid, tid
     FROM vote
     ORDER BY trace_id, forward_thread, match_count DESC, latest_ts_ns DESC, pid, tid
 ),
 
 node_thread AS (
-    SELECT
-        n.trace_id,
-        n.event_id,
-        n.ts_ns,
-        n.sequence_number,
-        t.pid,
-        t.tid
+    SELECT n.trace_id, n.event_id, n.ts_ns, n.sequence_number, t.pid, t.tid
     FROM node AS n
-    INNER JOIN forward_thread AS t
-        ON n.trace_id = t.trace_id AND n.forward_thread = t.forward_thread
+    INNER JOIN forward_thread AS t USING (trace_id, forward_thread)
 ),
 
 own_forward AS (
     SELECT
-        n.trace_id,
-        n.event_id AS node_id,
-        f.event_id AS forward_op_id,
-        f.module_id,
-        f.range_id,
-        f.part_marker_id,
-        f.first_node_id
+        n.trace_id, n.event_id AS node_id, f.event_id AS forward_op_id, f.module_id, f.range_id,
+        f.part_marker_id, f.first_node_id
     FROM node_thread AS n
     ASOF INNER JOIN forward_op AS f
         ON
@@ -170,30 +124,17 @@ own_forward AS (
 -- more than the eighth order; a file may say so of thousands, which would take the square of them.
 first_forward AS (
     WITH RECURSIVE back AS (
-        SELECT
-            trace_id,
-            node_id,
-            first_node_id,
-            2 AS derivative_order
+        SELECT trace_id, node_id, first_node_id, 2 AS derivative_order
         FROM own_forward
         WHERE first_node_id IS NOT NULL
         UNION ALL
-        SELECT
-            b.trace_id,
-            b.node_id,
-            o.first_node_id,
-            b.derivative_order + 1 AS derivative_order
+        SELECT b.trace_id, b.node_id, o.first_node_id, b.derivative_order + 1 AS derivative_order
         FROM back AS b
         INNER JOIN own_forward AS o ON b.trace_id = o.trace_id AND b.first_node_id = o.node_id
         WHERE o.first_node_id IS NOT NULL AND b.derivative_order < 8
     )
 
-    SELECT
-        b.trace_id,
-        b.node_id,
-        o.module_id,
-        o.range_id,
-        o.part_marker_id
+    SELECT b.trace_id, b.node_id, o.module_id, o.range_id, o.part_marker_id
     FROM back AS b
     INNER JOIN own_forward AS o ON b.trace_id = o.trace_id AND b.first_node_id = o.node_id
     WHERE o.first_node_id IS NULL
@@ -201,24 +142,16 @@ first_forward AS (
 
 node_forward AS (
     SELECT
-        o.trace_id,
-        o.node_id,
-        o.forward_op_id,
+        o.trace_id, o.node_id, o.forward_op_id,
         coalesce(o.module_id, f.module_id) AS module_id,
         coalesce(o.range_id, f.range_id) AS range_id,
         coalesce(o.part_marker_id, f.part_marker_id) AS part_marker_id
     FROM own_forward AS o
-    LEFT JOIN first_forward AS f ON o.trace_id = f.trace_id AND o.node_id = f.node_id
+    LEFT JOIN first_forward AS f USING (trace_id, node_id)
 )
 
 SELECT
-    s.trace_id,
-    s.event_id,
-    s.op_id,
-    s.node_id,
-    f.forward_op_id,
-    s.is_recompute,
-    s.is_derivative,
+    s.trace_id, s.event_id, s.op_id, s.node_id, f.forward_op_id, s.is_recompute, s.is_derivative,
     s.is_in_grad_mode,
     s.module_id::INTEGER AS module_id,
     s.module_source,
@@ -230,11 +163,10 @@ SELECT
     s.phase_marker_id::INTEGER AS phase_marker_id,
     phase_marker.phase AS marked_phase,
     s.row_marker_id::INTEGER AS row_marker_id,
-    row_marker.row_name AS marked_row,
-    row_marker.is_weak AS is_weak_row,
+    row_marker.row_name AS marked_row, row_marker.is_weak AS is_weak_row,
     part_marker.label AS module_part
 FROM surrounded AS s
-LEFT JOIN node_forward AS f ON s.trace_id = f.trace_id AND s.node_id = f.node_id
+LEFT JOIN node_forward AS f USING (trace_id, node_id)
 LEFT JOIN range_marker AS phase_marker ON s.phase_marker_id = phase_marker.marker_id
 LEFT JOIN range_marker AS row_marker ON s.row_marker_id = row_marker.marker_id
 LEFT JOIN range_marker AS part_marker

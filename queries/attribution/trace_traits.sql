@@ -20,6 +20,6 @@ SELECT
     ) AS has_modules,
     coalesce(bool_or(s.marked_phase IS NOT NULL OR s.is_recompute), FALSE) AS has_phases
 FROM trace
-LEFT JOIN surroundings AS s ON trace.trace_id = s.trace_id
+LEFT JOIN surroundings AS s USING (trace_id)
 GROUP BY trace.trace_id
 ORDER BY trace.trace_id

@@ -41,20 +41,13 @@ WITH chosen AS (
 evidence AS (
     SELECT
         c.*,
-        a.phase_rule,
-        a.module_rule,
-        l.name AS launch_name,
-        s.is_recompute,
-        s.marked_row,
-        s.is_weak_row,
-        s.is_in_grad_mode,
-        s.marked_phase,
+        a.phase_rule, a.module_rule, l.name AS launch_name, s.is_recompute, s.marked_row,
+        s.is_weak_row, s.is_in_grad_mode, s.marked_phase,
         n.launch_id IS NOT NULL AS has_neighbours,
         CASE
             WHEN pm.marker_id IS NULL THEN 'no range, call or op around its launch tells a phase'
             ELSE format('{} ({}): {}', pm.name, pm.category, s.marked_phase)
-        END AS phase_mark,
-        CASE
+        END AS phase_mark, CASE
             WHEN rm.marker_id IS NULL THEN 'no range, call or op around its launch tells a row'
             ELSE format(
                 '{} ({}): {}{}', rm.name, rm.category, s.marked_row,
@@ -88,21 +81,18 @@ evidence AS (
                 if(n.is_model_block, 'work of a model', 'no work of a model'),
                 if(n.is_on_node_thread, '; on a thread of autograd', '')
             )
-        END AS around,
-        CASE
+        END AS around, CASE
             WHEN c.launch_id IS NOT NULL THEN 'not asked: its launch is known'
             WHEN c.like_event_id IS NULL THEN 'it repeats none'
             ELSE format('it repeats event {}', c.like_event_id)
-        END AS repeated,
-        CASE
+        END AS repeated, CASE
             WHEN c.launch_id IS NOT NULL THEN 'not asked: its launch is known'
             WHEN c.like_event_id IS NOT NULL THEN 'not asked: it repeats an event'
             ELSE 'the others of its name'
         END AS by_name
     FROM chosen AS c
-    INNER JOIN attribution AS a
-        ON c.trace_id = a.trace_id AND c.event_id = a.event_id AND c.piece = a.piece
-    INNER JOIN trace_traits AS t ON c.trace_id = t.trace_id
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
     LEFT JOIN surroundings AS s ON c.trace_id = s.trace_id AND c.launch_id = s.event_id
     LEFT JOIN neighbours AS n ON c.trace_id = n.trace_id AND c.launch_id = n.launch_id
@@ -114,9 +104,7 @@ evidence AS (
     LEFT JOIN module AS own_module
         ON s.trace_id = own_module.trace_id AND s.module_id = own_module.module_id
     LEFT JOIN module AS forward_module
-        ON
-            s.trace_id = forward_module.trace_id
-            AND s.forward_module_id = forward_module.module_id
+        ON s.trace_id = forward_module.trace_id AND s.forward_module_id = forward_module.module_id
     LEFT JOIN module AS hook_module
         ON s.trace_id = hook_module.trace_id AND s.hook_module_id = hook_module.module_id
     LEFT JOIN module AS own_range
@@ -135,42 +123,32 @@ answered AS (
             class || ', ' || own_module || ', ' || node,
             phase_mark,
             if(is_recompute, 'it runs again; ' || node, 'it runs for the first time'),
-            node,
-            phase_mark,
-            own_module,
+            node, phase_mark, own_module,
             if(is_in_grad_mode, 'such an op is around it; ', 'no such op; ') || traits,
             kind || '; ' || traits,
             around, around, around, around, around, around,
             around, around, around, around, around, around,
-            repeated,
-            by_name
+            repeated, by_name
         ] AS phase_found,
         [
             row_mark,
             own_module || '; ' || node,
             forward_op || ', ' || forward_module,
-            own_module,
-            hook_module,
+            own_module, hook_module,
             row_mark || '; ' || traits,
             own_range || '; ' || node,
             forward_op || ', ' || forward_range,
-            own_range,
-            row_mark,
-            kind,
-            class,
+            own_range, row_mark, kind, class,
             phase || '; ' || node || '; ' || traits,
             class || '; ' || traits,
-            phase,
-            repeated,
-            by_name
+            phase, repeated, by_name
         ] AS module_found
     FROM evidence
 ),
 
 fact_row AS (
     SELECT
-        trace_id,
-        event_id,
+        trace_id, event_id,
         unnest([
             {
                 rule: 1,
@@ -210,11 +188,7 @@ fact_row AS (
 
 rule_row AS (
     SELECT
-        e.trace_id,
-        e.event_id,
-        r.decides,
-        r.rule,
-        r.question,
+        e.trace_id, e.event_id, r.decides, r.rule, r.question,
         if(r.decides = 'phase', e.phase_found[r.rule], e.module_found[r.rule]) AS found,
         coalesce(if(r.decides = 'phase', e.phase_rule, e.module_rule) = r.rule, FALSE)
             AS is_decided,
@@ -228,10 +202,7 @@ rule_row AS (
 -- Where no rule decided.
 last_row AS (
     SELECT
-        trace_id,
-        event_id,
-        decides,
-        NULL AS rule,
+        trace_id, event_id, decides, NULL AS rule,
         'and if nothing tells?' AS question,
         'no rule decided' AS found,
         TRUE AS is_decided,
@@ -251,14 +222,11 @@ tried_row AS (
 -- An event that is no work of a device.
 other_event AS (
     SELECT
-        t.trace_id,
-        e.name,
-        e.category,
+        t.trace_id, e.name, e.category,
         (
             SELECT string_agg(w.event_id::VARCHAR, ', ' ORDER BY w.event_id)
             FROM attributed_events AS w
-            WHERE
-                w.trace_id = t.trace_id AND $event_id IN (w.launch_id, w.op_id) AND w.piece = 0
+            WHERE w.trace_id = t.trace_id AND $event_id IN (w.launch_id, w.op_id) AND w.piece = 0
         ) AS launched
     FROM trace AS t
     LEFT JOIN event AS e ON t.trace_id = e.trace_id AND e.event_id = $event_id
@@ -267,36 +235,25 @@ other_event AS (
 
 shown AS (
     SELECT
-        trace_id,
-        event_id,
+        trace_id, event_id,
         1 AS part,
         'facts' AS decides,
         rule AS position,
         NULL::INTEGER AS rule,
-        question,
-        found,
+        question, found,
         NULL::BOOLEAN AS is_decided,
         NULL::VARCHAR AS decision,
         NULL::VARCHAR AS decision_reason
     FROM fact_row
     UNION ALL
     SELECT
-        trace_id,
-        event_id,
+        trace_id, event_id,
         if(decides = 'phase', 2, 3) AS part,
-        decides,
-        rule AS position,
-        rule,
-        question,
-        found,
-        is_decided,
-        decision,
-        decision_reason
+        decides, rule AS position, rule, question, found, is_decided, decision, decision_reason
     FROM tried_row
     UNION ALL
     SELECT
-        trace_id,
-        $event_id AS event_id,
+        trace_id, $event_id AS event_id,
         1 AS part,
         'facts' AS decides,
         1 AS position,
@@ -306,23 +263,15 @@ shown AS (
             WHEN name IS NULL THEN 'the trace has no event of this number'
             WHEN launched IS NULL THEN format('none: {} ({})', name, category)
             ELSE format('none: {} ({}); it launched the events {}', name, category, launched)
-        END AS found,
-        NULL AS is_decided,
-        NULL AS decision,
-        NULL AS decision_reason
+        END AS found, NULL AS is_decided, NULL AS decision, NULL AS decision_reason
     FROM other_event
 )
 
 SELECT
-    t.rank,
-    s.event_id,
-    s.decides,
-    s.rule,
-    s.question,
-    s.found,
+    t.rank, s.event_id, s.decides, s.rule, s.question, s.found,
     if(s.is_decided, s.decision, NULL) AS answer,
     if(s.is_decided, s.decision_reason, NULL) AS reason,
     s.is_decided
 FROM shown AS s
-INNER JOIN trace AS t ON s.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id, s.event_id, s.part, s.position NULLS LAST

@@ -69,9 +69,7 @@ CREATE OR REPLACE MACRO bench_ceilings(relation) AS TABLE (
         SELECT
             point_id,
             'collective' AS kind,
-            op,
-            backend,
-            group_size,
+            op, backend, group_size,
             bench_bus_bytes_per_s(op, group_size, message_bytes, median_ns) AS bus_bytes_per_s,
             bus_bytes_per_s AS rate
         FROM measured
@@ -79,22 +77,10 @@ CREATE OR REPLACE MACRO bench_ceilings(relation) AS TABLE (
     )
 
     SELECT
-        m.point_id,
-        r.kind,
-        m.device_name,
-        m.is_cpu,
-        m.unit_count,
-        m.thread_count,
-        r.dtype,
-        r.op,
-        r.memory,
-        r.backend,
-        r.group_size,
-        r.flop_per_s,
-        r.bytes_per_s,
-        r.bus_bytes_per_s
+        m.point_id, r.kind, m.device_name, m.is_cpu, m.unit_count, m.thread_count, r.dtype, r.op,
+        r.memory, r.backend, r.group_size, r.flop_per_s, r.bytes_per_s, r.bus_bytes_per_s
     FROM rated AS r
-    INNER JOIN measured AS m ON r.point_id = m.point_id
+    INNER JOIN measured AS m USING (point_id)
     WHERE r.rate > 0 AND isfinite(r.rate)
     QUALIFY
         row_number() OVER (

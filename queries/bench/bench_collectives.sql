@@ -69,34 +69,14 @@ ranked AS (
 )
 
 SELECT
-    run,
-    device,
-    device_name,
-    op,
-    backend,
-    group_size,
-    dtype,
-    message_bytes,
-    median_ns,
-    low_ns,
-    high_ns,
-    confidence_pct,
-    interval_pct,
-    below_pct,
-    above_pct,
-    repeat_count,
-    algorithm_bytes_per_s,
-    factor AS bus_factor,
-    bus_bytes_per_s,
+    run, device, device_name, op, backend, group_size, dtype, message_bytes, median_ns, low_ns,
+    high_ns, confidence_pct, interval_pct, below_pct, above_pct, repeat_count,
+    algorithm_bytes_per_s, factor AS bus_factor, bus_bytes_per_s,
     if(group_size > 1, bench_bus_bytes_per_s(op, group_size, message_bytes, high_ns), NULL)
         AS low_bus_bytes_per_s,
     if(group_size > 1, bench_bus_bytes_per_s(op, group_size, message_bytes, low_ns), NULL)
         AS high_bus_bytes_per_s,
-    is_best,
-    is_smallest,
-    timer,
-    thread_count,
-    CASE
+    is_best, is_smallest, timer, thread_count, CASE
         WHEN missing IS NOT NULL THEN missing
         WHEN message_bytes IS NULL OR group_size IS NULL THEN 'the line has no size'
         WHEN group_size = 1 THEN 'one rank moves nothing'

@@ -57,8 +57,7 @@ rated AS (
     SELECT
         p.*,
         bench_flop_per_s(p.m, p.n, p.k, p.batch, p.median_ns) AS flop_per_s,
-        d.flop_per_s AS peak_flop_per_s,
-        CASE
+        d.flop_per_s AS peak_flop_per_s, CASE
             WHEN p.missing IS NOT NULL THEN p.missing
             WHEN p.flops IS NULL THEN 'the line has no shape'
             WHEN p.device = 'cpu' THEN 'the data sheet of a CPU tells no peak'
@@ -91,37 +90,15 @@ ranked AS (
 )
 
 SELECT
-    run,
-    device,
-    device_name,
-    op,
-    series,
-    dtype,
-    m,
-    n,
-    k,
+    run, device, device_name, op, series, dtype, m, n, k,
     coalesce(batch, 1) AS batch,
-    median_ns,
-    low_ns,
-    high_ns,
-    confidence_pct,
-    interval_pct,
-    below_pct,
-    above_pct,
-    repeat_count,
-    flops,
-    flop_per_s,
+    median_ns, low_ns, high_ns, confidence_pct, interval_pct, below_pct, above_pct, repeat_count,
+    flops, flop_per_s,
     bench_flop_per_s(m, n, k, batch, high_ns) AS low_flop_per_s,
     bench_flop_per_s(m, n, k, batch, low_ns) AS high_flop_per_s,
     peak_flop_per_s,
     100 * flop_per_s / peak_flop_per_s AS peak_pct,
-    is_best,
-    timer,
-    thread_count,
-    clock_hz,
-    power_w,
-    temperature_c,
-    why AS reason
+    is_best, timer, thread_count, clock_hz, power_w, temperature_c, why AS reason
 FROM ranked
 WHERE is_best OR NOT $best
 ORDER BY run, run_id, bench_id

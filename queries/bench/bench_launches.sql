@@ -28,23 +28,8 @@
 -- Invariant: reason IS NOT NULL OR median_ns IS NOT NULL
 
 SELECT
-    run,
-    device,
-    device_name,
-    op,
-    series,
-    timer,
-    median_ns,
-    low_ns,
-    high_ns,
-    confidence_pct,
-    interval_pct,
-    below_pct,
-    above_pct,
-    min_ns,
-    repeat_count,
-    inner_count,
-    thread_count,
+    run, device, device_name, op, series, timer, median_ns, low_ns, high_ns, confidence_pct,
+    interval_pct, below_pct, above_pct, min_ns, repeat_count, inner_count, thread_count,
     missing AS reason
 FROM bench_points('launch')
 ORDER BY run, run_id, bench_id

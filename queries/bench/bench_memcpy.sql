@@ -40,10 +40,7 @@
 -- Invariant: reason IS NOT NULL OR bytes_per_s IS NOT NULL
 
 WITH memory AS (
-    SELECT DISTINCT
-        device_name,
-        unit_count,
-        memory_bytes_per_s
+    SELECT DISTINCT device_name, unit_count, memory_bytes_per_s
     FROM named_peak
 ),
 
@@ -78,33 +75,13 @@ ranked AS (
 )
 
 SELECT
-    run,
-    device,
-    device_name,
-    op,
-    memory,
-    message_bytes,
-    median_ns,
-    low_ns,
-    high_ns,
-    confidence_pct,
-    interval_pct,
-    below_pct,
-    above_pct,
-    repeat_count,
-    bytes_per_s,
+    run, device, device_name, op, memory, message_bytes, median_ns, low_ns, high_ns, confidence_pct,
+    interval_pct, below_pct, above_pct, repeat_count, bytes_per_s,
     bench_bytes_per_s(message_bytes, high_ns) AS low_bytes_per_s,
     bench_bytes_per_s(message_bytes, low_ns) AS high_bytes_per_s,
-    traffic_bytes_per_s,
-    peak_bytes_per_s,
+    traffic_bytes_per_s, peak_bytes_per_s,
     100 * traffic_bytes_per_s / peak_bytes_per_s AS peak_pct,
-    is_best,
-    is_smallest,
-    timer,
-    thread_count,
-    clock_hz,
-    memory_clock_hz,
-    why AS reason
+    is_best, is_smallest, timer, thread_count, clock_hz, memory_clock_hz, why AS reason
 FROM ranked
 WHERE is_best OR NOT $best
 ORDER BY run, run_id, bench_id

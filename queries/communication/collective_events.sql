@@ -42,38 +42,21 @@
 
 WITH comm AS (
     SELECT
-        e.trace_id,
-        e.event_id,
-        e.piece,
-        e.device,
-        e.stream,
-        e.class AS kernel_class,
-        e.ts_ns,
-        e.end_ns,
-        e.dur_ns,
-        e.kind_wall_ns,
-        e.wall_ns,
-        c.step,
-        c.phase,
-        l.ts_ns AS launch_ts_ns,
+        e.trace_id, e.event_id, e.piece, e.device, e.stream, e.class AS kernel_class, e.ts_ns,
+        e.end_ns, e.dur_ns, e.kind_wall_ns, e.wall_ns, c.step, c.phase, l.ts_ns AS launch_ts_ns,
         l.pid || '/' || l.tid AS launch_thread
     FROM device_events AS e
-    INNER JOIN attribution AS c
-        ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
-    LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
+    INNER JOIN attribution AS c USING (trace_id, event_id, piece)
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
     WHERE e.kind = 'comm'
 ),
 
 -- The device events, and the events of the CPU that can tell what is launched inside them: few of all.
 source_id AS (
-    SELECT
-        trace_id,
-        event_id
+    SELECT trace_id, event_id
     FROM comm
     UNION
-    SELECT
-        trace_id,
-        event_id
+    SELECT trace_id, event_id
     FROM event
     WHERE
         category IN ('cpu_op', 'user_annotation', 'Operator')
@@ -89,9 +72,7 @@ source_id AS (
 
 source_event AS (
     SELECT
-        e.trace_id,
-        e.event_id,
-        e.name,
+        e.trace_id, e.event_id, e.name,
         coalesce(comm.launch_thread, e.pid || '/' || e.tid) AS thread,
         coalesce(comm.launch_ts_ns, e.ts_ns) AS at_ns,
         coalesce(comm.end_ns, e.ts_ns + e.dur_ns) AS end_ns,
@@ -122,8 +103,8 @@ source_event AS (
             ]
         ) AS said
     FROM source_id AS i
-    INNER JOIN event AS e ON i.trace_id = e.trace_id AND i.event_id = e.event_id
-    LEFT JOIN comm ON e.trace_id = comm.trace_id AND e.event_id = comm.event_id
+    INNER JOIN event AS e USING (trace_id, event_id)
+    LEFT JOIN comm USING (trace_id, event_id)
 ),
 
 measured_source AS (
@@ -224,9 +205,7 @@ known_comm AS (
 
 -- A record names the size of its group. Where nothing does, the groups that the file lists may all be of one size.
 listed_group AS (
-    SELECT
-        trace_id,
-        min(pg_size) AS pg_size
+    SELECT trace_id, min(pg_size) AS pg_size
     FROM process_group
     GROUP BY trace_id
     HAVING min(pg_size) = max(pg_size)
@@ -237,8 +216,7 @@ sized_comm AS (
         k.*,
         try_cast(
             coalesce(
-                k.first_source.group_size,
-                g.pg_size,
+                k.first_source.group_size, g.pg_size,
                 -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
                 if(
                     k.class IN ('comm_allgather', 'comm_reducescatter'),
@@ -267,42 +245,22 @@ weighed_comm AS (
 )
 
 SELECT
-    trace_id,
-    event_id,
-    piece,
-    device,
-    stream,
-    name,
-    class,
+    trace_id, event_id, piece, device, stream, name, class,
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
-    first_source.name AS collective,
-    pg_name,
-    first_source.pg_desc,
-    first_source.pg_ranks,
-    group_size,
-    first_source.seq,
-    dtype,
-    message_bytes,
+    first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
+    group_size, first_source.seq, dtype, message_bytes,
     bus_factor(class, group_size) AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
         WHEN first_source IS NULL THEN 'nothing around its launch tells of a collective'
         WHEN in_nelems IS NULL AND out_nelems IS NULL
-            THEN 'its call does not tell the size of the message'
+            THEN 'message size not recorded'
         WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
-        ELSE 'its call does not tell the size of the group'
-    END AS reason,
-    ts_ns,
-    dur_ns,
-    end_ns,
-    kind_wall_ns,
-    wall_ns,
-    step,
-    phase,
+        ELSE 'group size not recorded'
+    END AS reason, ts_ns, dur_ns, end_ns, kind_wall_ns, wall_ns, step, phase,
     role <> 'op' OR NOT has_spans AS is_transfer,
     dtype_bytes(dtype) * out_nelems AS out_bytes,
-    first_source.peer_rank,
-    first_source.is_send
+    first_source.peer_rank, first_source.is_send
 FROM weighed_comm
 ORDER BY trace_id, device, ts_ns, event_id

@@ -35,30 +35,18 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 
 SELECT
-    t.rank,
-    c.device,
-    c.stream,
-    c.step,
-    c.phase,
-    c.class,
-    c.collective,
-    c.name,
-    c.pg_name,
-    c.pg_ranks,
-    c.group_size,
-    c.seq,
-    c.dtype,
+    t.rank, c.device, c.stream, c.step, c.phase, c.class, c.collective, c.name, c.pg_name,
+    c.pg_ranks, c.group_size, c.seq, c.dtype,
     if(c.is_transfer, c.message_bytes, NULL) AS message_bytes,
     c.ts_ns - t.first_ts_ns AS start_ns,
-    c.dur_ns,
-    c.wall_ns,
+    c.dur_ns, c.wall_ns,
     1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0) AS algorithm_bytes_per_s,
     c.bus_factor * (1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0))
         AS bus_bytes_per_s,
     if(c.is_transfer, c.reason, 'the call alone: its transfer has a row of its own') AS reason,
     if(c.is_transfer, 'transfer', 'call') AS span_of
 FROM collective_events AS c
-INNER JOIN trace AS t ON c.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 WHERE $class IS NULL OR c.class = $class
 QUALIFY
     $limit = 0

@@ -48,20 +48,14 @@
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 
 WITH step_time AS (
-    SELECT
-        trace_id,
-        device,
-        count(*) AS step_count,
-        sum(span_ns)::BIGINT AS span_ns
+    SELECT trace_id, device, count(*) AS step_count, sum(span_ns)::BIGINT AS span_ns
     FROM device_steps
     GROUP BY trace_id, device
 ),
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        class,
+        trace_id, device, class,
         max(collective) FILTER (is_transfer) AS collective,
         max(class_source) FILTER (is_transfer) AS class_source,
         pg_name,
@@ -105,34 +99,17 @@ rated AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.class,
-    s.collective,
-    s.class_source,
-    s.pg_name,
-    s.pg_desc,
-    s.group_size,
-    s.call_count,
-    s.kernel_ns,
-    s.comm_ns,
-    s.wall_ns,
+    w.rank, w.device, s.class, s.collective, s.class_source, s.pg_name, s.pg_desc, s.group_size,
+    s.call_count, s.kernel_ns, s.comm_ns, s.wall_ns,
     100.0 * (s.comm_ns - s.wall_ns) / nullif(s.comm_ns, 0) AS overlapped_pct,
     100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
     100.0 * s.kernel_ns / nullif(w.window_ns, 0) AS kernel_pct,
     s.step_kernel_ns / t.step_count AS step_kernel_ns,
     100.0 * s.step_kernel_ns / nullif(t.span_ns, 0) AS step_pct,
-    s.sized_count,
-    s.message_bytes,
-    s.algorithm_bytes_per_s,
-    s.bus_bytes_per_s,
-    s.kernel_count,
-    s.sized_ns,
-    s.reason,
-    c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
+    s.sized_count, s.message_bytes, s.algorithm_bytes_per_s, s.bus_bytes_per_s, s.kernel_count,
+    s.sized_ns, s.reason, c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
     100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS ceiling_pct,
-    c.source AS ceiling_source,
-    CASE
+    c.source AS ceiling_source, CASE
         WHEN s.why IS NOT NULL THEN s.why
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.bus_bytes_per_s IS NULL

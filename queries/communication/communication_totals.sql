@@ -26,29 +26,21 @@
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 
 WITH told AS (
-    SELECT
-        class,
-        pg_name,
-        reason,
-        min(rowid) AS place
+    SELECT class, pg_name, reason, min(rowid) AS place
     FROM communication_rows
     WHERE reason IS NOT NULL
     GROUP BY class, pg_name, reason
 ),
 
 reason AS (
-    SELECT
-        class,
-        pg_name,
-        list(reason ORDER BY place) AS reasons
+    SELECT class, pg_name, list(reason ORDER BY place) AS reasons
     FROM told
     GROUP BY class, pg_name
 ),
 
 summed AS (
     SELECT
-        class,
-        pg_name,
+        class, pg_name,
         sum(call_count)::BIGINT AS call_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(comm_ns)::BIGINT AS comm_ns,
@@ -63,18 +55,11 @@ summed AS (
 )
 
 SELECT
-    s.class,
-    s.pg_name,
-    s.call_count,
-    s.kernel_ns,
-    s.comm_ns,
-    s.wall_ns,
+    s.class, s.pg_name, s.call_count, s.kernel_ns, s.comm_ns, s.wall_ns,
     100.0 * (s.comm_ns - s.wall_ns) / nullif(s.comm_ns, 0) AS overlapped_pct,
     100.0 * s.wall_ns
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
-    s.sized_count,
-    s.sized_ns,
-    s.message_bytes,
+    s.sized_count, s.sized_ns, s.message_bytes,
     1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
     CASE WHEN s.has_bus THEN s.bus_bytes_ns / s.sized_ns END AS bus_bytes_per_s,
     coalesce(r.reasons, []) AS reasons

@@ -21,23 +21,18 @@
 
 WITH comm AS (
     SELECT
-        trace_id,
-        device,
-        class,
+        trace_id, device, class,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
         end_ns - kind_wall_ns AS start_ns,
-        end_ns,
-        kind_wall_ns,
-        wall_ns
+        end_ns, kind_wall_ns, wall_ns
     FROM collective_events
     WHERE kind_wall_ns > 0
 ),
 
 compute AS (
     SELECT
-        class,
-        name,
+        class, name,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
         end_ns - kind_wall_ns AS start_ns,
@@ -48,9 +43,7 @@ compute AS (
 
 comm_time AS (
     SELECT
-        trace_id,
-        device,
-        class,
+        trace_id, device, class,
         sum(kind_wall_ns)::BIGINT AS comm_ns,
         sum(wall_ns)::BIGINT AS wall_ns
     FROM comm
@@ -59,10 +52,7 @@ comm_time AS (
 
 hidden AS (
     SELECT
-        comm.trace_id,
-        comm.device,
-        comm.class,
-        compute.class AS compute_class,
+        comm.trace_id, comm.device, comm.class, compute.class AS compute_class,
         compute.name AS compute_name,
         sum(pair.overlap_ns)::BIGINT AS overlap_ns
     FROM interval_pairs('comm', 'compute') AS pair
@@ -83,9 +73,7 @@ ranked AS (
 
 shown AS (
     SELECT
-        trace_id,
-        device,
-        class,
+        trace_id, device, class,
         CASE WHEN $limit = 0 OR position <= $limit THEN compute_class END AS compute_class,
         CASE WHEN $limit = 0 OR position <= $limit THEN compute_name ELSE '(others)' END
             AS compute_name,
@@ -94,28 +82,19 @@ shown AS (
     GROUP BY ALL
     UNION ALL
     SELECT
-        trace_id,
-        device,
-        class,
-        NULL AS compute_class,
+        trace_id, device, class, NULL AS compute_class,
         '(exposed)' AS compute_name,
         wall_ns AS overlap_ns
     FROM comm_time
 )
 
 SELECT
-    w.rank,
-    w.device,
-    c.class AS comm_class,
-    c.comm_ns,
-    p.compute_class,
-    p.compute_name,
+    w.rank, w.device, c.class AS comm_class, c.comm_ns, p.compute_class, p.compute_name,
     p.overlap_ns,
     100.0 * p.overlap_ns / nullif(c.comm_ns, 0) AS comm_pct
 FROM shown AS p
-INNER JOIN comm_time AS c
-    ON p.trace_id = c.trace_id AND p.device = c.device AND p.class = c.class
-INNER JOIN device_windows AS w ON p.trace_id = w.trace_id AND p.device = w.device
+INNER JOIN comm_time AS c USING (trace_id, device, class)
+INNER JOIN device_windows AS w USING (trace_id, device)
 ORDER BY
     w.rank NULLS LAST, w.trace_id, w.device, c.comm_ns DESC, c.class,
     p.overlap_ns DESC, p.compute_name, p.compute_class

@@ -24,22 +24,10 @@ devices AS (
 ),
 
 done AS (
-    SELECT
-        rank,
-        device,
-        'comm' AS kind,
-        class,
-        step_kernel_ns,
-        step_pct
+    SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct
     FROM communication_rows
     UNION ALL
-    SELECT
-        rank,
-        device,
-        'memcpy' AS kind,
-        direction AS class,
-        step_kernel_ns,
-        step_pct
+    SELECT rank, device, 'memcpy' AS kind, direction AS class, step_kernel_ns, step_pct
     FROM memcpy_steps_rows
     WHERE direction <> '(all)'
 ),
@@ -74,8 +62,7 @@ listed AS (
 )
 
 SELECT
-    l.kind,
-    l.class,
+    l.kind, l.class,
     coalesce(l.step_kernel_ns, 0) / n.device_count AS step_kernel_ns,
     coalesce(l.step_pct, 0) / n.device_count AS step_pct,
     n.device_count

@@ -27,22 +27,13 @@
 -- Invariant: (part = 'idle') = (name IS NULL) AND (part <> 'idle' OR wall_ns = kernel_ns)
 
 WITH step_span AS (
-    SELECT
-        trace_id,
-        device,
-        step,
-        start_ns,
-        start_ns + span_ns AS end_ns
+    SELECT trace_id, device, step, start_ns, start_ns + span_ns AS end_ns
     FROM device_steps
     WHERE span_ns > 0
 ),
 
 step_end AS (
-    SELECT
-        trace_id,
-        device,
-        min(start_ns) AS first_ns,
-        max(end_ns) AS last_ns
+    SELECT trace_id, device, min(start_ns) AS first_ns, max(end_ns) AS last_ns
     FROM step_span
     GROUP BY trace_id, device
 ),
@@ -52,66 +43,38 @@ stretch AS MATERIALIZED (
     SELECT * FROM step_span
     UNION ALL
     SELECT
-        b.trace_id,
-        b.device,
-        NULL AS step,
-        b.end_ns AS start_ns,
+        b.trace_id, b.device, NULL AS step, b.end_ns AS start_ns,
         next_start_ns((b.trace_id, b.device), b.start_ns, b.step) AS next_ns
     FROM step_span AS b
     QUALIFY b.end_ns < next_ns
     UNION ALL
     SELECT
-        w.trace_id,
-        w.device,
-        NULL AS step,
+        w.trace_id, w.device, NULL AS step,
         w.start_ns - 1 AS start_ns,
         coalesce(s.first_ns, w.end_ns + 1) AS end_ns
     FROM device_windows AS w
     LEFT JOIN step_end AS s ON w.trace_id = s.trace_id AND w.device = s.device
     UNION ALL
-    SELECT
-        w.trace_id,
-        w.device,
-        NULL AS step,
-        s.last_ns AS start_ns,
-        w.end_ns + 1 AS end_ns
+    SELECT w.trace_id, w.device, NULL AS step, s.last_ns AS start_ns, w.end_ns + 1 AS end_ns
     FROM device_windows AS w
     INNER JOIN step_end AS s ON w.trace_id = s.trace_id AND w.device = s.device
     WHERE s.last_ns <= w.end_ns
 ),
 
 op_shape AS (
-    SELECT
-        e.trace_id,
-        e.event_id,
-        e.name,
-        e.args ->> '$."Input Dims"' AS shape
+    SELECT e.trace_id, e.event_id, e.name, e.args ->> '$."Input Dims"' AS shape
     FROM event AS e
     WHERE is_op(e.category)
 ),
 
 work AS MATERIALIZED (
     SELECT
-        d.trace_id,
-        d.device,
-        d.event_id,
-        d.piece,
-        d.kind,
+        d.trace_id, d.device, d.event_id, d.piece, d.kind,
         coalesce(c.class, d.class) AS class,
-        a.phase,
-        a.module_id,
-        a.row_name,
-        a.op_id,
-        a.op_name,
-        d.name,
-        d.ts_ns,
-        d.end_ns,
-        d.dur_ns,
+        a.phase, a.module_id, a.row_name, a.op_id, a.op_name, d.name, d.ts_ns, d.end_ns, d.dur_ns,
         d.wall_ns,
         d.end_ns - d.kind_wall_ns AS own_ns,
-        c.message_bytes,
-        s.step,
-        s.end_ns AS stretch_end_ns,
+        c.message_bytes, s.step, s.end_ns AS stretch_end_ns,
         row_number() OVER () AS id
     FROM device_events AS d
     INNER JOIN attribution AS a
@@ -125,8 +88,7 @@ work AS MATERIALIZED (
 -- What lasts into the next step is cut there.
 cut AS MATERIALIZED (
     SELECT
-        w.id AS work_id,
-        w.kind,
+        w.id AS work_id, w.kind,
         w.trace_id || '/' || w.device AS part,
         s.step,
         w.ts_ns >= s.start_ns AS is_begin,
@@ -149,19 +111,13 @@ cut_comm AS (SELECT * FROM cut WHERE kind = 'comm' AND start_ns < end_ns),
 cut_copy AS (SELECT * FROM cut WHERE kind = 'memcpy' AND start_ns < end_ns),
 
 compute_cover AS (
-    SELECT
-        trace_id || '/' || device AS part,
-        own_ns AS start_ns,
-        end_ns
+    SELECT trace_id || '/' || device AS part, own_ns AS start_ns, end_ns
     FROM work
     WHERE kind = 'compute' AND own_ns < end_ns AND EXISTS (FROM cut_comm)
 ),
 
 work_cover AS (
-    SELECT
-        trace_id || '/' || device AS part,
-        own_ns AS start_ns,
-        end_ns
+    SELECT trace_id || '/' || device AS part, own_ns AS start_ns, end_ns
     FROM work
     WHERE kind <> 'memcpy' AND own_ns < end_ns AND EXISTS (FROM cut_copy)
 ),
@@ -174,17 +130,14 @@ hidden AS (
 
 stepped AS (
     SELECT
-        id AS work_id,
-        step,
+        id AS work_id, step,
         (piece = 0)::BIGINT AS kernel_count,
-        dur_ns,
-        wall_ns
+        dur_ns, wall_ns
     FROM work
     WHERE end_ns <= stretch_end_ns
     UNION ALL
     SELECT
-        cut.work_id,
-        cut.step,
+        cut.work_id, cut.step,
         (cut.is_begin AND work.piece = 0)::BIGINT AS kernel_count,
         cut.dur_ns,
         cut.end_ns - cut.start_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns
@@ -195,27 +148,15 @@ stepped AS (
 
 busy AS (
     SELECT
-        w.trace_id,
-        w.device,
-        p.step,
+        w.trace_id, w.device, p.step,
         CASE w.kind
             WHEN 'compute' THEN 'compute'
             WHEN 'comm' THEN 'exposed_comm'
             ELSE 'exposed_memcpy'
-        END AS part,
-        w.class,
-        w.phase,
-        w.module_id,
-        w.row_name,
-        w.op_name AS op,
-        CASE
+        END AS part, w.class, w.phase, w.module_id, w.row_name, w.op_name AS op, CASE
             WHEN w.message_bytes IS NOT NULL THEN w.message_bytes || ' bytes'
             ELSE coalesce(o.shape, k.args ->> '$.grid')
-        END AS shape,
-        w.name,
-        p.kernel_count,
-        p.dur_ns,
-        p.wall_ns
+        END AS shape, w.name, p.kernel_count, p.dur_ns, p.wall_ns
     FROM stepped AS p
     INNER JOIN work AS w ON p.work_id = w.id
     LEFT JOIN op_shape AS o ON w.trace_id = o.trace_id AND w.op_id = o.event_id
@@ -225,13 +166,9 @@ busy AS (
 
 idle AS (
     SELECT
-        g.trace_id,
-        g.device,
-        s.step,
+        g.trace_id, g.device, s.step,
         'idle' AS part,
-        g.cause AS class,
-        g.phase,
-        g.module_id,
+        g.cause AS class, g.phase, g.module_id,
         coalesce(CASE WHEN g.phase = a.phase THEN a.row_name END, '(unattributed)') AS row_name,
         e.name AS op,
         NULL::VARCHAR AS shape,
@@ -247,18 +184,13 @@ idle AS (
             AND g.start_ns < s.end_ns
             AND g.end_ns > s.start_ns
     INNER JOIN attribution AS a
-        ON
-            g.trace_id = a.trace_id
-            AND g.next_event_id = a.event_id
-            AND g.next_piece = a.piece
+        ON g.trace_id = a.trace_id AND g.next_event_id = a.event_id AND g.next_piece = a.piece
     LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
 ),
 
 after_last_work AS (
     SELECT
-        s.trace_id,
-        s.device,
-        s.step,
+        s.trace_id, s.device, s.step,
         'idle' AS part,
         'after_last_work' AS class,
         'other' AS phase,
@@ -271,21 +203,14 @@ after_last_work AS (
         s.end_ns - w.end_ns AS dur_ns,
         s.end_ns - w.end_ns AS wall_ns
     FROM step_span AS s
-    INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+    INNER JOIN device_windows AS w USING (trace_id, device)
     WHERE s.end_ns > w.end_ns
 )
 
 SELECT
-    w.rank,
-    w.device,
-    x.step,
-    x.part,
-    x.class,
-    x.phase,
+    w.rank, w.device, x.step, x.part, x.class, x.phase,
     coalesce(m.rollup_path, x.row_name) AS module_path,
-    x.op,
-    x.shape,
-    x.name,
+    x.op, x.shape, x.name,
     sum(x.kernel_count)::BIGINT AS kernel_count,
     sum(x.dur_ns)::BIGINT AS kernel_ns,
     sum(x.wall_ns)::BIGINT AS wall_ns
@@ -296,8 +221,8 @@ FROM (
     UNION ALL
     SELECT * FROM after_last_work
 ) AS x
-INNER JOIN device_windows AS w ON x.trace_id = w.trace_id AND x.device = w.device
-LEFT JOIN module AS m ON x.trace_id = m.trace_id AND x.module_id = m.module_id
+INNER JOIN device_windows AS w USING (trace_id, device)
+LEFT JOIN module AS m USING (trace_id, module_id)
 GROUP BY
     w.rank, w.trace_id, w.device, x.step, x.part, x.class, x.phase,
     coalesce(m.rollup_path, x.row_name), x.op, x.shape, x.name

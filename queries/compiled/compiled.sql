@@ -29,44 +29,28 @@
 
 WITH work AS (
     SELECT
-        e.trace_id,
-        e.device,
-        r.pass,
-        r.graph,
-        e.phase,
+        e.trace_id, e.device, r.pass, r.graph, e.phase,
         if(r.pass IS NULL, NULL, coalesce(m.path, e.row_name)) AS module_path,
         if(r.pass IS NULL, NULL, e.name) AS name,
         if(r.pass IS NULL, NULL, e.class) AS class,
         if(r.pass IS NULL, NULL, o.args ->> '$.kernel_file') AS kernel_file,
-        r.region_id,
-        e.piece,
-        e.dur_ns,
-        e.wall_ns
+        r.region_id, e.piece, e.dur_ns, e.wall_ns
     FROM attributed_events AS e
-    LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
-    LEFT JOIN compiled_events AS r
-        ON e.trace_id = r.trace_id AND e.event_id = r.event_id AND e.piece = r.piece
+    LEFT JOIN module AS m USING (trace_id, module_id)
+    LEFT JOIN compiled_events AS r USING (trace_id, event_id, piece)
     LEFT JOIN event AS o ON e.trace_id = o.trace_id AND e.op_id = o.event_id
     WHERE e.trace_id IN (SELECT trace_id FROM compiled_regions)
 )
 
 SELECT
-    w.rank,
-    w.device,
-    d.pass,
-    d.graph,
-    d.phase,
-    d.module_path,
-    d.name,
-    d.class,
-    d.kernel_file,
+    w.rank, w.device, d.pass, d.graph, d.phase, d.module_path, d.name, d.class, d.kernel_file,
     count(DISTINCT d.region_id) AS region_count,
     count(*) FILTER (d.piece = 0) AS kernel_count,
     sum(d.dur_ns)::BIGINT AS kernel_ns,
     sum(d.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(d.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM work AS d
-INNER JOIN device_windows AS w ON d.trace_id = w.trace_id AND d.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY
     w.trace_id, w.rank, w.device, w.window_ns, d.pass, d.graph, d.phase, d.module_path, d.name,
     d.class, d.kernel_file

@@ -12,11 +12,7 @@
 --   graph      VARCHAR                           number of the graph; NULL where nothing tells
 
 WITH region AS (
-    SELECT
-        trace_id || '/' || pid || '/' || tid AS part,
-        region_id AS id,
-        start_ns,
-        end_ns
+    SELECT trace_id || '/' || pid || '/' || tid AS part, region_id AS id, start_ns, end_ns
     FROM compiled_regions
 ),
 
@@ -24,22 +20,14 @@ called AS MATERIALIZED (
     SELECT
         trace_id || '/' || pid || '/' || tid AS part,
         row_number() OVER () AS id,
-        trace_id,
-        launch_id,
-        ts_ns AS at_ns
+        trace_id, launch_id, ts_ns AS at_ns
     FROM launch
     WHERE trace_id IN (SELECT trace_id FROM compiled_regions)
 )
 
-SELECT
-    c.trace_id,
-    c.event_id,
-    c.piece,
-    r.region_id,
-    r.pass,
-    r.graph
+SELECT c.trace_id, c.event_id, c.piece, r.region_id, r.pass, r.graph
 FROM interval_innermost('called', 'region') AS inside
-INNER JOIN called ON inside.id = called.id
+INNER JOIN called USING (id)
 INNER JOIN compiled_regions AS r
     ON called.trace_id = r.trace_id AND inside.span_id = r.region_id
 INNER JOIN attribution AS c

@@ -17,13 +17,9 @@
 
 WITH span AS (
     SELECT
-        trace_id,
-        event_id,
-        pid,
-        tid,
+        trace_id, event_id, pid, tid,
         trace_id || '/' || pid || '/' || tid AS part,
-        sequence_number,
-        ts_ns,
+        sequence_number, ts_ns,
         ts_ns + dur_ns AS end_ns,
         starts_with(name, 'Torch-Compiled Region') AS is_region,
         name = 'CompiledFunctionBackward' AS is_backward,
@@ -38,55 +34,34 @@ WITH span AS (
 ),
 
 region AS (
-    SELECT
-        part,
-        event_id AS id,
-        ts_ns AS start_ns,
-        end_ns
+    SELECT part, event_id AS id, ts_ns AS start_ns, end_ns
     FROM span
     WHERE is_region
 ),
 
 -- Numbers of events are those of one trace, and so is a part.
 pass_start AS (
-    SELECT
-        part,
-        row_number() OVER () AS id,
-        trace_id,
-        event_id,
-        ts_ns AS at_ns
+    SELECT part, row_number() OVER () AS id, trace_id, event_id, ts_ns AS at_ns
     FROM span
     WHERE NOT is_region AND NOT is_backward
 ),
 
 surrounded AS (
-    SELECT
-        pass_start.trace_id,
-        pass_start.event_id,
-        around.span_id AS around_id
+    SELECT pass_start.trace_id, pass_start.event_id, around.span_id AS around_id
     FROM interval_innermost('pass_start', 'region') AS around
-    INNER JOIN pass_start ON around.id = pass_start.id
+    INNER JOIN pass_start USING (id)
 ),
 
 forward AS (
-    SELECT
-        s.trace_id,
-        s.event_id,
-        s.pid,
-        s.sequence_number,
-        s.ts_ns,
-        r.graph
+    SELECT s.trace_id, s.event_id, s.pid, s.sequence_number, s.ts_ns, r.graph
     FROM span AS s
-    INNER JOIN surrounded AS a ON s.trace_id = a.trace_id AND s.event_id = a.event_id
+    INNER JOIN surrounded AS a USING (trace_id, event_id)
     INNER JOIN span AS r ON a.trace_id = r.trace_id AND a.around_id = r.event_id
 ),
 
 -- Sequence numbers are given anew after a while: the forward pass is the last one before.
 backward AS (
-    SELECT
-        s.trace_id,
-        s.event_id,
-        f.graph
+    SELECT s.trace_id, s.event_id, f.graph
     FROM span AS s
     ASOF INNER JOIN forward AS f
         ON
@@ -98,14 +73,9 @@ backward AS (
 )
 
 SELECT
-    s.trace_id,
-    s.event_id AS region_id,
-    s.pid,
-    s.tid,
-    s.ts_ns AS start_ns,
-    s.end_ns,
+    s.trace_id, s.event_id AS region_id, s.pid, s.tid, s.ts_ns AS start_ns, s.end_ns,
     if(s.is_backward, 'backward', 'forward') AS pass,
     coalesce(s.graph, f.graph, b.graph) AS graph
 FROM span AS s
-LEFT JOIN forward AS f ON s.trace_id = f.trace_id AND s.event_id = f.event_id
-LEFT JOIN backward AS b ON s.trace_id = b.trace_id AND s.event_id = b.event_id
+LEFT JOIN forward AS f USING (trace_id, event_id)
+LEFT JOIN backward AS b USING (trace_id, event_id)

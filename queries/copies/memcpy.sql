@@ -27,11 +27,7 @@
 
 WITH summed AS (
     SELECT
-        t.trace_id,
-        t.rank,
-        e.device,
-        e.class AS direction,
-        e.name,
+        t.trace_id, t.rank, e.device, e.class AS direction, e.name,
         count(*) AS copy_count,
         sum(e.dur_ns)::BIGINT AS kernel_ns,
         sum(e.wall_ns)::BIGINT AS wall_ns,
@@ -41,7 +37,7 @@ WITH summed AS (
         1e9 * sum(e.bytes)::BIGINT / nullif(sum(e.dur_ns) FILTER (e.bytes IS NOT NULL), 0)::BIGINT
             AS bandwidth_bytes_per_s
     FROM device_events AS e
-    INNER JOIN trace AS t ON e.trace_id = t.trace_id
+    INNER JOIN trace AS t USING (trace_id)
     WHERE e.kind = 'memcpy' OR e.class = 'memset'
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
@@ -54,13 +50,11 @@ named AS (
             WHEN 'memcpy_h2d' THEN 'h2d'
             WHEN 'memcpy_d2h' THEN 'd2h'
             WHEN 'memcpy_d2d' THEN 'd2d'
-        END AS op,
-        CASE
+        END AS op, CASE
             WHEN op = 'd2d' THEN 'none'
             WHEN contains(lower(name), 'pinned') THEN 'pinned'
             WHEN contains(lower(name), 'pageable') THEN 'pageable'
-        END AS memory,
-        CASE
+        END AS memory, CASE
             WHEN op IS NULL THEN 'it copies nothing'
             WHEN memory IS NULL
                 THEN 'its name does not tell whether the memory of the host is pinned'
@@ -73,21 +67,10 @@ named AS (
 )
 
 SELECT
-    n.rank,
-    n.device,
-    n.direction,
-    n.name,
-    n.copy_count,
-    n.kernel_ns,
-    n.wall_ns,
-    n.bytes,
-    n.sized_count,
-    n.bandwidth_bytes_per_s,
-    n.sized_ns,
-    c.bytes_per_s AS ceiling_bytes_per_s,
+    n.rank, n.device, n.direction, n.name, n.copy_count, n.kernel_ns, n.wall_ns, n.bytes,
+    n.sized_count, n.bandwidth_bytes_per_s, n.sized_ns, c.bytes_per_s AS ceiling_bytes_per_s,
     100.0 * n.bandwidth_bytes_per_s / c.bytes_per_s AS ceiling_pct,
-    c.source AS ceiling_source,
-    CASE
+    c.source AS ceiling_source, CASE
         WHEN n.why IS NOT NULL THEN n.why
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.bytes_per_s IS NULL THEN 'no copy of this kind was measured on this device'

@@ -22,19 +22,14 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
 WITH step_time AS (
-    SELECT
-        trace_id,
-        device,
-        count(*) AS step_count,
-        sum(span_ns)::BIGINT AS span_ns
+    SELECT trace_id, device, count(*) AS step_count, sum(span_ns)::BIGINT AS span_ns
     FROM device_steps
     GROUP BY trace_id, device
 ),
 
 copied AS (
     SELECT
-        e.trace_id,
-        e.device,
+        e.trace_id, e.device,
         grouping(e.class) AS is_all,
         e.class,
         count(*) AS copy_count,
@@ -47,19 +42,14 @@ copied AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
+    w.rank, w.device,
     if(c.is_all = 1, '(all)', c.class) AS direction,
-    s.step_count,
-    c.copy_count,
-    c.kernel_ns,
-    c.wall_ns,
-    c.bytes,
+    s.step_count, c.copy_count, c.kernel_ns, c.wall_ns, c.bytes,
     c.kernel_ns / s.step_count AS step_kernel_ns,
     c.wall_ns / s.step_count AS step_wall_ns,
     c.bytes / s.step_count AS step_bytes,
     100.0 * c.kernel_ns / nullif(s.span_ns, 0) AS step_pct
 FROM copied AS c
-INNER JOIN step_time AS s ON c.trace_id = s.trace_id AND c.device = s.device
-INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
+INNER JOIN step_time AS s USING (trace_id, device)
+INNER JOIN device_windows AS w USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, c.is_all, c.kernel_ns DESC, c.class

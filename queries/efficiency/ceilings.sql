@@ -30,8 +30,7 @@ CREATE OR REPLACE MACRO ceilings(wanted) AS TABLE (
 CREATE OR REPLACE MACRO ceiling_reasons(wanted) AS TABLE (
     WITH known AS (
         SELECT
-            trace_id,
-            device,
+            trace_id, device,
             bool_or(reason IS NULL AND kind = wanted) AS has_one,
             bool_or(reason IS NULL) AS has_any,
             any_value(reason) FILTER (coalesce(kind, wanted) = wanted) AS refusal
@@ -40,12 +39,10 @@ CREATE OR REPLACE MACRO ceiling_reasons(wanted) AS TABLE (
     )
 
     SELECT
-        trace_id,
-        device,
-        CASE
+        trace_id, device, CASE
             WHEN has_one THEN NULL
             WHEN refusal IS NOT NULL THEN refusal
-            WHEN NOT has_any THEN 'nothing that was measured on this device is at hand'
+            WHEN NOT has_any THEN 'no benchmark for this device'
             WHEN wanted = 'memory' THEN 'the rate of its memory was not measured'
             ELSE 'no ' || wanted || ' was measured on this device'
         END AS reason
@@ -56,7 +53,7 @@ CREATE OR REPLACE MACRO is_listed(listed, device) AS
 listed = device OR (listed = '*' AND device <> 'cpu');
 
 CREATE OR REPLACE MACRO ceiling_gap(known, reason) AS
-if(known IS NULL, 'nothing that was measured on this device is at hand', reason);
+if(known IS NULL, 'no benchmark for this device', reason);
 
 CREATE OR REPLACE MACRO collective_backend(name) AS
 CASE

@@ -26,7 +26,8 @@
 --   intensity_flop_per_byte   DOUBLE   flops / bytes
 --   ridge_flop_per_byte       DOUBLE   peak rate of the type / memory bandwidth of the device
 --   bound                     VARCHAR  compute or memory
---   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100; above that, reason says why
+--   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100; above that,
+--                                      reason says why
 --   top_op                    VARCHAR  the op of the row that took longest
 --   reason                    VARCHAR  why something is missing; NULL if nothing is
 --   ceiling_flop_per_s           DOUBLE   highest rate of products measured on the device for the type, operations/s
@@ -44,11 +45,7 @@
 
 WITH work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.phase,
-        d.op_id,
-        d.op_name,
+        d.trace_id, d.device, d.phase, d.op_id, d.op_name,
         any_value(d.name) AS name,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
@@ -68,19 +65,16 @@ costed AS (
         w.*,
         o.op_class,
         computed_type(o.dtype, w.is_tf32) AS dtype,
-        o.flops,
-        o.bytes,
+        o.flops, o.bytes,
         coalesce(w.why, o.reason) AS why_not
     FROM work AS w
-    LEFT JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+    LEFT JOIN launched_op_costs() AS o USING (trace_id, op_id)
 ),
 
 -- The named ops and their time first, for the longest of a row.
 summed AS (
     SELECT
-        trace_id,
-        device,
-        phase,
+        trace_id, device, phase,
         if(flops IS NULL, NULL, op_class) AS op_class,
         if(flops IS NULL, NULL, dtype) AS dtype,
         if(flops IS NULL, why_not, NULL) AS uncounted,
@@ -109,17 +103,14 @@ placed AS (
         / nullif(sum(s.kernel_ns) OVER (PARTITION BY s.trace_id, s.device), 0)::BIGINT
             AS kernel_pct,
         1.0 * s.flops / nullif(s.bytes, 0) AS intensity,
-        p.flop_per_s AS peak_flop_per_s,
-        p.memory_bytes_per_s AS peak_bytes_per_s,
+        p.flop_per_s AS peak_flop_per_s, p.memory_bytes_per_s AS peak_bytes_per_s,
         p.flop_per_s / p.memory_bytes_per_s AS ridge,
-        c.flop_per_s AS ceiling_flop_per_s,
-        c.source AS product_source,
-        m.bytes_per_s AS ceiling_bytes_per_s,
-        m.source AS memory_source,
+        c.flop_per_s AS ceiling_flop_per_s, c.source AS product_source,
+        m.bytes_per_s AS ceiling_bytes_per_s, m.source AS memory_source,
         c.flop_per_s / m.bytes_per_s AS ceiling_ridge,
         coalesce(ceiling_gap(pr.trace_id, pr.reason), mr.reason) AS no_ceiling
     FROM summed AS s
-    INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+    INNER JOIN device_windows AS w USING (trace_id, device)
     LEFT JOIN device_peak AS p
         ON s.trace_id = p.trace_id AND p.device IN (s.device, '*') AND s.dtype = p.dtype
     LEFT JOIN ceilings('product') AS c
@@ -133,27 +124,20 @@ placed AS (
 )
 
 SELECT
-    rank,
-    device,
-    phase,
-    op_class,
-    dtype,
-    op_count,
-    kernel_ns,
-    kernel_pct,
-    flops,
-    bytes,
+    rank, device, phase, op_class, dtype, op_count, kernel_ns, kernel_pct, flops, bytes,
     1e9 * flops / nullif(kernel_ns, 0) AS flop_per_s,
     1e9 * bytes / nullif(kernel_ns, 0) AS memory_bytes_per_s,
-    intensity AS intensity_flop_per_byte,
-    ridge AS ridge_flop_per_byte,
+    intensity AS intensity_flop_per_byte, ridge AS ridge_flop_per_byte,
     CASE WHEN intensity < ridge THEN 'memory' WHEN intensity >= ridge THEN 'compute' END AS bound,
-    100.0 * greatest(
-        1e9 * flops / nullif(kernel_ns, 0) / peak_flop_per_s,
-        1e9 * bytes / nullif(kernel_ns, 0) / peak_bytes_per_s
+    if(
+        bytes IS NULL,
+        NULL,
+        100.0 * greatest(
+            1e9 * flops / nullif(kernel_ns, 0) / peak_flop_per_s,
+            1e9 * bytes / nullif(kernel_ns, 0) / peak_bytes_per_s
+        )
     ) AS attainable_pct,
-    top_op,
-    CASE
+    top_op, CASE
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
         WHEN is_cpu THEN 'the peak of a CPU is not known'
@@ -164,11 +148,9 @@ SELECT
             THEN 'more bytes than the memory can move: part of them stayed in a cache'
         WHEN 1e9 * flops / nullif(kernel_ns, 0) > peak_flop_per_s
             THEN 'more operations than the device can do: not all that shapes imply were done'
-    END AS reason,
-    ceiling_flop_per_s,
+    END AS reason, ceiling_flop_per_s,
     if(uncounted IS NULL, ceiling_bytes_per_s, NULL) AS ceiling_memory_bytes_per_s,
-    ceiling_ridge AS ceiling_ridge_flop_per_byte,
-    CASE
+    ceiling_ridge AS ceiling_ridge_flop_per_byte, CASE
         WHEN intensity < ceiling_ridge THEN 'memory'
         WHEN intensity >= ceiling_ridge THEN 'compute'
     END AS ceiling_bound,

@@ -22,8 +22,7 @@
 
 WITH phase_time AS (
     SELECT
-        e.trace_id,
-        e.device,
+        e.trace_id, e.device,
         grouping(e.phase) AS is_all,
         e.phase,
         count(*) FILTER (e.class = 'gemm' AND e.piece = 0) AS gemm_count,
@@ -37,18 +36,13 @@ WITH phase_time AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
+    w.rank, w.device,
     if(p.is_all = 1, '(all)', p.phase) AS phase,
-    p.gemm_count,
-    p.gemm_kernel_ns,
-    p.compute_kernel_ns,
-    p.kernel_ns,
+    p.gemm_count, p.gemm_kernel_ns, p.compute_kernel_ns, p.kernel_ns,
     100.0 * p.gemm_kernel_ns / nullif(p.kernel_ns, 0) AS gemm_pct,
     100.0 * p.gemm_kernel_ns / nullif(p.compute_kernel_ns, 0) AS gemm_compute_pct,
-    p.gemm_wall_ns,
-    p.wall_ns,
+    p.gemm_wall_ns, p.wall_ns,
     100.0 * p.gemm_wall_ns / nullif(p.wall_ns, 0) AS gemm_wall_pct
 FROM phase_time AS p
-INNER JOIN device_windows AS w ON p.trace_id = w.trace_id AND p.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, p.is_all, p.kernel_ns DESC, p.phase

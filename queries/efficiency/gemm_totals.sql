@@ -21,11 +21,7 @@
 -- Invariant: flops = 2 * m * n * k * batch * call_count
 
 SELECT
-    m,
-    n,
-    k,
-    batch,
-    dtype,
+    m, n, k, batch, dtype,
     sum(call_count)::BIGINT AS call_count,
     sum(kernel_ns)::BIGINT AS kernel_ns,
     sum(kernel_ns)::BIGINT / nullif(sum(call_count)::BIGINT, 0) AS mean_ns,

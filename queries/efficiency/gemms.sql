@@ -43,16 +43,9 @@
 
 WITH work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.event_id,
-        d.piece,
-        d.class,
-        d.dur_ns,
+        d.trace_id, d.device, d.event_id, d.piece, d.class, d.dur_ns,
         is_tf32_kernel(d.name) AS is_tf32,
-        d.op_id,
-        d.op_name,
-        CASE
+        d.op_id, d.op_name, CASE
             WHEN d.launch_id IS NULL THEN 'its launch was not recorded'
             WHEN d.op_id IS NULL THEN 'its launch is in no op'
         END AS why
@@ -64,14 +57,7 @@ costed AS (
     SELECT
         w.*,
         if(o.op_class = 'gemm', o.op_id, NULL) AS gemm_id,
-        o.m,
-        o.n,
-        o.k,
-        o.batch,
-        o.layout,
-        o.dtype,
-        o.flops,
-        CASE
+        o.m, o.n, o.k, o.batch, o.layout, o.dtype, o.flops, CASE
             WHEN w.why IS NOT NULL THEN w.why
             WHEN o.op_class IN ('conv', 'attention') THEN 'it is part of another operation'
             WHEN o.flops IS NULL OR o.op_class <> 'gemm'
@@ -84,10 +70,7 @@ costed AS (
 
 call AS (
     SELECT
-        trace_id,
-        device,
-        op_name,
-        gemm_id,
+        trace_id, device, op_name, gemm_id,
         any_value(m) FILTER (no_size IS NULL) AS m,
         any_value(n) FILTER (no_size IS NULL) AS n,
         any_value(k) FILTER (no_size IS NULL) AS k,
@@ -105,17 +88,10 @@ call AS (
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        op_name,
-        m,
-        n,
-        k,
-        batch,
+        trace_id, device, op_name, m, n, k, batch,
         if(no_size IS NULL, dtype, NULL) AS dtype,
         if(no_size IS NULL, computed_type(dtype, is_tf32), NULL) AS peak_type,
-        layout,
-        no_size,
+        layout, no_size,
         sum(call_count)::BIGINT AS call_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(flops)::BIGINT AS flops
@@ -124,23 +100,13 @@ summed AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.op_name,
-    s.m,
-    s.n,
-    s.k,
-    s.batch,
-    s.dtype,
-    s.layout,
-    s.call_count,
+    w.rank, w.device, s.op_name, s.m, s.n, s.k, s.batch, s.dtype, s.layout, s.call_count,
     s.kernel_ns,
     s.kernel_ns / nullif(s.call_count, 0) AS mean_ns,
     100.0 * s.kernel_ns / nullif(w.window_ns, 0) AS kernel_pct,
     s.flops,
     1e9 * s.flops / nullif(s.kernel_ns, 0) AS flop_per_s,
-    s.peak_type,
-    p.flop_per_s AS peak_flop_per_s,
+    s.peak_type, p.flop_per_s AS peak_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s AS peak_pct,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
@@ -151,11 +117,9 @@ SELECT
         ) THEN 'the peak of this device is not known'
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
-    END AS reason,
-    c.flop_per_s AS ceiling_flop_per_s,
+    END AS reason, c.flop_per_s AS ceiling_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS ceiling_pct,
-    c.source AS ceiling_source,
-    CASE
+    c.source AS ceiling_source, CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.flop_per_s IS NULL THEN 'no product of this type was measured on this device'

@@ -54,28 +54,20 @@ WITH marked AS (
 
 work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.step,
-        d.phase,
-        d.op_id,
+        d.trace_id, d.device, d.step, d.phase, d.op_id,
         bool_or(d.class IN ('gemm', 'attention', 'conv')) AS is_heavy,
         bool_or(is_tf32_kernel(d.name)) AS is_tf32,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         coalesce(sum(d.dur_ns) FILTER (d.class IN ('gemm', 'attention', 'conv')), 0)::BIGINT
             AS heavy_ns
     FROM attributed_events AS d
-    LEFT JOIN marked AS m ON d.trace_id = m.trace_id
+    LEFT JOIN marked AS m USING (trace_id)
     WHERE d.kind = 'compute' AND (d.step IS NOT NULL OR m.trace_id IS NULL)
     GROUP BY d.trace_id, d.device, d.step, d.phase, d.op_id
 ),
 
 costed AS (
-    SELECT
-        w.*,
-        o.flops IS NOT NULL AS is_known,
-        o.flops,
-        computed_type(o.dtype, w.is_tf32) AS dtype
+    SELECT w.*, o.flops IS NOT NULL AS is_known, o.flops, computed_type(o.dtype, w.is_tf32) AS dtype
     FROM work AS w
     LEFT JOIN launched_op_costs() AS o
         ON
@@ -86,10 +78,7 @@ costed AS (
 
 typed AS (
     SELECT
-        c.trace_id,
-        c.device,
-        c.step,
-        c.dtype,
+        c.trace_id, c.device, c.step, c.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
         any_value(k.flop_per_s) AS ceiling_flop_per_s,
         any_value(k.source) AS ceiling_source,
@@ -107,9 +96,7 @@ typed AS (
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        step,
+        trace_id, device, step,
         sum(flops)::BIGINT AS flops,
         sum(recompute_flops)::BIGINT AS recompute_flops,
         arg_max(dtype, (flops, dtype)) AS dtype,
@@ -134,44 +121,37 @@ summed AS (
 
 span AS (
     SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        s.step,
+        w.trace_id, w.rank, w.device, s.step,
         coalesce(s.span_ns, w.window_ns) AS step_ns,
         coalesce(s.work_ns, w.window_ns) AS work_ns
     FROM device_windows AS w
-    LEFT JOIN device_steps AS s ON w.trace_id = s.trace_id AND w.device = s.device
+    LEFT JOIN device_steps AS s USING (trace_id, device)
 ),
 
 -- Forward 2 N, gradients of the activations 2 N, those of the trained parameters 2 T; tokens of one data-parallel
 -- rank, whose tensor and pipeline ranks share the work.
 manifest AS (
     SELECT
-        t.trace_id,
-        r.precision AS dtype,
+        t.trace_id, r.precision AS dtype,
         4 * r.parameter_count::HUGEINT
         + 2 * coalesce(r.trainable_parameter_count, r.parameter_count) AS token_flops,
         r.batch_size::HUGEINT * r.sequence_length AS token_count,
         greatest(r.tensor_size * r.pipeline_size, 1) AS part_count,
         try_cast(token_flops * token_count // part_count AS BIGINT) AS flops
     FROM trace AS t
-    INNER JOIN run AS r ON t.run_id = r.run_id
+    INNER JOIN run AS r USING (run_id)
     WHERE r.stage IN ('pretrain', 'finetune')
 ),
 
 by_parameters AS (
     SELECT
-        span.trace_id,
-        span.device,
-        span.step,
-        m.dtype,
+        span.trace_id, span.device, span.step, m.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
         any_value(k.flop_per_s) AS ceiling_flop_per_s,
         any_value(k.source) AS ceiling_source,
         any_value(m.flops) AS flops
     FROM span
-    INNER JOIN manifest AS m ON span.trace_id = m.trace_id
+    INNER JOIN manifest AS m USING (trace_id)
     LEFT JOIN device_peak AS p
         ON m.trace_id = p.trace_id AND p.device IN (span.device, '*') AND m.dtype = p.dtype
     LEFT JOIN ceilings('product') AS k
@@ -189,13 +169,11 @@ judged AS (
             WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
             WHEN s.flops IS NULL
                 THEN 'the operations of its ops are not known: no shapes, or no ops'
-        END AS not_counted,
-        CASE
+        END AS not_counted, CASE
             WHEN s.covered_pct < $min_covered_pct
                 THEN 'the operations are known for too little of the time of such kernels'
             WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
-        END AS too_little,
-        CASE
+        END AS too_little, CASE
             WHEN span.device = 'cpu' THEN 'the peak of a CPU is not known'
             WHEN NOT EXISTS (
                 SELECT 1 FROM device_peak AS d
@@ -204,8 +182,7 @@ judged AS (
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
             WHEN too_little IS NOT NULL THEN too_little
-        END AS reason,
-        CASE
+        END AS reason, CASE
             WHEN no_ceiling IS NOT NULL THEN no_ceiling
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_ceiling_count > 0
@@ -225,14 +202,7 @@ judged AS (
 -- What the shapes do not tell, the parameters may.
 told AS (
     SELECT
-        j.rank,
-        j.trace_id,
-        j.device,
-        j.step,
-        j.step_ns,
-        j.work_ns,
-        j.covered_pct,
-        CASE
+        j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, CASE
             WHEN
                 p.flops IS NOT NULL
                 AND (j.flops IS NULL OR coalesce(j.covered_pct, 0) < $min_covered_pct)
@@ -259,8 +229,7 @@ told AS (
             WHEN source = 'shapes' OR source IS NULL OR j.device = 'cpu' OR j.step_ns = 0
                 THEN j.reason
             WHEN p.peak_flop_per_s IS NULL THEN 'the peak of this device for that type is not known'
-        END AS reason,
-        CASE
+        END AS reason, CASE
             WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.ceiling_reason
             WHEN p.ceiling_flop_per_s IS NULL
                 THEN coalesce(
@@ -268,31 +237,19 @@ told AS (
                 )
         END AS ceiling_reason
     FROM judged AS j
-    LEFT JOIN by_parameters AS p
-        ON j.trace_id = p.trace_id AND j.device = p.device AND j.step = p.step
+    LEFT JOIN by_parameters AS p USING (trace_id, device, step)
 )
 
 SELECT
-    rank,
-    device,
-    step,
-    step_ns,
-    work_ns,
-    source,
-    flops,
-    recompute_flops,
-    dtype,
-    peak_flop_per_s,
+    rank, device, step, step_ns, work_ns, source, flops, recompute_flops, dtype, peak_flop_per_s,
     1e9 * flops / nullif(step_ns, 0) AS flop_per_s,
     covered_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / nullif(work_ns, 0), NULL) AS work_mfu_pct,
-    reason,
-    ceiling_flop_per_s,
+    reason, ceiling_flop_per_s,
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
     if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
-    ceiling_source,
-    ceiling_reason
+    ceiling_source, ceiling_reason
 FROM told
 ORDER BY rank NULLS LAST, trace_id, device, step

@@ -33,13 +33,7 @@
 CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     WITH asked AS (
         SELECT
-            trace_id,
-            op_id,
-            name,
-            pid,
-            tid,
-            ts_ns,
-            end_ns,
+            trace_id, op_id, name, pid, tid, ts_ns, end_ns,
             json_extract_string(
                 args,
                 [
@@ -51,16 +45,13 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
 
     -- Everything below is worked out once for ops that are the same.
     signature AS (
-        SELECT DISTINCT
-            name,
-            said
+        SELECT DISTINCT name, said
         FROM asked
     ),
 
     read AS (
         SELECT
-            s.name,
-            s.said,
+            s.name, s.said,
             f.* EXCLUDE (name),
             -- A file may say anything there; what is no list tells nothing.
             try_cast(try_cast(said[1] AS JSON) AS VARCHAR[]) AS dims,
@@ -332,10 +323,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             coalesce(
                 c.op_class <> 'layout'
                 AND next_start_ns(
-                    (
-                        asked.trace_id, asked.pid, asked.tid,
-                        coalesce(c.op_class <> 'layout', FALSE)
-                    ),
+                    (asked.trace_id, asked.pid, asked.tid, coalesce(c.op_class <> 'layout', FALSE)),
                     asked.ts_ns,
                     (-asked.end_ns, asked.op_id)
                 ) < asked.end_ns,
@@ -347,15 +335,9 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     )
 
     SELECT
-        trace_id,
-        op_id,
+        trace_id, op_id,
         if(is_made_of_others, NULL, op_class) AS op_class,
-        m,
-        n,
-        k,
-        batch,
-        layout,
-        dtype,
+        m, n, k, batch, layout, dtype,
         if(is_made_of_others, NULL, flops) AS flops,
         if(is_made_of_others, NULL, bytes) AS bytes,
         CASE

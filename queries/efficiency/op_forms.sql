@@ -122,14 +122,6 @@ layout      fill               1  -  -  -     -       -     0      fill_ zero_
 
     SELECT
         if(op LIKE '%::%', op, 'aten::' || op) AS name,
-        op_class,
-        form,
-        a,
-        b,
-        c,
-        heads,
-        causal,
-        seqs,
-        factor
+        op_class, form, a, b, c, heads, causal, seqs, factor
     FROM form
 );

@@ -19,27 +19,17 @@
 
 WITH roof AS (
     SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        p.dtype,
+        w.trace_id, w.rank, w.device, p.dtype,
         'data sheet' AS roof,
-        p.flop_per_s,
-        p.memory_bytes_per_s,
-        p.source
+        p.flop_per_s, p.memory_bytes_per_s, p.source
     FROM device_windows AS w
     INNER JOIN device_peak AS p ON w.trace_id = p.trace_id AND p.device IN (w.device, '*')
     WHERE w.device <> 'cpu'
     UNION ALL
     SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        c.dtype,
+        w.trace_id, w.rank, w.device, c.dtype,
         'measured' AS roof,
-        c.flop_per_s,
-        m.bytes_per_s AS memory_bytes_per_s,
-        c.source
+        c.flop_per_s, m.bytes_per_s AS memory_bytes_per_s, c.source
     FROM device_windows AS w
     INNER JOIN ceilings('product') AS c
         ON w.trace_id = c.trace_id AND is_listed(c.device, w.device)
@@ -48,28 +38,19 @@ WITH roof AS (
 ),
 
 ridged AS (
-    SELECT
-        *,
-        flop_per_s / memory_bytes_per_s AS ridge
+    SELECT *, flop_per_s / memory_bytes_per_s AS ridge
     FROM roof
     WHERE flop_per_s > 0 AND memory_bytes_per_s > 0
 ),
 
 point AS (
-    SELECT
-        *,
-        unnest([0.1, ridge, 4 * ridge]) AS intensity
+    SELECT *, unnest([0.1, ridge, 4 * ridge]) AS intensity
     FROM ridged
 )
 
 SELECT
-    rank,
-    device,
-    dtype,
-    roof,
-    intensity AS intensity_flop_per_byte,
+    rank, device, dtype, roof, intensity AS intensity_flop_per_byte,
     least(intensity * memory_bytes_per_s, flop_per_s) AS flop_per_s,
-    ridge AS ridge_flop_per_byte,
-    source
+    ridge AS ridge_flop_per_byte, source
 FROM point
 ORDER BY rank NULLS LAST, trace_id, device, dtype, roof, intensity

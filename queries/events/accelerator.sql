@@ -29,9 +29,7 @@ WITH trace_work AS (
 ),
 
 marked_trace AS (
-    SELECT
-        trace_id,
-        mode(accelerator) AS accelerator
+    SELECT trace_id, mode(accelerator) AS accelerator
     FROM device_mark
     WHERE role IN ('work', 'copy', 'comm')
     GROUP BY trace_id
@@ -45,9 +43,7 @@ unknown_process AS (
         || CASE WHEN count(*) > 3 THEN ' and ' || (count(*) - 3) || ' more' ELSE '' END AS names,
         count(*) AS process_count
     FROM (
-        SELECT
-            *,
-            row_number() OVER (PARTITION BY trace_id ORDER BY pid) AS place
+        SELECT *, row_number() OVER (PARTITION BY trace_id ORDER BY pid) AS place
         FROM device_process
         WHERE is_unknown
     ) AS placed
@@ -72,8 +68,7 @@ uncategorised_trace AS (
 )
 
 SELECT
-    t.trace_id,
-    CASE
+    t.trace_id, CASE
         WHEN m.accelerator IS NOT NULL AND NOT coalesce(w.has_work, FALSE) THEN m.accelerator
         WHEN w.has_work AND w.has_hip THEN 'hip'
         WHEN w.has_work AND w.has_xpu THEN 'xpu'
@@ -96,12 +91,11 @@ SELECT
             THEN
                 'what is work of a device is not known: no event has a category, as in files of '
                 || 'the profilers of torch.autograd; those of torch.profiler have them'
-    END AS reason,
-    u.said AS unknown
+    END AS reason, u.said AS unknown
 FROM trace AS t
-LEFT JOIN trace_work AS w ON t.trace_id = w.trace_id
-LEFT JOIN marked_trace AS m ON t.trace_id = m.trace_id
-LEFT JOIN unrecorded_run AS x ON t.trace_id = x.trace_id
-LEFT JOIN unknown_device AS u ON t.trace_id = u.trace_id
-LEFT JOIN uncategorised_trace AS c ON t.trace_id = c.trace_id
+LEFT JOIN trace_work AS w USING (trace_id)
+LEFT JOIN marked_trace AS m USING (trace_id)
+LEFT JOIN unrecorded_run AS x USING (trace_id)
+LEFT JOIN unknown_device AS u USING (trace_id)
+LEFT JOIN uncategorised_trace AS c USING (trace_id)
 ORDER BY t.trace_id

@@ -13,13 +13,6 @@
 --   ts_ns     BIGINT                      start, ns
 --   dur_ns    BIGINT                      duration, ns
 
-SELECT
-    trace_id,
-    event_id,
-    pid,
-    tid,
-    name,
-    ts_ns,
-    dur_ns
+SELECT trace_id, event_id, pid, tid, name, ts_ns, dur_ns
 FROM event
 WHERE is_annotation(category)

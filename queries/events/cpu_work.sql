@@ -22,8 +22,7 @@
 
 WITH span AS (
     SELECT
-        trace_id,
-        event_id,
+        trace_id, event_id,
         -- Of equal spans the outer one is as in view nesting, whatever their order in the file.
         row_number() OVER (
             ORDER BY
@@ -31,17 +30,10 @@ WITH span AS (
                 CASE WHEN is_op(category) THEN external_id END,
                 name DESC, event_id
         ) AS place,
-        pid,
-        tid,
-        ts_ns,
-        dur_ns,
+        pid, tid, ts_ns, dur_ns,
         ts_ns + dur_ns AS end_ns,
         name LIKE 'c10d::%' OR is_annotation(category) AS is_collective,
-        (
-            name LIKE '%::%'
-            AND name NOT LIKE 'autograd::%'
-            AND name NOT LIKE 'torch::autograd::%'
-        )
+        (name LIKE '%::%' AND name NOT LIKE 'autograd::%' AND name NOT LIKE 'torch::autograd::%')
         OR is_annotation(category)
         OR is_launch_call(category) AS is_work
     FROM event
@@ -75,18 +67,15 @@ open_span AS (
         {trace_id: trace_id, pid: pid, tid: tid} AS part,
         -- A number sorts faster than a struct.
         place * 2 + is_work::BIGINT AS id,
-        from_ns AS start_ns,
-        end_ns
+        from_ns AS start_ns, end_ns
     FROM free_span
     WHERE from_ns < end_ns
 )
 
 SELECT
-    free_span.trace_id,
-    free_span.event_id,
+    free_span.trace_id, free_span.event_id,
     row_number() OVER (PARTITION BY own.id ORDER BY own.start_ns) - 1 AS piece,
-    free_span.tid,
-    own.start_ns AS ts_ns,
+    free_span.tid, own.start_ns AS ts_ns,
     own.end_ns - own.start_ns AS dur_ns
 FROM interval_self('open_span') AS own
 INNER JOIN free_span ON own.id // 2 = free_span.place

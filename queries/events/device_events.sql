@@ -32,8 +32,7 @@ WITH work AS (
             WHEN device_work.mark_class = 'comm_other' AND kernel_class.kind = 'comm'
                 THEN kernel_class.class
             ELSE coalesce(device_work.mark_class, kernel_class.class)
-        END AS class,
-        CASE
+        END AS class, CASE
             WHEN device_work.mark_class IS NULL THEN kernel_class.kind
             WHEN starts_with(device_work.mark_class, 'memcpy') THEN 'memcpy'
             WHEN starts_with(device_work.mark_class, 'comm') THEN 'comm'
@@ -60,12 +59,7 @@ owned AS (
 ),
 
 piece AS (
-    SELECT
-        part,
-        id,
-        kind,
-        owned_from_ns AS start_ns,
-        end_ns
+    SELECT part, id, kind, owned_from_ns AS start_ns, end_ns
     FROM owned
     WHERE owned_from_ns < end_ns
 ),
@@ -85,24 +79,13 @@ hidden AS (
 )
 
 SELECT
-    owned.trace_id,
-    owned.event_id,
-    owned.piece,
-    owned.device,
-    owned.stream,
-    owned.category,
-    owned.name,
-    owned.class,
-    owned.kind,
-    owned.ts_ns,
-    owned.dur_ns,
-    owned.end_ns,
+    owned.trace_id, owned.event_id, owned.piece, owned.device, owned.stream, owned.category,
+    owned.name, owned.class, owned.kind, owned.ts_ns, owned.dur_ns, owned.end_ns,
     owned.end_ns - owned.owned_from_ns AS kind_wall_ns,
     owned.end_ns - owned.owned_from_ns - coalesce(hidden.overlap_ns, 0) AS wall_ns,
-    owned.correlation,
-    owned.bytes
+    owned.correlation, owned.bytes
 FROM owned
-LEFT JOIN hidden ON owned.id = hidden.id
+LEFT JOIN hidden USING (id)
 ORDER BY
     owned.trace_id, owned.device,
     owned.ts_ns, owned.end_ns, owned.stream, owned.correlation, owned.event_id

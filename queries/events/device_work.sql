@@ -3,7 +3,7 @@
 -- In a trace of the CPU alone, that is the device, and the pieces of table cpu_work are its work.
 --
 -- Kind:     view
--- Requires: event_category, accelerator, cpu_work, device_mark
+-- Requires: event_category, accelerator, cpu_work, device_mark, tensor
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   event_id     BIGINT -> event   the event
@@ -19,40 +19,30 @@
 --   mark_class   VARCHAR           class that the mark of the event tells; comm_other for any communication; NULL where its name decides
 
 SELECT
-    trace_id,
-    event_id,
+    trace_id, event_id,
     0::BIGINT AS piece,
     coalesce(coalesce(device, pid)::VARCHAR, 'unknown') AS device,
-    stream,
-    category,
-    name,
-    ts_ns,
-    dur_ns,
-    correlation,
-    CASE
-        WHEN category NOT IN ('kernel', 'Kernel') THEN try_cast(args ->> '$.bytes' AS BIGINT)
+    stream, category, name, ts_ns, dur_ns, correlation, CASE
+        WHEN category NOT IN ('kernel', 'Kernel')
+            THEN addressable(try_cast(args ->> '$.bytes' AS BIGINT))
     END AS bytes,
     NULL::VARCHAR AS mark_class
 FROM event
 WHERE is_device_work(category)
 UNION ALL
 SELECT
-    event.trace_id,
-    event.event_id,
+    event.trace_id, event.event_id,
     0::BIGINT AS piece,
     coalesce(device_mark.device, 'unknown') AS device,
-    device_mark.stream,
-    event.category,
-    event.name,
-    event.ts_ns,
-    event.dur_ns,
-    event.correlation,
+    device_mark.stream, event.category, event.name, event.ts_ns, event.dur_ns, event.correlation,
     CASE
         WHEN device_mark.role = 'copy'
             THEN
-                coalesce(
-                    try_cast(event.args ->> '$.bytes' AS BIGINT),
-                    try_cast(event.args ->> '$.size' AS BIGINT)
+                addressable(
+                    coalesce(
+                        try_cast(event.args ->> '$.bytes' AS BIGINT),
+                        try_cast(event.args ->> '$.size' AS BIGINT)
+                    )
                 )
     END AS bytes,
     coalesce(device_mark.class, CASE WHEN device_mark.role = 'comm' THEN 'comm_other' END)
@@ -62,15 +52,9 @@ INNER JOIN event ON device_mark.trace_id = event.trace_id AND device_mark.event_
 WHERE device_mark.role IN ('work', 'copy', 'comm')
 UNION ALL
 SELECT
-    cpu_work.trace_id,
-    cpu_work.event_id,
-    cpu_work.piece,
+    cpu_work.trace_id, cpu_work.event_id, cpu_work.piece,
     'cpu' AS device,
-    cpu_work.tid AS stream,
-    event.category,
-    event.name,
-    cpu_work.ts_ns,
-    cpu_work.dur_ns,
+    cpu_work.tid AS stream, event.category, event.name, cpu_work.ts_ns, cpu_work.dur_ns,
     NULL::BIGINT AS correlation,
     NULL::BIGINT AS bytes,
     NULL::VARCHAR AS mark_class

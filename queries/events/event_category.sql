@@ -6,9 +6,7 @@
 -- Kind: macro
 
 CREATE OR REPLACE MACRO is_device_work(category) AS (
-    category IN (
-        'kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset'
-    )
+    category IN ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')
 );
 
 CREATE OR REPLACE MACRO is_launch_call(category) AS (

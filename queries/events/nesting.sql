@@ -14,10 +14,7 @@
 
 WITH numbered AS (
     SELECT
-        trace_id,
-        pid,
-        tid,
-        event_id,
+        trace_id, pid, tid, event_id,
         trace_id || '/' || pid || '/' || tid AS part,
         ts_ns,
         ts_ns + dur_ns AS end_ns,
@@ -44,10 +41,7 @@ WITH numbered AS (
 ),
 
 begun AS (
-    SELECT
-        part,
-        ts_ns,
-        max(position) AS position
+    SELECT part, ts_ns, max(position) AS position
     FROM numbered
     GROUP BY part, ts_ns
 ),
@@ -56,8 +50,7 @@ begun AS (
 -- which take the place of times.
 opened AS (
     SELECT
-        outside.part,
-        outside.position AS id,
+        outside.part, outside.position AS id,
         outside.position + 1 AS start_ns,
         last_inside.position + 1 AS end_ns
     FROM numbered AS outside
@@ -67,10 +60,7 @@ opened AS (
 ),
 
 moment AS (
-    SELECT
-        part,
-        position AS id,
-        position AS at_ns
+    SELECT part, position AS id, position AS at_ns
     FROM numbered
 ),
 
@@ -78,19 +68,13 @@ surrounding AS (SELECT * FROM interval_innermost('moment', 'opened')),
 
 -- How many are open from a position on.
 depth_from AS (
-    SELECT
-        part,
-        at_ns AS position,
-        at_ns + dur_ns AS behind_position,
-        depth
+    SELECT part, at_ns AS position, at_ns + dur_ns AS behind_position, depth
     FROM interval_depth('opened')
     WHERE dur_ns > 0
 )
 
 SELECT
-    inside.trace_id,
-    inside.event_id,
-    parent.event_id AS parent_id,
+    inside.trace_id, inside.event_id, parent.event_id AS parent_id,
     CASE WHEN inside.position < d.behind_position THEN d.depth ELSE 0 END AS depth
 FROM numbered AS inside
 ASOF LEFT JOIN depth_from AS d

@@ -16,16 +16,7 @@
 --   args             JSON                        shapes, types, strides and the rest
 
 SELECT
-    trace_id,
-    event_id,
-    pid,
-    tid,
-    name,
-    ts_ns,
-    dur_ns,
-    external_id,
-    sequence_number,
-    forward_thread,
+    trace_id, event_id, pid, tid, name, ts_ns, dur_ns, external_id, sequence_number, forward_thread,
     args
 FROM event
 WHERE is_op(category)

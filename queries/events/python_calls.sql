@@ -16,15 +16,6 @@
 --   python_module_id  BIGINT                      number of the nn.Module among those of its class
 
 SELECT
-    trace_id,
-    event_id,
-    pid,
-    tid,
-    name,
-    ts_ns,
-    dur_ns,
-    python_id,
-    python_parent_id,
-    python_module_id
+    trace_id, event_id, pid, tid, name, ts_ns, dur_ns, python_id, python_parent_id, python_module_id
 FROM event
 WHERE is_python_call(category)

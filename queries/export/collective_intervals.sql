@@ -20,15 +20,9 @@
 
 CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
     SELECT
-        c.trace_id,
-        c.device,
-        c.event_id,
-        c.class,
-        c.ts_ns AS start_ns,
-        c.end_ns,
+        c.trace_id, c.device, c.event_id, c.class, c.ts_ns AS start_ns, c.end_ns,
         c.end_ns - m.transfer_ns AS transfer_from_ns,
-        m.wait_ns,
-        m.transfer_ns,
+        m.wait_ns, m.transfer_ns,
         if(m.reason IS NULL, m.match_id, NULL) AS match_id,
         {
             collective: c.collective,
@@ -53,7 +47,6 @@ CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
             not_known: c.reason
         } AS facts
     FROM collective_events AS c
-    INNER JOIN collective_matches() AS m
-        ON c.trace_id = m.trace_id AND c.event_id = m.event_id
+    INNER JOIN collective_matches() AS m USING (trace_id, event_id)
     WHERE c.is_transfer AND c.piece = 0
 );

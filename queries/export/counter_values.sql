@@ -1,5 +1,5 @@
 -- What changed in the course of time: queues, exposed communication, rates, memory, tokens?
--- A row of counter_values('walls', 'facts', 'queues', 'before') is the value that a counter has from a moment on.
+-- A row of counter_values('walls', 'facts', 'queues') is the value that a counter has from a moment on.
 --   queue length            device events that were launched and have not begun, of a stream, as in queue_length
 --   exposed communication   sum since the start of the window, ns
 --   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; a counter cannot pause, so it
@@ -11,13 +11,11 @@
 -- and the counters of the file by their names.
 --
 -- Kind:     macro
--- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges
+-- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges, device_numbers
 -- Params:
 --   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   facts   VARCHAR  name of a relation with the rows of event_facts('work', 'rates')
 --   queues  VARCHAR  name of a relation with the rows of queued_events()
---   before  VARCHAR  name of a relation with trace_id, device and exposed_ns: the exposed communication before these
---                    walls, ns; of a device that is not there, 0
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
@@ -27,7 +25,7 @@
 --   place     BIGINT   orders values of one moment: the last one counts
 --   value     DOUBLE   value
 
-CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
+CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     WITH waiting AS (
         SELECT *
         FROM query_table(queues)
@@ -35,23 +33,17 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
 
     exposed AS (
         SELECT
-            x.trace_id,
-            x.device,
-            x.start_ns,
-            x.end_ns,
-            coalesce(b.exposed_ns, 0) + sum(x.end_ns - x.start_ns) OVER (
-                PARTITION BY x.trace_id, x.device ORDER BY x.start_ns ROWS UNBOUNDED PRECEDING
+            trace_id, device, start_ns, end_ns,
+            sum(end_ns - start_ns) OVER (
+                PARTITION BY trace_id, device ORDER BY start_ns ROWS UNBOUNDED PRECEDING
             ) AS sum_ns
-        FROM timeline_intervals(walls) AS x
-        LEFT JOIN query_table(before) AS b ON x.trace_id = b.trace_id AND x.device = b.device
-        WHERE x.kind = 'exposed_comm'
+        FROM timeline_intervals(walls)
+        WHERE kind = 'exposed_comm'
     ),
 
     rate AS (
         SELECT
-            w.trace_id,
-            w.device,
-            w.start_ns,
+            w.trace_id, w.device, w.start_ns,
             coalesce(if(w.kind = 'compute', f.facts.op_flop_per_s, NULL), 0) AS flop_per_s,
             coalesce(
                 CASE w.kind
@@ -61,15 +53,10 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
                 0
             ) AS bytes_per_s
         FROM query_table(walls) AS w
-        LEFT JOIN query_table(facts) AS f ON w.trace_id = f.trace_id AND w.event_id = f.event_id
+        LEFT JOIN query_table(facts) AS f USING (trace_id, event_id)
         WHERE w.device <> 'cpu'
         UNION ALL
-        SELECT
-            trace_id,
-            device,
-            end_ns AS start_ns,
-            0 AS flop_per_s,
-            0 AS bytes_per_s
+        SELECT trace_id, device, end_ns AS start_ns, 0 AS flop_per_s, 0 AS bytes_per_s
         FROM device_windows
         WHERE device <> 'cpu'
     ),
@@ -88,9 +75,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     -- Of a step without a batch nothing is known, which is not an empty one.
     batch AS (
         SELECT
-            trace_id,
-            ts_ns,
-            end_ns,
+            trace_id, ts_ns, end_ns,
             unnest(['tokens in the batch', 'requests in the batch']) AS name,
             unnest(
                 [
@@ -107,8 +92,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
 
     given AS (
         SELECT
-            trace_id,
-            event_id,
+            trace_id, event_id,
             concat_ws(' ', name, series_id) AS name,
             ts_ns,
             -- A path with the name of a series would fail where that has a quote in it.
@@ -120,9 +104,8 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     )
 
     SELECT
-        part.trace_id,
-        part.device,
-        'queue length of stream ' || part.stream AS name,
+        part.trace_id, part.device,
+        'queue length of stream ' || coalesce(part.stream::VARCHAR, 'unknown') AS name,
         'count' AS unit,
         at_ns,
         0 AS place,
@@ -131,8 +114,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     WHERE dur_ns > 0 OR depth = 0
     UNION ALL
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         'exposed communication' AS name,
         'ns' AS unit,
         unnest([start_ns, end_ns]) AS at_ns,
@@ -141,8 +123,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     FROM exposed
     UNION ALL
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         'achieved FLOP/s (0 where not known)' AS name,
         'FLOP/s' AS unit,
         start_ns AS at_ns,
@@ -152,8 +133,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     WHERE tells_flop AND flop_before IS DISTINCT FROM flop_per_s
     UNION ALL
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         'achieved bytes/s (0 where not known)' AS name,
         'bytes/s' AS unit,
         start_ns AS at_ns,
@@ -163,19 +143,21 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     WHERE tells_bytes AND bytes_before IS DISTINCT FROM bytes_per_s
     UNION ALL
     SELECT
-        trace_id,
-        if(device_type = 0, NULL, device_id::VARCHAR) AS device,
-        unnest(['allocated', 'reserved']) || if(device_type = 0, ' on the host', '') AS name,
+        m.trace_id,
+        nullif(d.device, 'cpu') AS device,
+        unnest(['allocated', 'reserved']) || if(d.device = 'cpu', ' on the host', '') AS name,
         'bytes' AS unit,
-        ts_ns AS at_ns,
-        event_id AS place,
-        unnest([total_allocated_bytes, total_reserved_bytes])::DOUBLE AS value
-    FROM memory
+        m.ts_ns AS at_ns, m.event_id AS place,
+        unnest([m.total_allocated_bytes, m.total_reserved_bytes])::DOUBLE AS value
+    FROM memory AS m
+    INNER JOIN memory_devices() AS d
+        ON
+            m.trace_id = d.trace_id
+            AND m.device_type IS NOT DISTINCT FROM d.device_type
+            AND m.device_id IS NOT DISTINCT FROM d.device_id
     UNION ALL
     SELECT
-        trace_id,
-        NULL AS device,
-        name,
+        trace_id, NULL AS device, name,
         'count' AS unit,
         unnest([ts_ns, end_ns]) AS at_ns,
         unnest([1, 0]) AS place,
@@ -184,12 +166,10 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues, before) AS TABLE (
     WHERE value IS NOT NULL
     UNION ALL
     SELECT
-        trace_id,
-        NULL AS device,
+        trace_id, NULL AS device,
         concat_ws(': ', name, series) AS name,
         '' AS unit,
-        ts_ns AS at_ns,
-        event_id AS place,
+        ts_ns AS at_ns, event_id AS place,
         try_cast(texts[list_position(series_names, series)] AS DOUBLE) AS value
     FROM given
 );

@@ -22,9 +22,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
             trace_id,
             {trace_id: trace_id, pid: pid, tid: tid} AS part,
             row_number() OVER () AS id,
-            ts_ns AS at_ns,
-            ph,
-            category,
+            ts_ns AS at_ns, ph, category,
             {category: category, id: id} AS arrow,
             event_id
         FROM query_table(flows)
@@ -32,9 +30,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     ),
 
     begun AS (
-        SELECT
-            f.id,
-            arg_min(e.event_id, (e.dur_ns, e.event_id)) AS span_id
+        SELECT f.id, arg_min(e.event_id, (e.dur_ns, e.event_id)) AS span_id
         FROM flow_end AS f
         INNER JOIN event AS e
             ON
@@ -46,10 +42,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     ),
 
     held_end AS (
-        SELECT
-            part,
-            id,
-            at_ns
+        SELECT part, id, at_ns
         FROM flow_end
         WHERE id NOT IN (SELECT id FROM begun)
     ),
@@ -57,8 +50,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     holding_span AS (
         SELECT
             {trace_id: trace_id, pid: pid, tid: tid} AS part,
-            event_id AS id,
-            ts_ns AS start_ns,
+            event_id AS id, ts_ns AS start_ns,
             ts_ns + dur_ns AS end_ns
         FROM event
         WHERE
@@ -76,10 +68,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     -- The end of an arrow belongs to the last begin or step before it; one that comes before all begins, to the first.
     sorted AS (
         SELECT
-            f.trace_id,
-            f.category,
-            f.ph,
-            p.span_id,
+            f.trace_id, f.category, f.ph, p.span_id,
             last_value(if(f.ph IN ('s', 't'), p.span_id, NULL) IGNORE NULLS) OVER (
                 PARTITION BY f.trace_id, f.arrow
                 ORDER BY f.at_ns, f.ph <> 's', f.ph <> 't', f.event_id
@@ -98,25 +87,19 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
         SELECT
             trace_id,
             coalesce(last_id, first_id) AS from_id,
-            span_id AS to_id,
-            category,
-            TRUE AS is_in_file
+            span_id AS to_id, category, TRUE AS is_in_file
         FROM sorted
         WHERE ph IN ('t', 'f')
         UNION ALL
         SELECT
-            trace_id,
-            launch_id AS from_id,
-            event_id AS to_id,
+            trace_id, launch_id AS from_id, event_id AS to_id,
             'launch' AS category,
             FALSE AS is_in_file
         FROM query_table(links)
         WHERE link = 'launch'
         UNION ALL
         SELECT
-            trace_id,
-            forward_op_id AS from_id,
-            node_id AS to_id,
+            trace_id, forward_op_id AS from_id, node_id AS to_id,
             'backward' AS category,
             FALSE AS is_in_file
         FROM query_table(nodes)
@@ -124,9 +107,7 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     )
 
     SELECT
-        trace_id,
-        from_id,
-        to_id,
+        trace_id, from_id, to_id,
         coalesce(min(category) FILTER (NOT is_in_file), min(category)) AS category,
         bool_or(is_in_file) AS is_in_file
     FROM arrow

@@ -18,8 +18,7 @@
 CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
     WITH whole AS (
         SELECT
-            trace_id,
-            event_id,
+            trace_id, event_id,
             any_value(device) AS device,
             any_value(stream) AS stream,
             any_value(kind) AS kind,
@@ -44,11 +43,7 @@ CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
     )
 
     SELECT
-        w.trace_id,
-        w.event_id,
-        w.device,
-        w.stream,
-        w.dur_ns,
+        w.trace_id, w.event_id, w.device, w.stream, w.dur_ns,
         {
             kind: w.kind,
             class: w.class,
@@ -73,7 +68,7 @@ CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
             op_peak_pct: r.peak_pct
         } AS facts
     FROM whole AS w
-    LEFT JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    LEFT JOIN module AS m USING (trace_id, module_id)
     LEFT JOIN query_table(rates) AS r
         ON
             w.trace_id = r.trace_id

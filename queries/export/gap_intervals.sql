@@ -16,18 +16,13 @@
 CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
     -- Joins hold one side in memory: so that this is no text for each gap, names are joined by their numbers.
     WITH named_op AS (
-        SELECT
-            trace_id,
-            event_id,
-            name
+        SELECT trace_id, event_id, name
         FROM event
         WHERE (trace_id, event_id) IN (SELECT DISTINCT (trace_id, op_id) FROM query_table(gaps))
     ),
 
     label AS MATERIALIZED (
-        SELECT
-            name,
-            row_number() OVER () AS number
+        SELECT name, row_number() OVER () AS number
         FROM (
             SELECT name FROM named_op
             UNION
@@ -38,40 +33,29 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
     ),
 
     op AS (
-        SELECT
-            o.trace_id,
-            o.event_id,
-            t.number
+        SELECT o.trace_id, o.event_id, t.number
         FROM named_op AS o
-        INNER JOIN label AS t ON o.name = t.name
+        INNER JOIN label AS t USING (name)
     ),
 
     -- The pieces of an op on cpu have its name.
     work AS (
-        SELECT
-            d.trace_id,
-            d.event_id,
-            t.number
+        SELECT d.trace_id, d.event_id, t.number
         FROM device_events AS d
-        INNER JOIN label AS t ON d.name = t.name
+        INNER JOIN label AS t USING (name)
         WHERE d.piece = 0
     ),
 
     call AS (
-        SELECT
-            c.trace_id,
-            c.launch_id,
-            t.number
+        SELECT c.trace_id, c.launch_id, t.number
         FROM launch AS c
-        INNER JOIN label AS t ON c.name = t.name
+        INNER JOIN label AS t USING (name)
     ),
 
     numbered AS (
         SELECT
             g.*,
-            o.number AS op_number,
-            p.number AS previous_number,
-            n.number AS next_number,
+            o.number AS op_number, p.number AS previous_number, n.number AS next_number,
             l.number AS launch_number
         FROM query_table(gaps) AS g
         LEFT JOIN op AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
@@ -81,11 +65,7 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
     )
 
     SELECT
-        g.trace_id,
-        g.device,
-        g.cause,
-        g.start_ns,
-        g.end_ns,
+        g.trace_id, g.device, g.cause, g.start_ns, g.end_ns,
         {
             reason: g.reason,
             host_op: if(g.busy_op_id IS NULL, NULL, o.name),
@@ -103,5 +83,5 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
     LEFT JOIN label AS p ON g.previous_number = p.number
     LEFT JOIN label AS n ON g.next_number = n.number
     LEFT JOIN label AS l ON g.launch_number = l.number
-    LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
+    LEFT JOIN module AS m USING (trace_id, module_id)
 );

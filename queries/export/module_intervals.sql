@@ -1,6 +1,6 @@
 -- When was each device at work for which module, with those around it?
 -- A row of module_intervals('walls', 'work') is one stretch of work for a module or for one inside of it, in one phase, with nothing
--- else in between; it includes the gaps within. So rows nest as the modules do. Work of no module has a row by its name
+-- else in between; it includes the gaps within. So rows nest as the modules do, up to 100 levels deep. Work of no module has a row by its name
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
 -- Kind:     macro
@@ -27,8 +27,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         SELECT
             {trace_id: w.trace_id, device: w.device} AS part,
             {module_id: a.module_id, row_name: a.row_name, phase: a.phase} AS label,
-            w.start_ns,
-            w.end_ns,
+            w.start_ns, w.end_ns,
             w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
         INNER JOIN query_table(work) AS a
@@ -37,56 +36,44 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
 
     stretch AS (
         SELECT
-            part.trace_id,
-            part.device,
-            run,
-            label.module_id,
-            label.row_name,
-            label.phase,
-            start_ns,
-            end_ns,
-            busy_ns AS wall_ns
+            part.trace_id, part.device, run, label.module_id, label.row_name, label.phase, start_ns,
+            end_ns, busy_ns AS wall_ns
         FROM interval_runs('busy')
     ),
 
-    -- Each module with all that are around it, itself included.
+    worked AS (
+        SELECT m.*
+        FROM module AS m
+        SEMI JOIN stretch AS s USING (trace_id, module_id)
+    ),
+
+    -- Each module with all that are around it, itself included; of one that lies deeper than any viewer shows, the
+    -- outer ones alone. In the order of the tree, the one at a depth is the last one there before what lies deeper.
     around AS (
-        SELECT
-            trace_id,
-            module_id,
-            module_id AS outer_id,
-            parent_id
-        FROM module
-        WHERE (trace_id, module_id) IN (SELECT (trace_id, module_id) FROM stretch)
+        SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
+        FROM worked AS w
+        ASOF INNER JOIN module AS o
+            ON
+                w.trace_id = o.trace_id
+                AND least(w.depth, 100) = o.depth
+                AND w.position >= o.position
         UNION ALL
-        SELECT
-            a.trace_id,
-            a.module_id,
-            m.module_id AS outer_id,
-            m.parent_id
+        SELECT a.trace_id, a.module_id, m.module_id AS outer_id, m.parent_id
         FROM around AS a
         INNER JOIN module AS m ON a.trace_id = m.trace_id AND a.parent_id = m.module_id
     ),
 
     placed AS (
-        SELECT
-            s.* EXCLUDE (row_name),
-            a.outer_id,
-            m.depth,
-            m.name,
-            m.path,
-            m.class
+        SELECT s.* EXCLUDE (row_name), a.outer_id, m.depth, m.name, m.path, m.class
         FROM stretch AS s
-        INNER JOIN around AS a ON s.trace_id = a.trace_id AND s.module_id = a.module_id
+        INNER JOIN around AS a USING (trace_id, module_id)
         INNER JOIN module AS m ON a.trace_id = m.trace_id AND a.outer_id = m.module_id
         UNION ALL
         SELECT
             s.* EXCLUDE (row_name),
             NULL AS outer_id,
             0 AS depth,
-            s.row_name AS name,
-            s.row_name AS path,
-            NULL AS class
+            s.row_name AS name, s.row_name AS path, NULL AS class
         FROM stretch AS s
         WHERE s.module_id IS NULL
     ),
@@ -102,8 +89,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     )
 
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         any_value(depth) AS depth,
         outer_id AS module_id,
         any_value(name) AS name,

@@ -25,9 +25,7 @@
 CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
     WITH launched AS (
         SELECT
-            trace_id,
-            device,
-            op_id,
+            trace_id, device, op_id,
             sum(dur_ns)::BIGINT AS kernel_ns,
             bool_or(is_tf32_kernel(name)) AS is_tf32
         FROM query_table(work)
@@ -36,28 +34,16 @@ CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
     ),
 
     costed AS (
-        SELECT
-            w.*,
-            o.op_class,
-            o.flops,
-            o.bytes,
-            computed_type(o.dtype, w.is_tf32) AS peak_type
+        SELECT w.*, o.op_class, o.flops, o.bytes, computed_type(o.dtype, w.is_tf32) AS peak_type
         FROM launched AS w
-        INNER JOIN op_costs(ops) AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+        INNER JOIN op_costs(ops) AS o USING (trace_id, op_id)
         WHERE o.flops IS NOT NULL
     )
 
     SELECT
-        c.trace_id,
-        c.device,
-        c.op_id,
-        c.op_class,
-        c.flops,
-        c.bytes,
-        c.kernel_ns,
+        c.trace_id, c.device, c.op_id, c.op_class, c.flops, c.bytes, c.kernel_ns,
         1e9 * c.flops / nullif(c.kernel_ns, 0) AS flop_per_s,
-        c.peak_type,
-        p.flop_per_s AS peak_flop_per_s,
+        c.peak_type, p.flop_per_s AS peak_flop_per_s,
         100.0 * (1e9 * c.flops / nullif(c.kernel_ns, 0)) / p.flop_per_s AS peak_pct
     FROM costed AS c
     LEFT JOIN device_peak AS p

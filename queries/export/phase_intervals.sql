@@ -18,12 +18,7 @@
 CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
     WITH placed AS (
         SELECT
-            trace_id,
-            device,
-            event_id,
-            piece,
-            phase,
-            ts_ns,
+            trace_id, device, event_id, piece, phase, ts_ns,
             gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)) AS gap_ns
         FROM query_table(work)
     ),
@@ -31,13 +26,10 @@ CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
     tile AS (
         SELECT
             {trace_id: w.trace_id, device: w.device} AS part,
-            p.phase AS label,
-            w.start_ns,
-            w.end_ns,
+            p.phase AS label, w.start_ns, w.end_ns,
             w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
-        INNER JOIN placed AS p
-            ON w.trace_id = p.trace_id AND w.event_id = p.event_id AND w.piece = p.piece
+        INNER JOIN placed AS p USING (trace_id, event_id, piece)
         UNION ALL
         SELECT
             {trace_id: p.trace_id, device: p.device} AS part,
@@ -47,19 +39,10 @@ CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
             0 AS busy_ns
         FROM placed AS p
         INNER JOIN idle_gap AS g
-            ON
-                p.trace_id = g.trace_id
-                AND p.event_id = g.next_event_id
-                AND p.piece = g.next_piece
+            ON p.trace_id = g.trace_id AND p.event_id = g.next_event_id AND p.piece = g.next_piece
         WHERE p.gap_ns > 0
     )
 
-    SELECT
-        part.trace_id,
-        part.device,
-        label AS phase,
-        start_ns,
-        end_ns,
-        busy_ns AS wall_ns
+    SELECT part.trace_id, part.device, label AS phase, start_ns, end_ns, busy_ns AS wall_ns
     FROM interval_runs('tile')
 );

@@ -16,27 +16,20 @@
 
 CREATE OR REPLACE MACRO request_intervals() AS TABLE (
     WITH first_step AS (
-        SELECT
-            r.run_id,
-            r.request_id,
-            min(s.ts_ns + t.base_time_ns) AS at_ns
+        SELECT r.run_id, r.request_id, min(s.ts_ns + t.base_time_ns) AS at_ns
         FROM (
-            SELECT
-                run_id,
-                request_id,
-                min(first_step) AS step
+            SELECT run_id, request_id, min(first_step) AS step
             FROM request_step
             GROUP BY run_id, request_id
         ) AS r
-        INNER JOIN trace AS t ON r.run_id = t.run_id
-        INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id AND r.step = s.step
+        INNER JOIN trace AS t USING (run_id)
+        INNER JOIN serving_step_ranges AS s USING (trace_id, step)
         WHERE t.base_time_ns > 0
         GROUP BY r.run_id, r.request_id
     )
 
     SELECT
-        r.run_id,
-        r.request_id,
+        r.run_id, r.request_id,
         n.load_start_unix_ns + r.sent_ns AS start_unix_ns,
         f.at_ns AS first_unix_ns,
         n.load_start_unix_ns + r.first_token_ns AS token_unix_ns,
@@ -52,7 +45,7 @@ CREATE OR REPLACE MACRO request_intervals() AS TABLE (
             attempt_count: r.attempt_count
         } AS facts
     FROM request AS r
-    INNER JOIN run AS n ON r.run_id = n.run_id
-    LEFT JOIN first_step AS f ON r.run_id = f.run_id AND r.request_id = f.request_id
+    INNER JOIN run AS n USING (run_id)
+    LEFT JOIN first_step AS f USING (run_id, request_id)
     WHERE r.sent_ns IS NOT NULL AND r.end_ns >= r.sent_ns AND n.load_start_unix_ns IS NOT NULL
 );

@@ -20,18 +20,11 @@ CREATE OR REPLACE MACRO timeline_intervals(walls) AS TABLE (
                 WHEN 'comm' THEN 'exposed_comm'
                 WHEN 'memcpy' THEN 'exposed_memcpy'
                 ELSE coalesce(kind, 'idle')
-            END AS label,
-            start_ns,
-            end_ns,
+            END AS label, start_ns, end_ns,
             end_ns - start_ns AS busy_ns
         FROM query_table(walls)
     )
 
-    SELECT
-        part.trace_id,
-        part.device,
-        label AS kind,
-        start_ns,
-        end_ns
+    SELECT part.trace_id, part.device, label AS kind, start_ns, end_ns
     FROM interval_runs('tile')
 );

@@ -25,21 +25,11 @@ CREATE OR REPLACE MACRO wall_intervals(work) AS TABLE (
             least(
                 owned_from_ns((trace_id, device, kind), ts_ns, end_ns, event_id), end_ns
             ) AS start_ns,
-            end_ns,
-            event_id,
-            piece,
-            kind
+            end_ns, event_id, piece, kind
         FROM query_table(work)
     )
 
-    SELECT
-        p.part.trace_id,
-        p.part.device,
-        p.start_ns,
-        p.end_ns,
-        o.event_id,
-        o.piece,
-        o.kind
+    SELECT p.part.trace_id, p.part.device, p.start_ns, p.end_ns, o.event_id, o.piece, o.kind
     FROM interval_layers('owned') AS p
     LEFT JOIN owned AS o ON p.id = o.id
 );

@@ -4,8 +4,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attributed_events, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, interval_neighbours, health_of_reading, health_of_ranks, health_of_devices,
---           health_of_links, health_of_places, health_of_idle
+--           compiled_events, interval_neighbours, health_metrics, health_of_ranks
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -18,41 +17,29 @@
 -- Note: in a run folder, the rows of analysis run_health come behind these, without a rank
 
 WITH launch_end AS (
-    SELECT
-        trace_id,
-        correlation,
-        max(ts_ns + dur_ns) AS end_ns
+    SELECT trace_id, correlation, max(ts_ns + dur_ns) AS end_ns
     FROM runtime_calls
     GROUP BY trace_id, correlation
 ),
 
 device_correlation AS (
-    SELECT DISTINCT
-        trace_id,
-        correlation
+    SELECT DISTINCT trace_id, correlation
     FROM device_events
 ),
 
 -- Calls that put work on a device, and those that begin (1) or end (-1) the capture of a graph.
 launch_call AS MATERIALIZED (
     SELECT
-        e.trace_id,
-        e.pid,
-        e.event_id,
-        e.ts_ns,
+        e.trace_id, e.pid, e.event_id, e.ts_ns,
         contains(e.name, 'StreamBeginCapture')::INTEGER
         - contains(e.name, 'StreamEndCapture')::INTEGER AS capture_change,
         contains(e.name, 'GraphLaunch') AS is_replay,
         d.correlation IS NOT NULL AS has_work
     FROM event AS e
-    LEFT JOIN device_correlation AS d
-        ON e.trace_id = d.trace_id AND e.correlation = d.correlation
+    LEFT JOIN device_correlation AS d USING (trace_id, correlation)
     WHERE
         (is_launch_of_work(e.category, e.name) AND e.correlation IS NOT NULL)
-        OR (
-            is_launch_call(e.category)
-            AND regexp_matches(e.name, 'Stream(Begin|End)Capture')
-        )
+        OR (is_launch_call(e.category) AND regexp_matches(e.name, 'Stream(Begin|End)Capture'))
 ),
 
 launching AS (
@@ -68,9 +55,7 @@ launching AS (
 
 workless AS (
     SELECT
-        trace_id,
-        ts_ns,
-        capture_change,
+        trace_id, ts_ns, capture_change,
         sum(capture_change) OVER (
             PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
         ) > 0 AS is_captured
@@ -99,10 +84,10 @@ work AS (
         l.correlation IS NOT NULL AS is_linked,
         l.end_ns > e.ts_ns AS is_before_launch_end,
         gap_before_ns(
-            (e.trace_id, e.device, e.stream), e.ts_ns, e.end_ns, e.event_id
+            (e.trace_id, e.device, e.stream), e.ts_ns, e.end_ns, (e.end_ns, e.event_id)
         ) < 0 AS is_stream_overlap
     FROM device_events AS e
-    LEFT JOIN launch_end AS l ON e.trace_id = l.trace_id AND e.correlation = l.correlation
+    LEFT JOIN launch_end AS l USING (trace_id, correlation)
 ),
 
 device_fact AS (
@@ -172,22 +157,16 @@ region_fact AS (
 ),
 
 compiled_fact AS (
-    SELECT
-        d.trace_id,
-        sum(d.dur_ns)::BIGINT AS compiled_ns
+    SELECT d.trace_id, sum(d.dur_ns)::BIGINT AS compiled_ns
     FROM device_events AS d
-    INNER JOIN compiled_events AS c
-        ON d.trace_id = c.trace_id AND d.event_id = c.event_id AND d.piece = c.piece
+    INNER JOIN compiled_events AS c USING (trace_id, event_id, piece)
     GROUP BY d.trace_id
 ),
 
 fact AS MATERIALIZED (
     SELECT
         t.*,
-        a.accelerator,
-        a.is_recorded,
-        a.reason AS unrecorded_reason,
-        a.unknown AS unknown_devices,
+        a.accelerator, a.is_recorded, a.reason AS unrecorded_reason, a.unknown AS unknown_devices,
         t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
         d.* EXCLUDE (trace_id, event_count),
         l.* EXCLUDE (trace_id),
@@ -200,38 +179,24 @@ fact AS MATERIALIZED (
         if(g.region_count IS NULL, NULL, coalesce(x.compiled_ns, 0)) AS compiled_ns,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
-    INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
-    LEFT JOIN device_fact AS d ON t.trace_id = d.trace_id
-    LEFT JOIN launch_fact AS l ON t.trace_id = l.trace_id
-    INNER JOIN recording AS e ON t.trace_id = e.trace_id
-    LEFT JOIN idle_fact AS i ON t.trace_id = i.trace_id
-    LEFT JOIN attributed_fact AS c ON t.trace_id = c.trace_id
-    LEFT JOIN module_fact AS m ON t.trace_id = m.trace_id
-    LEFT JOIN region_fact AS g ON t.trace_id = g.trace_id
-    LEFT JOIN compiled_fact AS x ON t.trace_id = x.trace_id
-    INNER JOIN rank_facts() AS r ON t.trace_id = r.trace_id
+    INNER JOIN accelerator AS a USING (trace_id)
+    LEFT JOIN device_fact AS d USING (trace_id)
+    LEFT JOIN launch_fact AS l USING (trace_id)
+    INNER JOIN recording AS e USING (trace_id)
+    LEFT JOIN idle_fact AS i USING (trace_id)
+    LEFT JOIN attributed_fact AS c USING (trace_id)
+    LEFT JOIN module_fact AS m USING (trace_id)
+    LEFT JOIN region_fact AS g USING (trace_id)
+    LEFT JOIN compiled_fact AS x USING (trace_id)
+    INNER JOIN rank_facts() AS r USING (trace_id)
 ),
 
 metric AS (
-    SELECT * FROM health_of_reading('fact')
+    SELECT * FROM health_metrics('fact')
     UNION ALL
     SELECT * FROM health_of_ranks('fact')
-    UNION ALL
-    SELECT * FROM health_of_devices('fact')
-    UNION ALL
-    SELECT * FROM health_of_links('fact')
-    UNION ALL
-    SELECT * FROM health_of_places('fact')
-    UNION ALL
-    SELECT * FROM health_of_idle('fact')
 )
 
-SELECT
-    rank,
-    fact.metric,
-    fact.value,
-    fact.unit,
-    fact.severity,
-    fact.meaning
+SELECT rank, fact.metric, fact.value, fact.unit, fact.severity, fact.meaning
 FROM metric
 ORDER BY rank NULLS LAST, trace_id, fact.position

@@ -24,8 +24,7 @@ CREATE OR REPLACE MACRO rank_facts() AS TABLE (
 
 CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
     SELECT
-        trace_id,
-        rank,
+        trace_id, rank,
         unnest(
             [
                 {

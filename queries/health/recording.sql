@@ -9,19 +9,14 @@
 --   stray_end_count   BIGINT            ends of spans whose begin is not in the file
 
 WITH overhead AS (
-    SELECT
-        trace_id,
-        count(*) AS overhead_count,
-        sum(dur_ns)::BIGINT AS overhead_ns
+    SELECT trace_id, count(*) AS overhead_count, sum(dur_ns)::BIGINT AS overhead_ns
     FROM event
     WHERE category = 'overhead'
     GROUP BY trace_id
 ),
 
 unfinished AS (
-    SELECT
-        trace_id,
-        count(*) AS unfinished_count
+    SELECT trace_id, count(*) AS unfinished_count
     FROM event
     -- Nearly no event has the word in its arguments: JSON is read in these only.
     WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
@@ -45,7 +40,7 @@ SELECT
         AS unfinished_count,
     coalesce(unpaired_kind.end_count, 0) AS stray_end_count
 FROM trace
-LEFT JOIN overhead ON trace.trace_id = overhead.trace_id
-LEFT JOIN unfinished ON trace.trace_id = unfinished.trace_id
-LEFT JOIN unpaired_kind ON trace.trace_id = unpaired_kind.trace_id
+LEFT JOIN overhead USING (trace_id)
+LEFT JOIN unfinished USING (trace_id)
+LEFT JOIN unpaired_kind USING (trace_id)
 ORDER BY trace.trace_id

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_windows
+-- Requires: accelerator, device_windows, device_numbers
 -- Columns:
 --   rank            INTEGER    global rank; NULL where neither the file nor its name tells it
 --   rank_source     VARCHAR    distributedInfo, tracekit_rank, file name or unknown
@@ -21,43 +21,24 @@
 --   is_truncated    BOOLEAN    the file ends before the trace does
 --   window_ns       BIGINT     from the first to the last complete event of any kind, ns
 
-WITH product AS (
-    SELECT
-        trace_id,
-        device_id::VARCHAR AS device,
-        any_value(name) AS name
-    FROM device
-    GROUP BY trace_id, device_id
-),
-
-named AS (
+WITH named AS (
     SELECT
         w.trace_id,
-        list(w.device || coalesce(' ' || nullif(d.name, ''), '') ORDER BY w.device) AS devices,
+        list(w.device || coalesce(' ' || d.name, '') ORDER BY w.device) AS devices,
         sum(w.event_count)::BIGINT AS device_event_count
     FROM device_windows AS w
-    LEFT JOIN product AS d ON w.trace_id = d.trace_id AND w.device = d.device
+    LEFT JOIN device_names() AS d ON w.trace_id = d.trace_id AND w.device = d.device
     GROUP BY w.trace_id
 )
 
 SELECT
-    t.rank,
-    t.rank_source,
-    t.path AS file,
-    t.world_size,
-    a.accelerator,
-    a.is_recorded,
+    t.rank, t.rank_source, t.path AS file, t.world_size, a.accelerator, a.is_recorded,
     coalesce(n.devices, []) AS devices,
-    t.file_bytes,
-    t.text_bytes,
-    t.event_count,
-    t.complete_count,
+    t.file_bytes, t.text_bytes, t.event_count, t.complete_count,
     CASE WHEN a.is_recorded THEN coalesce(n.device_event_count, 0) END AS device_event_count,
-    t.rejected_count,
-    t.repaired_count,
-    t.is_truncated,
+    t.rejected_count, t.repaired_count, t.is_truncated,
     t.last_end_ns - t.first_ts_ns AS window_ns
 FROM trace AS t
-INNER JOIN accelerator AS a ON t.trace_id = a.trace_id
-LEFT JOIN named AS n ON t.trace_id = n.trace_id
+INNER JOIN accelerator AS a USING (trace_id)
+LEFT JOIN named AS n USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id

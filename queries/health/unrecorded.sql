@@ -20,33 +20,24 @@
 
 WITH host AS (
     SELECT
-        w.trace_id,
-        CASE
+        w.trace_id, CASE
             WHEN is_launch_call(e.category) THEN 'call'
             WHEN is_op(e.category) THEN 'op'
             ELSE 'range'
-        END AS kind,
-        e.name,
+        END AS kind, e.name,
         count(DISTINCT w.event_id) AS op_count,
         sum(w.dur_ns)::BIGINT AS host_ns
     FROM cpu_work AS w
-    INNER JOIN event AS e ON w.trace_id = e.trace_id AND w.event_id = e.event_id
+    INNER JOIN event AS e USING (trace_id, event_id)
     WHERE w.trace_id IN (SELECT trace_id FROM accelerator WHERE NOT is_recorded)
     GROUP BY ALL
 )
 
 SELECT
-    t.rank,
-    a.accelerator,
-    a.reason,
-    a.launch_count,
-    h.kind,
-    h.name,
-    h.op_count,
-    h.host_ns,
+    t.rank, a.accelerator, a.reason, a.launch_count, h.kind, h.name, h.op_count, h.host_ns,
     100.0 * h.host_ns / sum(h.host_ns) OVER (PARTITION BY t.trace_id) AS host_pct
 FROM accelerator AS a
-INNER JOIN trace AS t ON a.trace_id = t.trace_id
-LEFT JOIN host AS h ON a.trace_id = h.trace_id
+INNER JOIN trace AS t USING (trace_id)
+LEFT JOIN host AS h USING (trace_id)
 WHERE NOT a.is_recorded
 ORDER BY t.rank NULLS LAST, t.trace_id, h.host_ns DESC, h.name

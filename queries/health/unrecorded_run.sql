@@ -15,7 +15,7 @@ WITH workless_trace AS (
         trace.trace_id,
         coalesce(bool_or(kind.category LIKE 'privateuse1%'), FALSE) AS has_privateuse1
     FROM trace
-    LEFT JOIN event_kind AS kind ON trace.trace_id = kind.trace_id
+    LEFT JOIN event_kind AS kind USING (trace_id)
     WHERE
         trace.trace_id NOT IN (
             SELECT trace_id
@@ -27,22 +27,16 @@ WITH workless_trace AS (
 ),
 
 launch_name AS (
-    SELECT
-        e.trace_id,
-        e.name,
-        count(*) AS call_count
+    SELECT e.trace_id, e.name, count(*) AS call_count
     FROM event AS e
-    INNER JOIN workless_trace AS b ON e.trace_id = b.trace_id
+    INNER JOIN workless_trace AS b USING (trace_id)
     WHERE is_launch_of_work(e.category, e.name)
     GROUP BY e.trace_id, e.name
     UNION ALL
-    SELECT
-        m.trace_id,
-        e.name,
-        count(*) AS call_count
+    SELECT m.trace_id, e.name, count(*) AS call_count
     FROM device_mark AS m
-    INNER JOIN workless_trace AS b ON m.trace_id = b.trace_id
-    INNER JOIN event AS e ON m.trace_id = e.trace_id AND m.event_id = e.event_id
+    INNER JOIN workless_trace AS b USING (trace_id)
+    INNER JOIN event AS e USING (trace_id, event_id)
     WHERE m.role = 'launch'
     GROUP BY m.trace_id, e.name
 ),
@@ -57,10 +51,7 @@ launching_trace AS (
 ),
 
 described_device AS (
-    SELECT
-        trace_id,
-        count(*) AS device_count,
-        any_value(name) AS product
+    SELECT trace_id, count(*) AS device_count, any_value(name) AS product
     FROM device
     WHERE trace_id IN (SELECT trace_id FROM workless_trace)
     GROUP BY trace_id
@@ -77,12 +68,9 @@ device_like_process AS (
 ),
 
 special_op AS (
-    SELECT
-        e.trace_id,
-        min(m.mark_id) AS mark_id,
-        any_value(e.name) AS name
+    SELECT e.trace_id, min(m.mark_id) AS mark_id, any_value(e.name) AS name
     FROM event AS e
-    INNER JOIN workless_trace AS b ON e.trace_id = b.trace_id
+    INNER JOIN workless_trace AS b USING (trace_id)
     INNER JOIN unrecorded_mark AS m ON regexp_matches(e.name, m.op)
     WHERE
         is_op(e.category)
@@ -92,28 +80,18 @@ special_op AS (
 
 sign AS (
     SELECT
-        b.trace_id,
-        b.has_privateuse1,
-        c.launch_count,
-        c.launch_name,
-        d.device_count,
-        d.product,
-        l.process_count,
-        l.label,
-        o.mark_id AS op_mark_id,
-        o.name AS op_name
+        b.trace_id, b.has_privateuse1, c.launch_count, c.launch_name, d.device_count, d.product,
+        l.process_count, l.label, o.mark_id AS op_mark_id, o.name AS op_name
     FROM workless_trace AS b
-    LEFT JOIN launching_trace AS c ON b.trace_id = c.trace_id
-    LEFT JOIN described_device AS d ON b.trace_id = d.trace_id
-    LEFT JOIN device_like_process AS l ON b.trace_id = l.trace_id
-    LEFT JOIN special_op AS o ON b.trace_id = o.trace_id
+    LEFT JOIN launching_trace AS c USING (trace_id)
+    LEFT JOIN described_device AS d USING (trace_id)
+    LEFT JOIN device_like_process AS l USING (trace_id)
+    LEFT JOIN special_op AS o USING (trace_id)
     WHERE coalesce(c.launch_count, d.device_count, l.process_count, o.mark_id) IS NOT NULL
 ),
 
 recognised_mark AS (
-    SELECT
-        s.trace_id,
-        min(m.mark_id) AS mark_id
+    SELECT s.trace_id, min(m.mark_id) AS mark_id
     FROM sign AS s
     INNER JOIN unrecorded_mark AS m
         ON
@@ -133,8 +111,9 @@ SELECT
     || CASE
         WHEN s.launch_count > 0
             THEN
-                s.launch_count || ' calls put work on a device (most are ' || s.launch_name
-                || '), and the file holds none of it'
+                s.launch_count
+                || if(s.launch_count = 1, ' launch call (', ' launch calls (most are ')
+                || s.launch_name || '), and the file holds none of their work'
         WHEN s.device_count > 0
             THEN
                 'the file describes ' || s.device_count || ' device'
@@ -163,7 +142,7 @@ SELECT
         ELSE '; ' || m.reason
     END AS reason
 FROM sign AS s
-INNER JOIN trace AS t ON s.trace_id = t.trace_id
-LEFT JOIN recognised_mark AS r ON s.trace_id = r.trace_id
+INNER JOIN trace AS t USING (trace_id)
+LEFT JOIN recognised_mark AS r USING (trace_id)
 LEFT JOIN unrecorded_mark AS m ON r.mark_id = m.mark_id
 ORDER BY s.trace_id

@@ -13,8 +13,7 @@
 -- Invariant: host_pct IS NULL OR (0 <= host_pct AND host_pct <= 100)
 
 SELECT
-    kind,
-    name,
+    kind, name,
     sum(op_count)::BIGINT AS op_count,
     sum(host_ns)::BIGINT AS host_ns,
     100.0 * sum(host_ns)::BIGINT / nullif(sum(sum(host_ns)) OVER ()::BIGINT, 0) AS host_pct

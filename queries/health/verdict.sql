@@ -41,23 +41,17 @@ part AS (
 ),
 
 loss AS (
-    SELECT
-        subject,
-        amount_ns,
-        top_op,
-        gap_count
+    SELECT subject, amount_ns, top_op, gap_count
     FROM (
         SELECT
             'exposed_comm' AS subject,
-            exposed_comm_ns AS amount_ns,
-            NULL AS top_op,
+            exposed_comm_ns AS amount_ns, NULL AS top_op,
             NULL::BIGINT AS gap_count
         FROM windows
         UNION ALL
         SELECT
             'exposed_memcpy' AS subject,
-            exposed_memcpy_ns AS amount_ns,
-            NULL AS top_op,
+            exposed_memcpy_ns AS amount_ns, NULL AS top_op,
             NULL::BIGINT AS gap_count
         FROM windows
         UNION ALL
@@ -98,36 +92,23 @@ trust AS (
 
 SELECT
     'largest_part' AS topic,
-    p.subject,
-    p.amount_ns,
+    p.subject, p.amount_ns,
     100.0 * p.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    NULL AS top_op,
-    p.kernel_count AS count,
-    w.event_count AS of_count,
-    NULL AS meaning
+    NULL AS top_op, p.kernel_count AS count, w.event_count AS of_count, NULL AS meaning
 FROM part AS p, windows AS w, trust AS t
 WHERE NOT t.has_missing_work
 UNION ALL
 SELECT
     'largest_loss' AS topic,
-    l.subject,
-    l.amount_ns,
+    l.subject, l.amount_ns,
     100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    l.top_op,
-    l.gap_count AS count,
-    NULL AS of_count,
-    NULL AS meaning
+    l.top_op, l.gap_count AS count, NULL AS of_count, NULL AS meaning
 FROM loss AS l, windows AS w, trust AS t
 WHERE NOT t.has_missing_work
 UNION ALL
 SELECT
     'trust' AS topic,
-    subject,
-    NULL AS amount_ns,
-    NULL AS share_pct,
-    NULL AS top_op,
-    warn_count AS count,
-    metric_count AS of_count,
-    meaning
+    subject, NULL AS amount_ns, NULL AS share_pct, NULL AS top_op, warn_count AS count,
+    metric_count AS of_count, meaning
 FROM trust
 WHERE metric_count > 0

@@ -23,30 +23,17 @@
 
 WITH work AS MATERIALIZED (
     SELECT
-        trace_id,
-        device,
-        event_id,
-        piece,
-        stream,
-        kind,
-        class,
-        correlation,
-        ts_ns AS start_ns,
+        trace_id, device, event_id, piece, stream, kind, class, correlation, ts_ns AS start_ns,
         end_ns,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
-        latest_end_before_ns(
-            (trace_id, device, stream), ts_ns, end_ns, event_id
-        ) AS stream_end_ns
+        latest_end_before_ns((trace_id, device, stream), ts_ns, end_ns, event_id) AS stream_end_ns
     FROM device_events
 ),
 
 -- Calls that put more than one piece of work there, such as those that replay a graph.
 launched AS (
-    SELECT
-        part,
-        correlation,
-        min(start_ns) AS first_ns
+    SELECT part, correlation, min(start_ns) AS first_ns
     FROM work
     WHERE correlation > 0
     GROUP BY part, correlation
@@ -58,14 +45,9 @@ SELECT
     row_number() OVER (
         PARTITION BY next_work.trace_id ORDER BY found.start_ns, next_work.device
     ) AS gap_id,
-    next_work.device,
-    found.start_ns,
-    found.end_ns,
-    last_work.event_id AS previous_event_id,
-    last_work.kind AS previous_kind,
-    last_work.class AS previous_class,
-    next_work.event_id AS next_event_id,
-    next_work.piece AS next_piece,
+    next_work.device, found.start_ns, found.end_ns, last_work.event_id AS previous_event_id,
+    last_work.kind AS previous_kind, last_work.class AS previous_class,
+    next_work.event_id AS next_event_id, next_work.piece AS next_piece,
     coalesce(last_work.stream <> next_work.stream, FALSE) AS is_other_stream,
     coalesce(next_work.stream_end_ns < found.start_ns, TRUE) AS is_stream_idle,
     coalesce(launched.first_ns < found.start_ns, FALSE) AS is_inside_launch

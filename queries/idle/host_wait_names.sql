@@ -1,7 +1,9 @@
 -- What does a call or range on the CPU wait for, by its name?
 -- host_call_wait is of runtime and driver calls: sync blocks until the device is done, copy may block (if it is from or
 -- to pageable memory: table host_waits looks at what was copied), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
--- data_loading, comm_wait for other ranks, sync for ops that read a value from the device. NULL for anything else.
+-- data_loading, comm_wait for other ranks, sync for ops that read a value from the device, lock for another thread or
+-- process to give something back: a lock, an item of a queue. host_range_hands_over: does a Python function do that?
+-- NULL for anything else.
 --
 -- Kind:     macro
 -- Access:   private
@@ -34,6 +36,15 @@ CASE
         THEN CASE
             WHEN contains(name, '/dataloader.py(') AND suffix(name, '): __next__')
                 THEN 'data_loading'
+            WHEN
+                starts_with(name, '<built-in method wait of PyCapsule')
+                OR starts_with(name, '<built-in method wait of pybind11_')
+                OR starts_with(name, '<built-in method wait of torch._C._distributed')
+                THEN 'comm_wait'
+            WHEN
+                starts_with(name, '<built-in method acquire of _')
+                OR starts_with(name, '<built-in method get of _queue.')
+                THEN 'lock'
         END
     WHEN is_op(category)
         THEN CASE
@@ -49,3 +60,11 @@ CASE
             WHEN regexp_matches(name, '(?i)(^|[^a-z])wait\(\)|^## ?wait|barrier') THEN 'comm_wait'
         END
 END;
+
+CREATE OR REPLACE MACRO host_range_hands_over(category, name) AS (
+    is_python_call(category)
+    AND (
+        starts_with(name, '<built-in method release of _thread.')
+        OR starts_with(name, '<built-in method put of _queue.')
+    )
+);

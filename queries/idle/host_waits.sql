@@ -14,20 +14,12 @@
 --   tid       BIGINT -> thread(pid, tid)  thread id
 --   ts_ns     BIGINT                      start, ns
 --   dur_ns    BIGINT                      duration, ns
---   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done) or copy (until it has begun)
+--   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done), copy (until it has begun) or lock (for another thread)
 -- Invariant: dur_ns > 0
 
 WITH waiting_call AS (
     SELECT
-        trace_id,
-        event_id,
-        pid,
-        tid,
-        name,
-        correlation,
-        ts_ns,
-        dur_ns,
-        CASE
+        trace_id, event_id, pid, tid, name, correlation, ts_ns, dur_ns, CASE
             WHEN is_launch_call(category) THEN host_call_wait(name)
             ELSE host_range_wait(category, name)
         END AS kind
@@ -42,8 +34,7 @@ WITH waiting_call AS (
 
 copied_work AS (
     SELECT
-        trace_id,
-        correlation,
+        trace_id, correlation,
         min(ts_ns) AS ts_ns,
         max(end_ns) AS end_ns,
         bool_and(class = 'memcpy_d2d') AS is_on_device,
@@ -54,16 +45,9 @@ copied_work AS (
     GROUP BY trace_id, correlation
 )
 
-SELECT
-    n.trace_id,
-    n.event_id,
-    n.pid,
-    n.tid,
-    n.ts_ns,
-    n.dur_ns,
-    n.kind
+SELECT n.trace_id, n.event_id, n.pid, n.tid, n.ts_ns, n.dur_ns, n.kind
 FROM waiting_call AS n
-LEFT JOIN copied_work AS c ON n.trace_id = c.trace_id AND n.correlation = c.correlation
+LEFT JOIN copied_work AS c USING (trace_id, correlation)
 WHERE
     CASE
         WHEN n.kind = 'copy'

@@ -21,24 +21,18 @@
 
 WITH follower AS (
     SELECT
-        e.trace_id,
-        e.device,
-        e.stream,
-        e.ts_ns,
-        l.ts_ns AS launch_ts_ns,
+        e.trace_id, e.device, e.stream, e.ts_ns, l.ts_ns AS launch_ts_ns,
         previous_end_ns(
             (e.trace_id, e.device, e.stream), e.ts_ns, e.end_ns, e.event_id
         ) AS previous_end_ns
     FROM attributed_events AS e
-    LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
     WHERE e.device <> 'cpu'
 ),
 
 judged AS (
     SELECT
-        trace_id,
-        device,
-        stream,
+        trace_id, device, stream,
         ts_ns - previous_end_ns AS idle_ns,
         CASE
             WHEN launch_ts_ns > previous_end_ns THEN 'host_wait'
@@ -51,10 +45,7 @@ judged AS (
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        stream,
-        category,
+        trace_id, device, stream, category,
         count(*) AS gap_count,
         sum(idle_ns)::BIGINT AS idle_ns
     FROM judged
@@ -62,15 +53,10 @@ summed AS (
 )
 
 SELECT
-    t.rank,
-    s.device,
-    s.stream,
-    s.category,
-    s.gap_count,
-    s.idle_ns,
+    t.rank, s.device, s.stream, s.category, s.gap_count, s.idle_ns,
     100.0 * s.idle_ns / nullif(
         sum(s.idle_ns) OVER (PARTITION BY s.trace_id, s.device, s.stream), 0
     )::BIGINT AS idle_pct
 FROM summed AS s
-INNER JOIN trace AS t ON s.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id, s.device, s.stream, s.category

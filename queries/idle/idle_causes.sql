@@ -22,12 +22,7 @@
 -- Invariant: idle_ns > 0 AND gap_count > 0 AND 0 < idle_pct AND idle_pct <= 100
 
 WITH cause AS (
-    SELECT
-        trace_id,
-        device,
-        cause,
-        count(*) AS gap_count,
-        sum(idle_ns)::BIGINT AS idle_ns
+    SELECT trace_id, device, cause, count(*) AS gap_count, sum(idle_ns)::BIGINT AS idle_ns
     FROM idle_gap
     GROUP BY trace_id, device, cause
 ),
@@ -36,11 +31,7 @@ WITH cause AS (
 -- place, too: what most of the time has nothing to do with is no explanation of it.
 place AS (
     SELECT
-        idle_gap.trace_id,
-        idle_gap.device,
-        idle_gap.cause,
-        event.name AS op,
-        module.path,
+        idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op, module.path,
         coalesce(module.rollup_path, module.path) AS module_path,
         idle_gap.idle_ns
     FROM idle_gap
@@ -52,10 +43,7 @@ place AS (
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        cause,
-        op,
+        trace_id, device, cause, op,
         -- Rolled up over layers only where several are meant.
         CASE WHEN min(path) = max(path) THEN min(path) ELSE module_path END AS module_path,
         grouping(op) * 2 + grouping(module_path) AS form,
@@ -79,18 +67,9 @@ largest AS (
 
 -- The most telling form that stands for a quarter of the cause at least.
 top AS (
-    SELECT
-        largest.trace_id,
-        largest.device,
-        largest.cause,
-        largest.op,
-        largest.module_path
+    SELECT largest.trace_id, largest.device, largest.cause, largest.op, largest.module_path
     FROM largest
-    INNER JOIN cause
-        ON
-            largest.trace_id = cause.trace_id
-            AND largest.device = cause.device
-            AND largest.cause = cause.cause
+    INNER JOIN cause USING (trace_id, device, cause)
     WHERE
         largest.idle_ns * 4 >= cause.idle_ns
         AND (largest.op IS NOT NULL OR largest.module_path IS NOT NULL)
@@ -102,19 +81,10 @@ top AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    cause.cause,
-    cause.gap_count,
-    cause.idle_ns,
+    w.rank, w.device, cause.cause, cause.gap_count, cause.idle_ns,
     100.0 * cause.idle_ns / w.window_ns AS idle_pct,
-    top.op AS top_op,
-    top.module_path AS top_module
+    top.op AS top_op, top.module_path AS top_module
 FROM cause
-INNER JOIN device_windows AS w ON cause.trace_id = w.trace_id AND cause.device = w.device
-LEFT JOIN top
-    ON
-        cause.trace_id = top.trace_id
-        AND cause.device = top.device
-        AND cause.cause = top.cause
+INNER JOIN device_windows AS w USING (trace_id, device)
+LEFT JOIN top USING (trace_id, device, cause)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, cause.idle_ns DESC, cause.cause

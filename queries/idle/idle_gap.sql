@@ -19,7 +19,9 @@
 -- (from its start until the launch call returned), is not looked at: that other thread is. Whoever calls a backward pass
 -- waits for the thread that runs its nodes, from the first to the last, or as long as the stack shows run_backward; else
 -- the thread of the forward ops is the one that called. And the thread of the nodes waits between two passes for the
--- one that calls them, if it is always the same. The launch came late because for more than half of the host's part that thread was
+-- one that calls them, if it is always the same. Where the stack shows that a thread waits for a lock or a queue, it waits
+-- for the thread that gave something back last: in the last tenth of the wait, or in its last longest_hold_ns. The launch
+-- came late because for more than half of the host's part that thread was
 --   data_loading    host waited                in a data loader
 --   allocator       host waited                getting or returning memory of the device; or the launch call was running
 --                                              while another thread of the process did, for the driver locks both out
@@ -27,6 +29,7 @@
 --   host_sync       host waited                in a call that waits for the device, or in a copy that does (table
 --                                              host_waits). A wait that was running when the gap began counts from its
 --                                              own beginning: so much earlier the launch would have come without it
+--   unknown         waited for some thread     waiting for a lock or a queue, and the trace does not show for whom
 --   host_sync       launch call waited         the launch call waits itself, and began before the gap
 -- or, with nothing of these,
 --   launch_latency  launch call was running    it began before the gap and returned within short_call_ns
@@ -36,7 +39,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, thread, device_gaps, attribution, surroundings, launch, host_waits, interval_innermost,
---           interval_common, interval_overlap, idle_limits, wait_key
+--           interval_common, interval_overlap, idle_limits, wait_key, host_wait_names
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1
@@ -67,15 +70,8 @@
 WITH gap AS (
     SELECT
         found.*,
-        found.rowid AS id,
-        placed.launch_id,
-        placed.launch_delay_ns,
-        placed.link,
-        placed.op_id,
-        placed.phase,
-        placed.module_id,
-        launch.pid,
-        launch.tid,
+        found.rowid AS id, placed.launch_id, placed.launch_delay_ns, placed.link, placed.op_id,
+        placed.phase, placed.module_id, launch.pid, launch.tid,
         coalesce(launch.name LIKE '%Graph%', FALSE) AS is_graph,
         launch_wait.event_id IS NOT NULL AS is_waiting_call,
         CASE WHEN placed.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
@@ -98,8 +94,7 @@ WITH gap AS (
 timed_gap AS MATERIALIZED (
     SELECT
         gap.*,
-        thread.rowid AS thread,
-        CASE
+        thread.rowid AS thread, CASE
             WHEN returned_ns IS NOT NULL THEN greatest(least(returned_ns, end_ns) - start_ns, 0)
         END AS host_ns,
         coalesce(
@@ -115,8 +110,7 @@ timed_gap AS MATERIALIZED (
 -- How long work may start late without a reason.
 usual_delay AS (
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         least(
             (usual_delay_factor() * median(end_ns - call_ns))::BIGINT, longest_hold_ns()
         ) AS limit_ns
@@ -127,33 +121,20 @@ usual_delay AS (
 ),
 
 first_launch AS (
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        ts_ns,
-        min(launch_id) AS launch_id
+    SELECT trace_id, pid, tid, ts_ns, min(launch_id) AS launch_id
     FROM launch
     GROUP BY trace_id, pid, tid, ts_ns
 ),
 
 node AS (
-    SELECT
-        trace_id,
-        node_id,
-        max(forward_op_id) AS forward_op_id
+    SELECT trace_id, node_id, max(forward_op_id) AS forward_op_id
     FROM surroundings
     WHERE node_id IS NOT NULL
     GROUP BY trace_id, node_id
 ),
 
 backward_call AS (
-    SELECT
-        trace_id,
-        pid,
-        ts_ns,
-        arg_max(tid, (dur_ns, tid)) AS tid,
-        ts_ns + max(dur_ns) AS end_ns
+    SELECT trace_id, pid, ts_ns, arg_max(tid, (dur_ns, tid)) AS tid, ts_ns + max(dur_ns) AS end_ns
     FROM event
     WHERE is_python_call(category) AND contains(name, 'run_backward')
     GROUP BY trace_id, pid, ts_ns
@@ -161,9 +142,7 @@ backward_call AS (
 
 called_node AS (
     SELECT
-        node.trace_id,
-        span.pid,
-        span.tid,
+        node.trace_id, span.pid, span.tid,
         if(called.end_ns > span.ts_ns, called.tid, forward_op.tid) AS caller_tid,
         if(called.end_ns > span.ts_ns, called.ts_ns, span.ts_ns) AS start_ns,
         if(called.end_ns > span.ts_ns, called.end_ns, span.ts_ns + span.dur_ns) AS end_ns
@@ -196,9 +175,7 @@ pass_node AS (
 -- nodes, the last one is waited for.
 backward_pass AS (
     SELECT
-        node.trace_id,
-        node.pid,
-        node.caller_tid,
+        node.trace_id, node.pid, node.caller_tid,
         arg_max(node.tid, (node.end_ns, node.tid)) AS tid,
         min(node.start_ns) AS start_ns,
         max(node.end_ns) AS end_ns,
@@ -214,31 +191,56 @@ backward_pass AS (
     GROUP BY node.trace_id, node.pid, node.caller_tid, first_launch.ts_ns
 ),
 
+hand_over AS (
+    SELECT trace_id, pid, ts_ns, max(tid) AS tid
+    FROM event
+    WHERE host_range_hands_over(category, name)
+    GROUP BY trace_id, pid, ts_ns
+),
+
+loading AS (
+    SELECT trace_id, pid, tid, ts_ns, ts_ns + dur_ns AS end_ns
+    FROM host_waits
+    WHERE kind = 'data_loading'
+),
+
+-- What a data loader waits for is data.
+handed_over AS (
+    SELECT
+        lock_wait.trace_id, lock_wait.pid, lock_wait.tid AS waiting_tid, hand_over.tid,
+        lock_wait.ts_ns AS start_ns,
+        lock_wait.ts_ns + lock_wait.dur_ns AS end_ns
+    FROM host_waits AS lock_wait
+    ASOF INNER JOIN hand_over
+        ON
+            lock_wait.trace_id = hand_over.trace_id
+            AND lock_wait.pid = hand_over.pid
+            AND lock_wait.ts_ns + lock_wait.dur_ns >= hand_over.ts_ns
+    ASOF LEFT JOIN loading
+        ON
+            lock_wait.trace_id = loading.trace_id
+            AND lock_wait.pid = loading.pid
+            AND lock_wait.tid = loading.tid
+            AND lock_wait.ts_ns >= loading.ts_ns
+    WHERE
+        lock_wait.kind = 'lock'
+        AND lock_wait.tid <> hand_over.tid
+        AND hand_over.ts_ns > lock_wait.ts_ns
+        AND hand_over.ts_ns
+        >= lock_wait.ts_ns + lock_wait.dur_ns - greatest(longest_hold_ns(), lock_wait.dur_ns // 10)
+        AND coalesce(loading.end_ns <= lock_wait.ts_ns, TRUE)
+),
+
 -- Which thread waited for which other one, and when? Of a thread, no two begin at once.
 thread_stand AS (
-    SELECT
-        trace_id,
-        pid,
-        waiting_tid,
-        start_ns,
-        max((end_ns, is_backward, tid)) AS latest
+    SELECT trace_id, pid, waiting_tid, start_ns, max((end_ns, is_backward, tid)) AS latest
     FROM (
-        SELECT
-            trace_id,
-            pid,
-            caller_tid AS waiting_tid,
-            tid,
-            start_ns,
-            end_ns,
-            TRUE AS is_backward
+        SELECT trace_id, pid, caller_tid AS waiting_tid, tid, start_ns, end_ns, TRUE AS is_backward
         FROM backward_pass
         UNION ALL
         -- Behind the last node, hooks may still launch work.
         SELECT
-            pass.trace_id,
-            pass.pid,
-            pass.tid AS waiting_tid,
-            pass.caller_tid AS tid,
+            pass.trace_id, pass.pid, pass.tid AS waiting_tid, pass.caller_tid AS tid,
             greatest(
                 lag(pass.end_ns, 1, 0) OVER (
                     PARTITION BY pass.trace_id, pass.pid, pass.tid
@@ -246,8 +248,7 @@ thread_stand AS (
                 ),
                 launch.ts_ns
             ) AS start_ns,
-            pass.start_ns AS end_ns,
-            FALSE AS is_backward
+            pass.start_ns AS end_ns, FALSE AS is_backward
         FROM backward_pass AS pass
         ASOF LEFT JOIN first_launch AS launch
             ON
@@ -256,6 +257,9 @@ thread_stand AS (
                 AND pass.tid = launch.tid
                 AND pass.start_ns > launch.ts_ns
         WHERE pass.has_one_caller
+        UNION ALL
+        SELECT trace_id, pid, waiting_tid, tid, start_ns, end_ns, FALSE AS is_backward
+        FROM handed_over
     ) AS stand
     GROUP BY trace_id, pid, waiting_tid, start_ns
 ),
@@ -271,12 +275,7 @@ late_gap AS MATERIALIZED (
         gap.middle_ns
     FROM (
         SELECT
-            id,
-            trace_id,
-            pid,
-            tid,
-            thread,
-            start_ns,
+            id, trace_id, pid, tid, thread, start_ns,
             start_ns + host_ns AS late_ns,
             start_ns + host_ns // 2 AS middle_ns
         FROM timed_gap
@@ -298,10 +297,7 @@ late_gap AS MATERIALIZED (
 ),
 
 process AS (
-    SELECT
-        trace_id,
-        pid,
-        min(rowid) AS number
+    SELECT trace_id, pid, min(rowid) AS number
     FROM thread
     GROUP BY trace_id, pid
 ),
@@ -334,8 +330,7 @@ late_gap_kind AS (
     SELECT
         wait_key(late_gap.id, wait_kind.kind) AS id,
         wait_key(late_gap.thread, wait_kind.kind) AS part,
-        late_gap.start_ns,
-        late_gap.end_ns
+        late_gap.start_ns, late_gap.end_ns
     FROM late_gap
     CROSS JOIN wait_kind
     UNION ALL
@@ -346,16 +341,12 @@ late_gap_kind AS (
         greatest(gap.call_ns, gap.start_ns) AS start_ns,
         gap.start_ns + gap.host_ns AS end_ns
     FROM timed_gap AS gap
-    INNER JOIN process ON gap.trace_id = process.trace_id AND gap.pid = process.pid
+    INNER JOIN process USING (trace_id, pid)
     WHERE gap.is_late AND gap.link = 'launch'
 ),
 
 covered_kind AS (
-    SELECT
-        id_of_wait_key(id) AS id,
-        kind_of_wait_key(id) AS kind,
-        overlap_ns,
-        ahead_ns
+    SELECT id_of_wait_key(id) AS id, kind_of_wait_key(id) AS kind, overlap_ns, ahead_ns
     FROM interval_overlap('late_gap_kind', 'thread_wait')
 ),
 
@@ -369,6 +360,7 @@ waiting_time AS (
         max(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
         max(overlap_ns) FILTER (kind = 'sync') AS sync_ns,
         max(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
+        sum(overlap_ns) FILTER (kind = 'lock') AS lock_ns,
         max(ahead_ns) FILTER (kind = 'sync') AS sync_ahead_ns,
         max(ahead_ns) FILTER (kind = 'copy') AS copy_ahead_ns
     FROM covered_kind
@@ -376,20 +368,14 @@ waiting_time AS (
 ),
 
 stream_wait AS (
-    SELECT
-        trace_id,
-        pid,
-        tid,
-        ts_ns
+    SELECT trace_id, pid, tid, ts_ns
     FROM event
     WHERE is_launch_call(category) AND name LIKE '%StreamWaitEvent%'
 ),
 
 -- The first launch behind a call that makes a stream wait.
 ordered_launch AS (
-    SELECT DISTINCT
-        first_launch.trace_id,
-        first_launch.launch_id
+    SELECT DISTINCT first_launch.trace_id, first_launch.launch_id
     FROM stream_wait
     ASOF INNER JOIN first_launch
         ON
@@ -400,25 +386,17 @@ ordered_launch AS (
 ),
 
 gap_middle AS (
-    SELECT
-        id,
-        thread AS part,
-        middle_ns AS at_ns
+    SELECT id, thread AS part, middle_ns AS at_ns
     FROM late_gap
 ),
 
 op_span AS (
     SELECT
-        thread.rowid AS part,
-        event.event_id AS id,
-        event.ts_ns AS start_ns,
+        thread.rowid AS part, event.event_id AS id, event.ts_ns AS start_ns,
         event.ts_ns + event.dur_ns AS end_ns
     FROM event
     INNER JOIN thread
-        ON
-            event.trace_id = thread.trace_id
-            AND event.pid = thread.pid
-            AND event.tid = thread.tid
+        ON event.trace_id = thread.trace_id AND event.pid = thread.pid AND event.tid = thread.tid
     WHERE is_op(event.category)
 ),
 
@@ -427,8 +405,7 @@ busy_op AS (SELECT * FROM interval_innermost('gap_middle', 'op_span')),
 judged_gap AS (
     SELECT
         timed_gap.*,
-        late_gap.middle_ns AS busy_at_ns,
-        late_gap.tid AS busy_tid,
+        late_gap.middle_ns AS busy_at_ns, late_gap.tid AS busy_tid,
         coalesce(late_gap.is_in_backward, FALSE) AS is_in_backward,
         busy_op.span_id AS busy_op_id,
         coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.host_ns AS is_data_loading,
@@ -444,6 +421,7 @@ judged_gap AS (
                 ELSE 0
             END
         ) * 2 > timed_gap.host_ns AS is_sync,
+        coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.host_ns AS is_locked,
         ordered_launch.launch_id IS NOT NULL AS is_ordered,
         timed_gap.end_ns - timed_gap.start_ns <= longest_hold_ns() AS is_short,
         timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
@@ -481,16 +459,12 @@ explained_gap AS (
                 THEN {cause: 'dependency', reason: 'behind another stream'}
             WHEN NOT is_late AND is_usual_delay
                 THEN {cause: 'launch_latency', reason: 'usual delay'}
-            WHEN NOT is_late
-                THEN {cause: 'unknown', reason: 'unusual delay'}
-            WHEN is_data_loading
-                THEN {cause: 'data_loading', reason: 'host waited'}
-            WHEN is_allocator
-                THEN {cause: 'allocator', reason: 'host waited'}
-            WHEN is_comm_wait
-                THEN {cause: 'comm_wait', reason: 'host waited'}
-            WHEN is_sync
-                THEN {cause: 'host_sync', reason: 'host waited'}
+            WHEN NOT is_late THEN {cause: 'unknown', reason: 'unusual delay'}
+            WHEN is_data_loading THEN {cause: 'data_loading', reason: 'host waited'}
+            WHEN is_allocator THEN {cause: 'allocator', reason: 'host waited'}
+            WHEN is_comm_wait THEN {cause: 'comm_wait', reason: 'host waited'}
+            WHEN is_sync THEN {cause: 'host_sync', reason: 'host waited'}
+            WHEN is_locked THEN {cause: 'unknown', reason: 'waited for some thread'}
             WHEN is_waiting_call AND call_ns <= start_ns
                 THEN {cause: 'host_sync', reason: 'launch call waited'}
             WHEN host_ns < short_call_ns() AND call_ns <= start_ns
@@ -501,26 +475,10 @@ explained_gap AS (
 )
 
 SELECT
-    trace_id,
-    gap_id,
-    device,
-    start_ns,
-    end_ns,
+    trace_id, gap_id, device, start_ns, end_ns,
     end_ns - start_ns AS idle_ns,
-    decided.cause,
-    decided.reason,
-    previous_event_id,
-    next_event_id,
-    next_piece,
-    launch_id,
-    launch_delay_ns,
-    pid,
-    tid,
-    host_ns,
-    busy_at_ns,
-    busy_tid,
-    busy_op_id,
-    CASE
+    decided.cause, decided.reason, previous_event_id, next_event_id, next_piece, launch_id,
+    launch_delay_ns, pid, tid, host_ns, busy_at_ns, busy_tid, busy_op_id, CASE
         WHEN decided.cause = 'data_loading' OR is_in_backward THEN busy_op_id
         ELSE coalesce(busy_op_id, op_id)
     END AS op_id,

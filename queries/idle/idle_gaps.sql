@@ -30,24 +30,16 @@
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
 WITH chosen AS MATERIALIZED (
-    SELECT
-        *,
-        trace_id || '/' || pid || '/' || tid AS thread,
-        row_number() OVER () AS id
+    SELECT *, trace_id || '/' || pid || '/' || tid AS thread, row_number() OVER () AS id
     FROM idle_gap
     WHERE idle_ns >= $min_gap_ns AND ($cause IS NULL OR cause = $cause)
     QUALIFY
         $limit = 0
-        OR row_number() OVER (
-            PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id
-        ) <= $limit
+        OR row_number() OVER (PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id) <= $limit
 ),
 
 middle AS (
-    SELECT
-        thread AS part,
-        id,
-        busy_at_ns AS at_ns
+    SELECT thread AS part, id, busy_at_ns AS at_ns
     FROM chosen
     WHERE busy_at_ns IS NOT NULL
 ),
@@ -55,8 +47,7 @@ middle AS (
 python_span AS (
     SELECT
         trace_id || '/' || pid || '/' || tid AS part,
-        event_id AS id,
-        ts_ns AS start_ns,
+        event_id AS id, ts_ns AS start_ns,
         ts_ns + dur_ns AS end_ns
     FROM event
     WHERE
@@ -70,33 +61,22 @@ python_span AS (
 line AS (SELECT * FROM interval_innermost('middle', 'python_span'))
 
 SELECT
-    w.rank,
-    w.device,
+    w.rank, w.device,
     g.start_ns - t.first_ts_ns AS start_ns,
-    g.idle_ns,
-    g.cause,
-    g.host_ns,
-    p.name AS previous_kernel,
-    n.name AS next_kernel,
-    busy.name AS op,
-    frame.name AS python_line,
-    c.op_name AS next_op,
-    m.path AS module,
+    g.idle_ns, g.cause, g.host_ns, p.name AS previous_kernel, n.name AS next_kernel,
+    busy.name AS op, frame.name AS python_line, c.op_name AS next_op, m.path AS module,
     CASE WHEN c.link <> 'cpu' THEN l.name END AS launch,
     CASE WHEN c.link <> 'cpu' THEN l.dur_ns END AS launch_ns,
     g.launch_delay_ns AS delay_ns
 FROM chosen AS g
-INNER JOIN device_windows AS w ON g.trace_id = w.trace_id AND g.device = w.device
-INNER JOIN trace AS t ON g.trace_id = t.trace_id
+INNER JOIN device_windows AS w USING (trace_id, device)
+INNER JOIN trace AS t USING (trace_id)
 INNER JOIN event AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.event_id
 INNER JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
 LEFT JOIN attribution AS c
-    ON
-        g.trace_id = c.trace_id
-        AND g.next_event_id = c.event_id
-        AND g.next_piece = c.piece
+    ON g.trace_id = c.trace_id AND g.next_event_id = c.event_id AND g.next_piece = c.piece
 LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.busy_op_id = busy.event_id
-LEFT JOIN line ON g.id = line.id
+LEFT JOIN line USING (id)
 LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND line.span_id = frame.event_id
 LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 LEFT JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id

@@ -8,7 +8,9 @@
 --   kind  VARCHAR  kind of wait, as in table host_waits
 --   key   BIGINT   what stands for the two
 
-CREATE OR REPLACE MACRO wait_kinds() AS ['data_loading', 'allocator', 'comm_wait', 'sync', 'copy'];
+CREATE OR REPLACE MACRO wait_kinds() AS [
+    'data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock'
+];
 
 CREATE OR REPLACE MACRO wait_key(id, kind) AS
 id * len(wait_kinds()) + list_position(wait_kinds(), kind) - 1;

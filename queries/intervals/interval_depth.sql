@@ -14,22 +14,15 @@
 
 CREATE OR REPLACE MACRO interval_depth(relation) AS TABLE (
     WITH boundary AS (
-        SELECT
-            part,
-            start_ns AS at_ns,
-            1 AS step
+        SELECT part, start_ns AS at_ns, 1 AS step
         FROM query_table(relation)
         UNION ALL
-        SELECT
-            part,
-            end_ns AS at_ns,
-            -1 AS step
+        SELECT part, end_ns AS at_ns, -1 AS step
         FROM query_table(relation)
     )
 
     SELECT
-        part,
-        at_ns,
+        part, at_ns,
         (sum(step) OVER moments)::BIGINT AS depth,
         coalesce(lead(at_ns) OVER moments - at_ns, 0) AS dur_ns
     FROM boundary

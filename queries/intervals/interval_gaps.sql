@@ -16,9 +16,7 @@
 CREATE OR REPLACE MACRO interval_gaps(relation) AS TABLE (
     WITH followed AS (
         SELECT
-            part,
-            id AS next_id,
-            start_ns AS end_ns,
+            part, id AS next_id, start_ns AS end_ns,
             max(end_ns) OVER earlier AS start_ns,
             arg_max(id, end_ns) OVER earlier AS previous_id
         FROM query_table(relation)
@@ -29,12 +27,7 @@ CREATE OR REPLACE MACRO interval_gaps(relation) AS TABLE (
             )
     )
 
-    SELECT
-        part,
-        start_ns,
-        end_ns,
-        previous_id,
-        next_id
+    SELECT part, start_ns, end_ns, previous_id, next_id
     FROM followed
     WHERE end_ns > start_ns
 );

@@ -16,21 +16,13 @@
 
 CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
     WITH numbered AS (
-        SELECT
-            part,
-            at_ns,
-            row_number() OVER (PARTITION BY part ORDER BY at_ns) AS number
+        SELECT part, at_ns, row_number() OVER (PARTITION BY part ORDER BY at_ns) AS number
         FROM query_table(moments)
         GROUP BY part, at_ns
     ),
 
     entered AS (
-        SELECT
-            span.part,
-            span.id,
-            span.start_ns,
-            span.end_ns,
-            moment.number AS first_number
+        SELECT span.part, span.id, span.start_ns, span.end_ns, moment.number AS first_number
         FROM query_table(spans) AS span
         ASOF INNER JOIN numbered AS moment
             ON span.part = moment.part AND span.start_ns <= moment.at_ns
@@ -51,19 +43,14 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
     -- What is left of the range at each length, in blocks of that length.
     levelled AS (
         SELECT
-            part,
-            place,
-            first_number,
-            behind_number,
+            part, place, first_number, behind_number,
             unnest(range(length(bin(behind_number - first_number)))) AS level
         FROM bounded
     ),
 
     left_over AS (
         SELECT
-            part,
-            place,
-            level,
+            part, place, level,
             (first_number + (1::BIGINT << level) - 1) >> level AS first_block,
             behind_number >> level AS behind_block
         FROM levelled
@@ -72,9 +59,7 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
     -- An odd block at either end belongs to no longer block of the range.
     noted AS (
         SELECT
-            part,
-            place,
-            level,
+            part, place, level,
             unnest(
                 CASE
                     WHEN first_block % 2 = 1 AND behind_block % 2 = 1
@@ -88,50 +73,31 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
     ),
 
     innermost_of_block AS (
-        SELECT
-            part,
-            level,
-            block,
-            max(place) AS place
+        SELECT part, level, block, max(place) AS place
         FROM noted
         GROUP BY part, level, block
     ),
 
     used AS (
-        SELECT DISTINCT
-            part,
-            level
+        SELECT DISTINCT part, level
         FROM innermost_of_block
     ),
 
     looked_at AS (
-        SELECT
-            numbered.part,
-            numbered.number,
-            used.level,
-            numbered.number >> used.level AS block
+        SELECT numbered.part, numbered.number, used.level, numbered.number >> used.level AS block
         FROM numbered
-        INNER JOIN used ON numbered.part = used.part
+        INNER JOIN used USING (part)
     ),
 
     innermost AS (
-        SELECT
-            looked_at.part,
-            looked_at.number,
-            max(found.place)[3] AS span_id
+        SELECT looked_at.part, looked_at.number, max(found.place)[3] AS span_id
         FROM looked_at
-        INNER JOIN innermost_of_block AS found
-            ON
-                looked_at.part = found.part
-                AND looked_at.level = found.level
-                AND looked_at.block = found.block
+        INNER JOIN innermost_of_block AS found USING (part, level, block)
         GROUP BY looked_at.part, looked_at.number
     )
 
-    SELECT
-        moment.id,
-        innermost.span_id
+    SELECT moment.id, innermost.span_id
     FROM query_table(moments) AS moment
-    INNER JOIN numbered ON moment.part = numbered.part AND moment.at_ns = numbered.at_ns
-    INNER JOIN innermost ON numbered.part = innermost.part AND numbered.number = innermost.number
+    INNER JOIN numbered USING (part, at_ns)
+    INNER JOIN innermost USING (part, number)
 );

@@ -14,27 +14,18 @@
 CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
     -- In a layer there is nothing between an end and the next start: 0 stands for it.
     WITH boundary AS (
-        SELECT
-            part,
-            layer,
-            start_ns AS at_ns,
-            id
+        SELECT part, layer, start_ns AS at_ns, id
         FROM query_table(relation)
         WHERE start_ns < end_ns
         UNION ALL
-        SELECT
-            part,
-            layer,
-            end_ns AS at_ns,
-            0 AS id
+        SELECT part, layer, end_ns AS at_ns, 0 AS id
         FROM query_table(relation)
         WHERE start_ns < end_ns
     ),
 
     moment AS (
         SELECT
-            part,
-            at_ns AS start_ns,
+            part, at_ns AS start_ns,
             lead(at_ns) OVER moments AS end_ns,
             last_value(if(layer = 1, id, NULL) IGNORE NULLS) OVER moments AS first_id,
             last_value(if(layer = 2, id, NULL) IGNORE NULLS) OVER moments AS second_id,
@@ -45,9 +36,7 @@ CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
     )
 
     SELECT
-        part,
-        start_ns,
-        end_ns,
+        part, start_ns, end_ns,
         coalesce(nullif(first_id, 0), nullif(second_id, 0), nullif(third_id, 0)) AS id
     FROM moment
     WHERE start_ns < end_ns

@@ -15,9 +15,7 @@
 CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
     WITH covered AS (
         SELECT
-            part,
-            start_ns,
-            end_ns,
+            part, start_ns, end_ns,
             sum(end_ns - start_ns) OVER (
                 PARTITION BY part ORDER BY start_ns
                 ROWS UNBOUNDED PRECEDING
@@ -27,9 +25,7 @@ CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
 
     at_start AS (
         SELECT
-            piece.part,
-            piece.id,
-            piece.end_ns,
+            piece.part, piece.id, piece.end_ns,
             CASE WHEN piece.start_ns < covered.end_ns THEN piece.start_ns - covered.start_ns END
                 AS ahead_ns,
             coalesce(

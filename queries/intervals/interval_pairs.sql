@@ -14,39 +14,19 @@
 CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
     -- -1 stands for none.
     WITH boundary AS (
-        SELECT
-            part,
-            start_ns AS at_ns,
-            TRUE AS is_start,
-            id AS left_id,
-            NULL::BIGINT AS right_id
+        SELECT part, start_ns AS at_ns, TRUE AS is_start, id AS left_id, NULL::BIGINT AS right_id
         FROM query_table(lefts)
         WHERE start_ns < end_ns
         UNION ALL
-        SELECT
-            part,
-            end_ns AS at_ns,
-            FALSE AS is_start,
-            -1 AS left_id,
-            NULL AS right_id
+        SELECT part, end_ns AS at_ns, FALSE AS is_start, -1 AS left_id, NULL AS right_id
         FROM query_table(lefts)
         WHERE start_ns < end_ns
         UNION ALL
-        SELECT
-            part,
-            start_ns AS at_ns,
-            TRUE AS is_start,
-            NULL AS left_id,
-            id AS right_id
+        SELECT part, start_ns AS at_ns, TRUE AS is_start, NULL AS left_id, id AS right_id
         FROM query_table(rights)
         WHERE start_ns < end_ns
         UNION ALL
-        SELECT
-            part,
-            end_ns AS at_ns,
-            FALSE AS is_start,
-            NULL AS left_id,
-            -1 AS right_id
+        SELECT part, end_ns AS at_ns, FALSE AS is_start, NULL AS left_id, -1 AS right_id
         FROM query_table(rights)
         WHERE start_ns < end_ns
     ),
@@ -62,10 +42,7 @@ CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
             sweep AS (PARTITION BY part ORDER BY at_ns, is_start ROWS UNBOUNDED PRECEDING)
     )
 
-    SELECT
-        left_id,
-        right_id,
-        sum(until_ns - at_ns)::BIGINT AS overlap_ns
+    SELECT left_id, right_id, sum(until_ns - at_ns)::BIGINT AS overlap_ns
     FROM swept
     WHERE left_id >= 0 AND right_id >= 0 AND until_ns > at_ns
     GROUP BY left_id, right_id

@@ -17,11 +17,7 @@
 CREATE OR REPLACE MACRO interval_runs(relation) AS TABLE (
     WITH compared AS (
         SELECT
-            part,
-            label,
-            start_ns,
-            end_ns,
-            busy_ns,
+            part, label, start_ns, end_ns, busy_ns,
             row_number() OVER starts AS place,
             lag(label) OVER starts AS before
         FROM query_table(relation)
@@ -38,8 +34,7 @@ CREATE OR REPLACE MACRO interval_runs(relation) AS TABLE (
     )
 
     SELECT
-        part,
-        run,
+        part, run,
         any_value(label) AS label,
         min(start_ns) AS start_ns,
         max(end_ns) AS end_ns,

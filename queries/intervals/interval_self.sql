@@ -15,20 +15,10 @@
 
 CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
     WITH boundary AS (
-        SELECT
-            part,
-            id,
-            start_ns AS at_ns,
-            1 AS step,
-            start_ns - end_ns AS tie
+        SELECT part, id, start_ns AS at_ns, 1 AS step, start_ns - end_ns AS tie
         FROM query_table(relation)
         UNION ALL
-        SELECT
-            part,
-            id,
-            end_ns AS at_ns,
-            -1 AS step,
-            end_ns - start_ns AS tie
+        SELECT part, id, end_ns AS at_ns, -1 AS step, end_ns - start_ns AS tie
         FROM query_table(relation)
     ),
 
@@ -44,20 +34,13 @@ CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
 
     owned AS (
         SELECT
-            part,
-            at_ns,
-            until_ns,
-            depth,
+            part, at_ns, until_ns, depth,
             last_value(CASE WHEN step = 1 THEN id END IGNORE NULLS) OVER level AS id
         FROM swept
         WINDOW level AS (PARTITION BY part, depth ORDER BY position ROWS UNBOUNDED PRECEDING)
     )
 
-    SELECT
-        part,
-        id,
-        at_ns AS start_ns,
-        until_ns AS end_ns
+    SELECT part, id, at_ns AS start_ns, until_ns AS end_ns
     FROM owned
     WHERE depth > 0 AND until_ns > at_ns
 );

@@ -13,9 +13,7 @@
 CREATE OR REPLACE MACRO interval_union(relation) AS TABLE (
     WITH marked AS (
         SELECT
-            part,
-            start_ns,
-            end_ns,
+            part, start_ns, end_ns,
             coalesce(
                 start_ns > max(end_ns) OVER (
                     PARTITION BY part ORDER BY start_ns, end_ns
@@ -28,9 +26,7 @@ CREATE OR REPLACE MACRO interval_union(relation) AS TABLE (
 
     numbered AS (
         SELECT
-            part,
-            start_ns,
-            end_ns,
+            part, start_ns, end_ns,
             sum(is_first::INTEGER) OVER (
                 PARTITION BY part ORDER BY start_ns, end_ns
                 ROWS UNBOUNDED PRECEDING
@@ -38,10 +34,7 @@ CREATE OR REPLACE MACRO interval_union(relation) AS TABLE (
         FROM marked
     )
 
-    SELECT
-        part,
-        min(start_ns) AS start_ns,
-        max(end_ns) AS end_ns
+    SELECT part, min(start_ns) AS start_ns, max(end_ns) AS end_ns
     FROM numbered
     GROUP BY part, island
 );

@@ -21,20 +21,8 @@
 --   wall_ns       BIGINT                            its part of the busy time of the device, ns
 
 SELECT
-    e.trace_id,
-    e.event_id,
-    e.piece,
-    e.device,
-    e.stream,
-    e.category,
-    e.name,
+    e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
     coalesce(c.class, e.class) AS class,
-    e.kind,
-    e.ts_ns,
-    e.dur_ns,
-    e.end_ns,
-    e.kind_wall_ns,
-    e.wall_ns
+    e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns
 FROM device_events AS e
-LEFT JOIN collective_events AS c
-    ON e.trace_id = c.trace_id AND e.event_id = c.event_id AND e.piece = c.piece
+LEFT JOIN collective_events AS c USING (trace_id, event_id, piece)

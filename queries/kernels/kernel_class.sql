@@ -12,11 +12,10 @@
 --   rule_id   INTEGER  the rule that decided, as in table kernel_rule
 
 SELECT
-    ruled_work.category,
-    ruled_work.name,
+    ruled_work.category, ruled_work.name,
     coalesce(kernel_rule.class, 'other') AS class,
     coalesce(kernel_rule.kind, 'compute') AS kind,
     ruled_work.rule_id
 FROM scratch.ruled_work AS ruled_work
-LEFT JOIN kernel_rule ON ruled_work.rule_id = kernel_rule.rule_id
+LEFT JOIN kernel_rule USING (rule_id)
 ORDER BY ruled_work.category, ruled_work.name

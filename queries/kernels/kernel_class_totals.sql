@@ -15,8 +15,7 @@
 -- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)
 
 SELECT
-    class,
-    kind,
+    class, kind,
     sum(kernel_count)::BIGINT AS kernel_count,
     sum(kernel_ns)::BIGINT AS kernel_ns,
     sum(wall_ns)::BIGINT AS wall_ns,

@@ -16,15 +16,12 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
 SELECT
-    w.rank,
-    w.device,
-    e.class,
-    e.kind,
+    w.rank, w.device, e.class, e.kind,
     count(*) FILTER (e.piece = 0) AS kernel_count,
     sum(e.dur_ns)::BIGINT AS kernel_ns,
     sum(e.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(e.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM classified_events AS e
-INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, e.class, e.kind
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, wall_ns DESC, e.class, e.kind

@@ -25,11 +25,7 @@
 
 WITH ran AS (
     SELECT
-        trace_id,
-        device,
-        name,
-        class,
-        event_id,
+        trace_id, device, name, class, event_id,
         sum(dur_ns)::BIGINT AS dur_ns,
         sum(wall_ns)::BIGINT AS wall_ns
     FROM classified_events
@@ -38,10 +34,7 @@ WITH ran AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    r.name,
-    r.class,
+    w.rank, w.device, r.name, r.class,
     count(*) AS kernel_count,
     sum(r.dur_ns)::BIGINT AS kernel_ns,
     sum(r.dur_ns)::BIGINT / count(*) AS mean_ns,
@@ -51,7 +44,7 @@ SELECT
     sum(r.wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM ran AS r
-INNER JOIN device_windows AS w ON r.trace_id = w.trace_id AND r.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, r.name, r.class
 QUALIFY
     $limit = 0

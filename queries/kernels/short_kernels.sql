@@ -28,12 +28,7 @@
 
 WITH work AS (
     SELECT
-        e.trace_id,
-        e.device,
-        e.name,
-        e.class,
-        e.dur_ns,
-        e.wall_ns,
+        e.trace_id, e.device, e.name, e.class, e.dur_ns, e.wall_ns,
         e.dur_ns < $max_kernel_ns AS is_short,
         coalesce(g.idle_ns, 0) AS idle_ns,
         e.link = 'launch' AS is_linked,
@@ -44,38 +39,25 @@ WITH work AS (
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     LEFT JOIN idle_gap AS g
-        ON
-            e.trace_id = g.trace_id
-            AND e.event_id = g.next_event_id
-            AND e.piece = g.next_piece
+        ON e.trace_id = g.trace_id AND e.event_id = g.next_event_id AND e.piece = g.next_piece
 ),
 
 listed AS (
-    SELECT
-        *,
-        2 AS position
+    SELECT *, 2 AS position
     FROM work
     WHERE is_short
     UNION ALL
-    SELECT
-        * REPLACE ('(all short kernels)' AS name, NULL AS class),
-        1 AS position
+    SELECT * REPLACE ('(all short kernels)' AS name, NULL AS class), 1 AS position
     FROM work
     WHERE is_short
     UNION ALL
-    SELECT
-        * REPLACE ('(all kernels)' AS name, NULL AS class),
-        0 AS position
+    SELECT * REPLACE ('(all kernels)' AS name, NULL AS class), 0 AS position
     FROM work
 ),
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        position,
-        name,
-        class,
+        trace_id, device, position, name, class,
         count(*) AS kernel_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns,
@@ -89,23 +71,16 @@ summed AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.name,
-    s.class,
-    s.kernel_count,
+    w.rank, w.device, s.name, s.class, s.kernel_count,
     100.0 * s.kernel_count / w.event_count AS kernel_count_pct,
-    s.kernel_ns,
-    s.wall_ns,
+    s.kernel_ns, s.wall_ns,
     100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
-    s.mean_ns,
-    s.idle_ns,
+    s.mean_ns, s.idle_ns,
     100.0 * s.idle_ns / nullif(w.window_ns, 0) AS idle_pct,
-    s.launch_ns,
-    s.launch_bound_count,
+    s.launch_ns, s.launch_bound_count,
     100.0 * s.launch_bound_count / nullif(s.linked_count, 0) AS launch_bound_pct
 FROM summed AS s
-INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 QUALIFY
     $limit = 0
     OR s.position < 2

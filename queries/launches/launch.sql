@@ -16,56 +16,30 @@
 -- Invariant: dur_ns = end_ns - ts_ns
 
 WITH pointed_at AS (
-    SELECT DISTINCT
-        trace_id,
-        correlation
+    SELECT DISTINCT trace_id, correlation
     FROM device_events
     WHERE device <> 'cpu' AND correlation > 0
 ),
 
 cpu_op AS (
-    SELECT
-        trace_id,
-        event_id
+    SELECT trace_id, event_id
     FROM device_events
     WHERE device = 'cpu' AND piece = 0
 ),
 
 call AS (
-    SELECT
-        e.trace_id,
-        e.event_id,
-        e.correlation,
-        e.pid,
-        e.tid,
-        e.ts_ns,
-        e.dur_ns,
-        e.name
+    SELECT e.trace_id, e.event_id, e.correlation, e.pid, e.tid, e.ts_ns, e.dur_ns, e.name
     FROM event AS e
-    INNER JOIN pointed_at AS p ON e.trace_id = p.trace_id AND e.correlation = p.correlation
+    INNER JOIN pointed_at AS p USING (trace_id, correlation)
     WHERE is_launch_call(e.category)
     UNION ALL
-    SELECT
-        e.trace_id,
-        e.event_id,
-        NULL AS correlation,
-        e.pid,
-        e.tid,
-        e.ts_ns,
-        e.dur_ns,
-        e.name
+    SELECT e.trace_id, e.event_id, NULL AS correlation, e.pid, e.tid, e.ts_ns, e.dur_ns, e.name
     FROM event AS e
-    INNER JOIN cpu_op AS o ON e.trace_id = o.trace_id AND e.event_id = o.event_id
+    INNER JOIN cpu_op AS o USING (trace_id, event_id)
 )
 
 SELECT
-    trace_id,
-    event_id AS launch_id,
-    correlation,
-    pid,
-    tid,
-    ts_ns,
-    dur_ns,
+    trace_id, event_id AS launch_id, correlation, pid, tid, ts_ns, dur_ns,
     ts_ns + dur_ns AS end_ns,
     name
 FROM call

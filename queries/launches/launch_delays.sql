@@ -32,24 +32,17 @@
 
 WITH linked AS (
     SELECT
-        e.trace_id,
-        e.device,
-        e.dur_ns,
-        l.launch_id,
-        l.name,
-        l.dur_ns AS launch_ns,
+        e.trace_id, e.device, e.dur_ns, l.launch_id, l.name, l.dur_ns AS launch_ns,
         greatest(e.launch_delay_ns, 0) AS delay_ns,
         e.launch_delay_ns < 0 AS is_early,
         row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
     FROM attributed_events AS e
-    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    INNER JOIN launch AS l USING (trace_id, launch_id)
     WHERE e.link = 'launch'
 )
 
 SELECT
-    t.rank,
-    k.device,
-    k.name AS launch,
+    t.rank, k.device, k.name AS launch,
     count(*) FILTER (k.is_first) AS launch_count,
     count(*) AS kernel_count,
     sum(k.launch_ns) FILTER (k.is_first)::BIGINT AS launch_ns,
@@ -64,6 +57,6 @@ SELECT
     count(*) FILTER (k.dur_ns < k.launch_ns) AS short_count,
     count(*) FILTER (k.is_early) AS started_early_count
 FROM linked AS k
-INNER JOIN trace AS t ON k.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 GROUP BY t.trace_id, t.rank, k.device, k.name
 ORDER BY t.rank NULLS LAST, t.trace_id, k.device, kernel_count DESC, k.name

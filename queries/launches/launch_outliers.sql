@@ -23,21 +23,14 @@
 -- Invariant: launch_ns >= 0 AND kernel_ns >= 0
 
 SELECT
-    t.rank,
-    e.device,
-    e.stream,
+    t.rank, e.device, e.stream,
     l.ts_ns - t.first_ts_ns AS start_ns,
-    l.name AS launch,
-    l.dur_ns AS launch_ns,
-    e.launch_delay_ns AS delay_ns,
-    e.name AS kernel,
-    e.dur_ns AS kernel_ns,
-    e.op_name AS op,
-    m.path AS module
+    l.name AS launch, l.dur_ns AS launch_ns, e.launch_delay_ns AS delay_ns, e.name AS kernel,
+    e.dur_ns AS kernel_ns, e.op_name AS op, m.path AS module
 FROM attributed_events AS e
-INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-INNER JOIN trace AS t ON e.trace_id = t.trace_id
-LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
+INNER JOIN launch AS l USING (trace_id, launch_id)
+INNER JOIN trace AS t USING (trace_id)
+LEFT JOIN module AS m USING (trace_id, module_id)
 WHERE
     e.link = 'launch'
     AND ($min_delay_ns = 0 OR e.launch_delay_ns >= $min_delay_ns)
@@ -50,7 +43,6 @@ QUALIFY
     ) <= $limit
 ORDER BY
     t.rank NULLS LAST,
-    t.trace_id,
-    e.device,
+    t.trace_id, e.device,
     CASE $by WHEN 'call' THEN l.dur_ns ELSE e.launch_delay_ns END DESC,
     e.event_id

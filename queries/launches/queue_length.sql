@@ -1,8 +1,9 @@
 -- How much work lay queued in front of each stream?
--- A device event is queued from the start of its launch call until it starts on the device: one that starts at the instant
--- at which the next is launched was not queued together with it. A queue that is often
--- empty means that the host does not keep ahead. Means and shares are over the time from the first launch to the last
--- start on the stream. Work that was launched before the window is left out: when it was queued is not known.
+-- A device event is queued from the start of its launch call, as nothing tells when within the call it was put there,
+-- until it starts on the device. So one that starts at the instant at which the next call begins was not queued together
+-- with what that launches, and one that starts while the next call lasts was. A queue that is often empty means that the
+-- host does not keep ahead. Means and shares are over the time from the first launch to the last start on the stream.
+-- Work that was launched before the window is left out: when it was queued is not known.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -27,9 +28,7 @@ WITH queued AS (
 
 summed AS (
     SELECT
-        part.trace_id,
-        part.device,
-        part.stream,
+        part.trace_id, part.device, part.stream,
         count(*) // 2 AS kernel_count,
         sum(dur_ns)::BIGINT AS span_ns,
         sum(depth::DOUBLE * dur_ns) AS length_ns,
@@ -41,16 +40,11 @@ summed AS (
 )
 
 SELECT
-    t.rank,
-    s.device,
-    s.stream,
-    s.kernel_count,
-    s.span_ns,
+    t.rank, s.device, s.stream, s.kernel_count, s.span_ns,
     s.length_ns / nullif(s.span_ns, 0) AS mean_length,
-    s.max_length,
-    s.empty_ns,
+    s.max_length, s.empty_ns,
     100.0 * s.empty_ns / nullif(s.span_ns, 0) AS empty_pct,
     s.over_1000_ns
 FROM summed AS s
-INNER JOIN trace AS t ON s.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id, s.device, s.stream

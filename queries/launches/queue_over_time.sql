@@ -26,8 +26,7 @@ WITH queued AS (
 -- The queue from a moment on, and the highest that it was at this moment.
 moment AS (
     SELECT
-        part,
-        at_ns,
+        part, at_ns,
         max(depth) FILTER (dur_ns > 0) AS highest,
         arg_max(depth, dur_ns) AS depth,
         max(dur_ns) AS dur_ns
@@ -46,28 +45,20 @@ summed AS (
 ),
 
 extent AS (
-    SELECT
-        part,
-        min(at_ns) AS first_ns,
-        max(at_ns) - first_ns AS span_ns
+    SELECT part, min(at_ns) AS first_ns, max(at_ns) - first_ns AS span_ns
     FROM moment
     GROUP BY part
     HAVING span_ns > 0
 ),
 
 cut AS (
-    SELECT
-        part,
-        first_ns,
-        span_ns,
-        unnest(range($points)) AS number
+    SELECT part, first_ns, span_ns, unnest(range($points)) AS number
     FROM extent
 ),
 
 bounded AS (
     SELECT
-        part,
-        number,
+        part, number,
         first_ns + ((number * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS start_ns,
         first_ns + (((number + 1) * span_ns::HUGEINT + $points - 1) // $points)::BIGINT AS end_ns
     FROM cut
@@ -81,25 +72,18 @@ placed AS (
             AS number,
         m.highest
     FROM moment AS m
-    INNER JOIN extent AS x ON m.part = x.part
+    INNER JOIN extent AS x USING (part)
 ),
 
 highest AS (
-    SELECT
-        part,
-        number,
-        max(highest) AS highest
+    SELECT part, number, max(highest) AS highest
     FROM placed
     GROUP BY part, number
 ),
 
 sampled AS (
     SELECT
-        b.part,
-        b.number,
-        b.start_ns,
-        b.end_ns,
-        s.depth AS first_depth,
+        b.part, b.number, b.start_ns, b.end_ns, s.depth AS first_depth,
         s.before_ns + s.depth::HUGEINT * (b.start_ns - s.at_ns) AS from_ns,
         e.before_ns + e.depth::HUGEINT * (b.end_ns - e.at_ns) AS to_ns
     FROM bounded AS b
@@ -108,14 +92,12 @@ sampled AS (
 )
 
 SELECT
-    t.rank,
-    s.part.device,
-    s.part.stream,
+    t.rank, s.part.device, s.part.stream,
     s.start_ns - t.first_ts_ns AS start_ns,
     s.end_ns - s.start_ns AS dur_ns,
     (s.to_ns - s.from_ns)::DOUBLE / (s.end_ns - s.start_ns) AS mean_length,
     greatest(s.first_depth, coalesce(h.highest, 0)) AS max_length
 FROM sampled AS s
 INNER JOIN trace AS t ON s.part.trace_id = t.trace_id
-LEFT JOIN highest AS h ON s.part = h.part AND s.number = h.number
+LEFT JOIN highest AS h USING (part, number)
 ORDER BY t.rank NULLS LAST, t.trace_id, s.part.device, s.part.stream, s.number

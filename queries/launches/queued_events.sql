@@ -16,6 +16,6 @@ CREATE OR REPLACE MACRO queued_events() AS TABLE (
         least(l.ts_ns, e.ts_ns) AS start_ns,
         e.ts_ns AS end_ns
     FROM attributed_events AS e
-    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
+    INNER JOIN launch AS l USING (trace_id, launch_id)
     WHERE e.link = 'launch'
 );

@@ -12,14 +12,6 @@
 --   dur_ns       BIGINT                      duration, ns
 --   correlation  BIGINT                      links its device events; graph replays share one
 
-SELECT
-    trace_id,
-    event_id,
-    pid,
-    tid,
-    name,
-    ts_ns,
-    dur_ns,
-    correlation
+SELECT trace_id, event_id, pid, tid, name, ts_ns, dur_ns, correlation
 FROM event
 WHERE is_launch_call(category) AND correlation IS NOT NULL

@@ -16,13 +16,7 @@
 
 WITH named AS (
     SELECT
-        rank,
-        device,
-        phase,
-        layer,
-        parent_path,
-        rowid AS place,
-        total_wall_ns,
+        rank, device, phase, layer, parent_path, rowid AS place, total_wall_ns,
         regexp_extract(module_path, '([^./]*)$', 1) AS own_name,
         regexp_extract(module_path, '^(.*)[./][^./]*$', 1) AS outer_path
     FROM modules_rows
@@ -31,11 +25,7 @@ WITH named AS (
 
 timed AS (
     SELECT
-        n.rank,
-        n.device,
-        n.phase,
-        n.layer,
-        n.parent_path,
+        n.rank, n.device, n.phase, n.layer, n.parent_path,
         min(n.place) AS place,
         sum(n.total_wall_ns) / any_value(c.step_count) AS step_wall_ns
     FROM named AS n

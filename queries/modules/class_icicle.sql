@@ -20,12 +20,8 @@
 --   kernel_count   BIGINT   device events of this class that are its own
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 
-WITH RECURSIVE tree AS (
-    SELECT
-        rollup_path,
-        parent_path,
-        depth,
-        min(rowid) AS position
+WITH RECURSIVE tree AS MATERIALIZED (
+    SELECT rollup_path, parent_path, depth, min(rowid) AS position, row_number() OVER () AS id
     FROM modules_rows
     GROUP BY rollup_path, parent_path, depth
     QUALIFY row_number() OVER (PARTITION BY rollup_path ORDER BY position) = 1
@@ -33,57 +29,63 @@ WITH RECURSIVE tree AS (
 
 own AS (
     SELECT
-        class,
-        kind,
-        module_path,
+        class, kind, module_path,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(self_wall_ns)::BIGINT AS wall_ns
     FROM module_classes_rows
     GROUP BY class, kind, module_path
 ),
 
--- What is its own counts for each module around it, too.
+-- The module that is 1, 2, 4, … levels around each.
+jump AS MATERIALIZED (
+    SELECT 0 AS round, t.id, p.id AS outer_id
+    FROM tree AS t
+    INNER JOIN tree AS p ON t.parent_path = p.rollup_path AND t.depth = p.depth + 1
+    UNION ALL
+    SELECT j.round + 1 AS round, j.id, p.outer_id
+    FROM jump AS j
+    INNER JOIN jump AS p ON j.outer_id = p.id
+),
+
+-- What is its own counts for each module around it, too: for those within 1, 2, 4, … levels.
 counted AS (
-    SELECT
-        o.class,
-        o.kind,
-        t.rollup_path,
-        t.parent_path,
-        t.depth,
-        t.position,
-        o.kernel_count,
-        o.wall_ns AS self_wall_ns,
-        o.wall_ns
+    SELECT 0 AS round, o.class, o.kind, t.id, o.kernel_count, o.wall_ns AS self_wall_ns, o.wall_ns
     FROM own AS o
     INNER JOIN tree AS t ON o.module_path = t.rollup_path
     UNION ALL
     SELECT
-        c.class,
-        c.kind,
-        t.rollup_path,
-        t.parent_path,
-        t.depth,
-        t.position,
-        0 AS kernel_count,
-        0 AS self_wall_ns,
-        c.wall_ns
-    FROM counted AS c
-    INNER JOIN tree AS t ON c.parent_path = t.rollup_path AND c.depth = t.depth + 1
+        h.round, h.class, h.kind, h.id,
+        sum(h.kernel_count)::BIGINT AS kernel_count,
+        sum(h.self_wall_ns)::BIGINT AS self_wall_ns,
+        sum(h.wall_ns)::BIGINT AS wall_ns
+    FROM (
+        SELECT round + 1 AS round, * EXCLUDE (round)
+        FROM counted
+        UNION ALL
+        SELECT
+            c.round + 1 AS round,
+            c.class, c.kind, j.outer_id AS id,
+            0 AS kernel_count,
+            0 AS self_wall_ns,
+            c.wall_ns
+        FROM counted AS c
+        INNER JOIN jump AS j USING (round, id)
+    ) AS h
+    WHERE h.round <= (SELECT max(round) + 1 FROM jump)
+    GROUP BY h.round, h.class, h.kind, h.id
 ),
 
 node AS (
     SELECT
         'classes' AS picture,
-        {class: class, kind: kind} AS tree,
-        rollup_path AS module_path,
-        coalesce(parent_path, '') AS parent_path,
-        depth + 1 AS depth,
-        position,
-        sum(kernel_count)::BIGINT AS kernel_count,
-        sum(self_wall_ns)::BIGINT AS self_wall_ns,
-        sum(wall_ns)::BIGINT AS total_wall_ns
-    FROM counted
-    GROUP BY tree, rollup_path, parent_path, depth, position
+        {class: c.class, kind: c.kind} AS tree,
+        t.rollup_path AS module_path,
+        coalesce(t.parent_path, '') AS parent_path,
+        t.depth + 1 AS depth,
+        t.position, c.kernel_count, c.self_wall_ns, c.wall_ns AS total_wall_ns
+    FROM counted AS c
+    INNER JOIN tree AS t USING (id)
+    WHERE c.round = (SELECT max(round) FROM counted)
     UNION ALL
     -- The widest class is the first.
     SELECT
@@ -101,15 +103,12 @@ node AS (
 )
 
 SELECT
-    tree.class,
-    tree.kind,
+    tree.class, tree.kind,
     nullif(module_path, '') AS module_path,
     if(module_path = '', tree.class, icicle_label(module_path, parent_path)) AS label,
-    depth,
-    from_ns,
+    depth, from_ns,
     from_ns + total_wall_ns AS to_ns,
-    total_wall_ns,
-    self_wall_ns,
+    total_wall_ns, self_wall_ns,
     100.0 * total_wall_ns
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
     kernel_count

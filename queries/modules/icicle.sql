@@ -20,9 +20,10 @@ CASE
 END;
 
 CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
-    WITH RECURSIVE beside AS (
+    WITH RECURSIVE beside AS MATERIALIZED (
         SELECT
             *,
+            row_number() OVER () AS id,
             coalesce(sum(total_wall_ns) OVER (
                 PARTITION BY picture, depth, parent_path, if(depth = 0, NULL, tree)
                 ORDER BY position
@@ -31,24 +32,28 @@ CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
         FROM query_table(nodes)
     ),
 
-    laid AS (
+    -- How far each lies behind the node around it; in each round the sums reach twice as far up.
+    behind AS (
         SELECT
-            *,
-            before_ns AS from_ns
-        FROM beside
-        WHERE depth = 0
-        UNION ALL
-        SELECT
-            b.*,
-            l.from_ns + l.self_wall_ns + b.before_ns AS from_ns
-        FROM laid AS l
-        INNER JOIN beside AS b
+            0 AS round,
+            b.id, p.id AS outer_id,
+            b.before_ns + coalesce(p.self_wall_ns, 0) AS from_ns
+        FROM beside AS b
+        LEFT JOIN beside AS p
             ON
-                l.picture = b.picture
-                AND l.module_path = b.parent_path
-                AND l.depth + 1 = b.depth
-                AND l.tree IS NOT DISTINCT FROM b.tree
+                b.picture = p.picture
+                AND b.parent_path = p.module_path
+                AND b.depth = p.depth + 1
+                AND b.tree IS NOT DISTINCT FROM p.tree
+        UNION ALL
+        SELECT b.round + 1 AS round, b.id, p.outer_id, b.from_ns + coalesce(p.from_ns, 0) AS from_ns
+        FROM behind AS b
+        LEFT JOIN behind AS p ON b.outer_id = p.id
+        WHERE b.round < (SELECT ceil(log2(max(depth) + 1)) FROM beside)
     )
 
-    SELECT * EXCLUDE (before_ns) FROM laid
+    SELECT n.* EXCLUDE (id, before_ns), b.from_ns
+    FROM beside AS n
+    INNER JOIN behind AS b USING (id)
+    WHERE b.round = (SELECT max(round) FROM behind)
 );

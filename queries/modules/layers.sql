@@ -41,32 +41,25 @@ WITH compiled AS (
 
 placed AS (
     SELECT
-        d.trace_id,
-        d.device,
+        d.trace_id, d.device,
         if(d.phase = 'recompute', 'backward', d.phase) AS phase,
         m.layer,
         layer_place(
             d.phase, m.layer, m.source, d.row_name,
             d.trace_id IN (SELECT trace_id FROM compiled)
         ) AS place,
-        d.kind,
-        d.class,
-        d.dur_ns,
+        d.kind, d.class, d.dur_ns,
         if(d.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
         d.wall_ns + greatest(
             gap_before_ns((d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)), 0
         ) AS span_ns
     FROM attributed_events AS d
-    LEFT JOIN module AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
+    LEFT JOIN module AS m USING (trace_id, module_id)
 ),
 
 summed AS (
     SELECT
-        trace_id,
-        device,
-        phase,
-        layer,
-        place,
+        trace_id, device, phase, layer, place,
         sum(span_ns) AS span_ns,
         sum(dur_ns) AS kernel_ns,
         coalesce(sum(dur_ns) FILTER (kind = 'compute'), 0) AS compute_ns,
@@ -80,10 +73,7 @@ summed AS (
 
 kept AS (
     SELECT
-        trace_id,
-        device,
-        layer,
-        place,
+        trace_id, device, layer, place,
         unnest([phase, phase, phase, phase, '(all)', '(all)', '(all)']) AS phase,
         unnest(
             ['span', 'kernels', 'compute', 'gemm', 'communication', 'all-reduce', 'copies']
@@ -103,8 +93,7 @@ compared AS (
                 THEN sum(low_ns) OVER spans - low_ns
             WHEN work IN ('gemm', 'compute')
                 THEN max(low_ns) FILTER (work = 'kernels') OVER phases - low_ns
-        END AS others_low_ns,
-        CASE
+        END AS others_low_ns, CASE
             WHEN work = 'span' AND bool_and(reason IS NULL) OVER spans
                 THEN sum(high_ns) OVER spans - high_ns
             WHEN work IN ('gemm', 'compute')
@@ -117,31 +106,19 @@ compared AS (
 ),
 
 step_time AS (
-    SELECT
-        trace_id,
-        device,
-        count(*) AS step_count
+    SELECT trace_id, device, count(*) AS step_count
     FROM device_steps
     GROUP BY trace_id, device
 ),
 
 marked AS (
-    SELECT
-        trace_id,
-        count(DISTINCT step) AS step_count
+    SELECT trace_id, count(DISTINCT step) AS step_count
     FROM step_ranges
     GROUP BY trace_id
 )
 
 SELECT
-    w.rank,
-    w.device,
-    c.phase,
-    c.work,
-    c.layer_count,
-    c.total_ns,
-    c.layer_ns,
-    c.around_ns,
+    w.rank, w.device, c.phase, c.work, c.layer_count, c.total_ns, c.layer_ns, c.around_ns,
     c.untold_ns,
     c.total_ns / if(c.phase = '(all)', t.step_count, m.step_count) AS step_ns,
     c.low_ns / if(c.phase = '(all)', t.step_count, m.step_count) AS whole_step_ns,
@@ -150,13 +127,12 @@ SELECT
     whole_pct(c.high_ns, c.others_low_ns) AS whole_max_pct,
     c.reason
 FROM compared AS c
-INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
-LEFT JOIN step_time AS t ON c.trace_id = t.trace_id AND c.device = t.device
-LEFT JOIN marked AS m ON c.trace_id = m.trace_id
+INNER JOIN device_windows AS w USING (trace_id, device)
+LEFT JOIN step_time AS t USING (trace_id, device)
+LEFT JOIN marked AS m USING (trace_id)
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(c.phase) NULLS LAST,
     list_position(
         ['span', 'kernels', 'compute', 'gemm', 'communication', 'all-reduce', 'copies'], c.work

@@ -25,13 +25,10 @@ SELECT
     trace_id::INTEGER AS trace_id,
     module_id::INTEGER AS module_id,
     parent_id::INTEGER AS parent_id,
-    name,
-    class,
-    path,
+    name, class, path,
     depth::INTEGER AS depth,
     layer::INTEGER AS layer,
-    source,
-    rollup_path,
+    source, rollup_path,
     position::INTEGER AS position,
     last_position::INTEGER AS last_position
 FROM scratch.walked_module

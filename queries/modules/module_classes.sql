@@ -18,18 +18,16 @@
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= self_kernel_ns
 
 SELECT
-    w.rank,
-    w.device,
+    w.rank, w.device,
     coalesce(m.rollup_path, e.row_name) AS module_path,
-    e.class,
-    e.kind,
+    e.class, e.kind,
     count(*) FILTER (e.piece = 0) AS kernel_count,
     sum(e.dur_ns)::BIGINT AS self_kernel_ns,
     sum(e.wall_ns)::BIGINT AS self_wall_ns,
     100.0 * sum(e.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
 FROM attributed_events AS e
-INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
-LEFT JOIN module AS m ON e.trace_id = m.trace_id AND e.module_id = m.module_id
+INNER JOIN device_windows AS w USING (trace_id, device)
+LEFT JOIN module AS m USING (trace_id, module_id)
 GROUP BY
     w.trace_id, w.rank, w.device, w.window_ns, coalesce(m.rollup_path, e.row_name), e.class, e.kind
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, self_wall_ns DESC, module_path, e.class, e.kind

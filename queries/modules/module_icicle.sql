@@ -24,10 +24,7 @@
 WITH node AS (
     SELECT
         'modules' AS picture,
-        NULL AS tree,
-        rollup_path AS module_path,
-        parent_path,
-        depth,
+        NULL AS tree, rollup_path AS module_path, parent_path, depth,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(total_wall_ns)::BIGINT AS total_wall_ns,
@@ -37,8 +34,7 @@ WITH node AS (
     UNION ALL
     SELECT
         'phases' AS picture,
-        phase AS tree,
-        rollup_path AS module_path,
+        phase AS tree, rollup_path AS module_path,
         coalesce(parent_path, '') AS parent_path,
         depth + 1 AS depth,
         sum(kernel_count)::BIGINT AS kernel_count,
@@ -63,15 +59,12 @@ WITH node AS (
 )
 
 SELECT
-    picture AS view,
-    tree AS phase,
+    picture AS view, tree AS phase,
     nullif(module_path, '') AS module_path,
     if(module_path = '', tree, icicle_label(module_path, parent_path)) AS label,
-    depth,
-    from_ns,
+    depth, from_ns,
     from_ns + total_wall_ns AS to_ns,
-    total_wall_ns,
-    self_wall_ns,
+    total_wall_ns, self_wall_ns,
     100.0 * total_wall_ns
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
     kernel_count

@@ -21,9 +21,7 @@
 -- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)
 
 SELECT
-    rollup_path AS module_path,
-    parent_path,
-    depth,
+    rollup_path AS module_path, parent_path, depth,
     sum(kernel_count)::BIGINT AS kernel_count,
     sum(self_kernel_ns)::BIGINT AS self_kernel_ns,
     sum(self_wall_ns)::BIGINT AS self_wall_ns,

@@ -37,11 +37,7 @@
 
 WITH own AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.phase,
-        d.module_id,
-        d.row_name,
+        d.trace_id, d.device, d.phase, d.module_id, d.row_name,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
@@ -53,11 +49,7 @@ WITH own AS (
 -- A group is a phase on a device. What is inside of a module lies between two places of the tree, so it is the
 -- difference of two running sums.
 work_group AS MATERIALIZED (
-    SELECT
-        trace_id,
-        device,
-        phase,
-        row_number() OVER () AS part
+    SELECT trace_id, device, phase, row_number() OVER () AS part
     FROM own
     WHERE module_id IS NOT NULL
     GROUP BY trace_id, device, phase
@@ -65,25 +57,20 @@ work_group AS MATERIALIZED (
 
 placed AS (
     SELECT
-        g.part,
-        m.position,
+        g.part, m.position,
         sum(o.kernel_count)::BIGINT AS kernel_count,
         sum(o.kernel_ns)::BIGINT AS kernel_ns,
         sum(o.wall_ns)::BIGINT AS wall_ns
     FROM own AS o
-    INNER JOIN module AS m ON o.trace_id = m.trace_id AND o.module_id = m.module_id
+    INNER JOIN module AS m USING (trace_id, module_id)
     INNER JOIN work_group AS g
-        ON
-            o.trace_id = g.trace_id
-            AND o.device = g.device
-            AND o.phase IS NOT DISTINCT FROM g.phase
+        ON o.trace_id = g.trace_id AND o.device = g.device AND o.phase IS NOT DISTINCT FROM g.phase
     GROUP BY g.part, m.position
 ),
 
 running AS (
     SELECT
-        part,
-        position,
+        part, position,
         row_number() OVER until_here AS place,
         sum(kernel_count) OVER until_here AS kernel_count,
         sum(kernel_ns) OVER until_here AS kernel_ns,
@@ -94,18 +81,13 @@ running AS (
 
 whole AS (
     SELECT
-        g.part,
-        g.trace_id,
-        g.device,
-        g.phase,
-        m.module_id,
-        m.position,
+        g.part, g.trace_id, g.device, g.phase, m.module_id, m.position,
         coalesce(m.depth = $depth, FALSE) AS is_deepest,
         (up_to.kernel_count - coalesce(before.kernel_count, 0))::BIGINT AS kernel_count,
         (up_to.kernel_ns - coalesce(before.kernel_ns, 0))::BIGINT AS kernel_ns,
         (up_to.wall_ns - coalesce(before.wall_ns, 0))::BIGINT AS wall_ns
     FROM module AS m
-    INNER JOIN work_group AS g ON m.trace_id = g.trace_id
+    INNER JOIN work_group AS g USING (trace_id)
     ASOF INNER JOIN running AS up_to
         ON g.part = up_to.part AND m.last_position >= up_to.position
     ASOF LEFT JOIN running AS before
@@ -119,16 +101,11 @@ whole AS (
 
 shown AS (
     SELECT
-        w.trace_id,
-        w.device,
-        w.phase,
+        w.trace_id, w.device, w.phase,
         CASE WHEN $rollup THEN m.rollup_path ELSE m.path END AS module_path,
-        m.class AS module_class,
-        m.depth,
+        m.class AS module_class, m.depth,
         CASE WHEN NOT $rollup THEN m.layer END AS layer,
-        m.rollup_path,
-        around.rollup_path AS parent_path,
-        m.source,
+        m.rollup_path, around.rollup_path AS parent_path, m.source,
         min(w.position) AS position,
         sum(CASE WHEN w.is_deepest THEN w.kernel_count ELSE coalesce(p.kernel_count, 0) END)::BIGINT
             AS kernel_count,
@@ -139,56 +116,32 @@ shown AS (
         sum(w.kernel_ns)::BIGINT AS total_kernel_ns,
         sum(w.wall_ns)::BIGINT AS total_wall_ns
     FROM whole AS w
-    INNER JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id
+    INNER JOIN module AS m USING (trace_id, module_id)
     LEFT JOIN module AS around
         ON m.trace_id = around.trace_id AND m.parent_id = around.module_id
     LEFT JOIN placed AS p ON w.part = p.part AND w.position = p.position
     GROUP BY ALL
     UNION ALL
     SELECT
-        trace_id,
-        device,
-        phase,
-        row_name AS module_path,
-        NULL AS module_class,
+        trace_id, device, phase, row_name AS module_path, NULL AS module_class,
         0 AS depth,
-        NULL AS layer,
-        row_name AS rollup_path,
-        NULL AS parent_path,
-        NULL AS source,
-        NULL AS position,
-        kernel_count,
-        kernel_ns AS self_kernel_ns,
-        wall_ns AS self_wall_ns,
-        kernel_ns AS total_kernel_ns,
-        wall_ns AS total_wall_ns
+        NULL AS layer, row_name AS rollup_path, NULL AS parent_path, NULL AS source,
+        NULL AS position, kernel_count, kernel_ns AS self_kernel_ns, wall_ns AS self_wall_ns,
+        kernel_ns AS total_kernel_ns, wall_ns AS total_wall_ns
     FROM own
     WHERE row_name IS NOT NULL AND $class IS NULL AND $layer IS NULL
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.phase,
-    s.module_path,
-    s.module_class,
-    s.depth,
-    s.kernel_count,
-    s.self_kernel_ns,
-    s.self_wall_ns,
-    s.total_wall_ns,
+    w.rank, w.device, s.phase, s.module_path, s.module_class, s.depth, s.kernel_count,
+    s.self_kernel_ns, s.self_wall_ns, s.total_wall_ns,
     100.0 * s.total_wall_ns / nullif(w.window_ns, 0) AS wall_pct,
-    s.total_kernel_ns,
-    s.layer,
-    s.rollup_path,
-    s.parent_path,
-    s.source
+    s.total_kernel_ns, s.layer, s.rollup_path, s.parent_path, s.source
 FROM shown AS s
-INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(s.phase),
     s.position NULLS LAST,
     s.module_path

@@ -35,11 +35,7 @@ WITH compiled AS (
 
 summed AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.phase,
-        d.role,
-        m.layer,
+        d.trace_id, d.device, d.phase, d.role, m.layer,
         layer_place(
             d.phase, m.layer, m.source, d.row_name,
             d.trace_id IN (SELECT trace_id FROM compiled)
@@ -47,18 +43,14 @@ summed AS (
         sum(d.wall_ns) AS wall_ns,
         sum(d.wall_ns + d.idle_ns) AS span_ns
     FROM role_work('module') AS d
-    LEFT JOIN module AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
+    LEFT JOIN module AS m USING (trace_id, module_id)
     GROUP BY d.trace_id, d.device, d.phase, d.role, m.layer, place
 ),
 
 -- The whole phase is the row without a role: its time is busy and idle.
 kept AS (
     SELECT
-        trace_id,
-        device,
-        phase,
-        layer,
-        place,
+        trace_id, device, phase, layer, place,
         unnest([role, NULL]) AS work,
         unnest([wall_ns, span_ns]) AS time_ns
     FROM summed
@@ -74,23 +66,14 @@ compared AS (
 ),
 
 marked AS (
-    SELECT
-        trace_id,
-        count(DISTINCT step) AS step_count
+    SELECT trace_id, count(DISTINCT step) AS step_count
     FROM step_ranges
     GROUP BY trace_id
 )
 
 SELECT
-    w.rank,
-    w.device,
-    c.phase,
-    c.work AS role,
-    c.layer_count,
-    c.total_ns AS wall_ns,
-    c.layer_ns,
-    c.around_ns,
-    c.untold_ns,
+    w.rank, w.device, c.phase, c.work AS role, c.layer_count, c.total_ns AS wall_ns, c.layer_ns,
+    c.around_ns, c.untold_ns,
     c.total_ns / m.step_count AS step_ns,
     c.low_ns / m.step_count AS whole_step_ns,
     c.high_ns / m.step_count AS whole_max_step_ns,
@@ -98,13 +81,12 @@ SELECT
     whole_pct(c.high_ns, c.others_low_ns) AS whole_max_pct,
     c.reason
 FROM compared AS c
-INNER JOIN device_windows AS w ON c.trace_id = w.trace_id AND c.device = w.device
-LEFT JOIN marked AS m ON c.trace_id = m.trace_id
+INNER JOIN device_windows AS w USING (trace_id, device)
+LEFT JOIN marked AS m USING (trace_id)
 WHERE c.work IS NOT NULL
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(c.phase),
     role_order(c.work) NULLS LAST,
     c.work

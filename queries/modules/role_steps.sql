@@ -14,8 +14,7 @@
 -- Invariant: 0 <= step_wall_ns AND 0 <= phase_pct AND phase_pct <= 100.0000001
 
 SELECT
-    r.phase,
-    r.role,
+    r.phase, r.role,
     sum(r.wall_ns / c.step_count) / any_value(c.device_count) AS step_wall_ns,
     coalesce(sum(r.phase_pct), 0) / any_value(c.device_count) AS phase_pct,
     any_value(c.device_count) AS device_count

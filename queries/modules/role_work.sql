@@ -8,6 +8,7 @@
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
 --   trace_id     INTEGER  the trace
+--   event_id     BIGINT   the event
 --   device       VARCHAR  number of the device, or cpu
 --   piece        BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
 --   phase        VARCHAR  as in phases
@@ -17,45 +18,27 @@
 --   dur_ns       BIGINT   duration, ns
 --   wall_ns      BIGINT   busy time that is its own, ns
 --   idle_ns      BIGINT   idle time before it, ns
---   is_inferred  BOOLEAN  its role comes from its place on the stream or from repetition
+--   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
 
 CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     WITH repeated AS (
-        SELECT
-            a.trace_id,
-            a.event_id,
-            k.launch_id,
-            k.op_id
+        SELECT a.trace_id, a.event_id, k.launch_id, k.op_id
         FROM attribution AS a
         INNER JOIN attribution AS k ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id
     ),
 
     work AS (
         SELECT
-            d.trace_id,
-            d.event_id,
-            d.piece,
-            d.device,
-            d.stream,
-            d.ts_ns,
-            d.dur_ns,
-            d.wall_ns,
-            d.name,
-            d.class,
-            d.kind,
-            d.phase,
-            d.module_id,
-            d.row_name,
-            d.is_inferred,
+            d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.dur_ns, d.wall_ns,
+            d.name, d.class, d.kind, d.phase, d.module_id, d.row_name, d.is_inferred,
             d.launch_id IS NOT NULL AS is_launched,
             gap_before_ns(
                 (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
             ) AS gap_ns,
             x.module_part,
             coalesce(m.is_in_attention, FALSE) AS is_in_attention,
-            m.rule_id AS module_rule_id,
-            m.role AS module_role,
-            CASE
+            m.rule_id AS module_rule_id, m.role AS module_role,
+            m.is_inferred AS is_module_role_inferred, CASE
                 WHEN d.phase = 'backward' THEN coalesce(x.forward_op_id, d.op_id, r.op_id)
                 ELSE coalesce(d.op_id, r.op_id)
             END AS role_op_id
@@ -68,29 +51,19 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     ),
 
     named AS (
-        SELECT
-            w.*,
-            o.name AS role_op,
-            o.ts_ns AS op_ts_ns
+        SELECT w.*, o.name AS role_op, o.ts_ns AS op_ts_ns
         FROM work AS w
         LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.role_op_id = o.event_id
     ),
 
     named_text AS (
-        SELECT DISTINCT
-            module_part,
-            role_op,
-            class,
-            is_in_attention
+        SELECT DISTINCT module_part, role_op, class, is_in_attention
         FROM named
     ),
 
     named_role AS MATERIALIZED (
         SELECT
-            module_part,
-            role_op,
-            class,
-            is_in_attention,
+            module_part, role_op, class, is_in_attention,
             least(
                 role_rule_of_part(module_part, is_in_attention),
                 role_rule_of_op(role_op, is_in_attention),
@@ -120,21 +93,14 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
 
     -- Batched products before and behind the softmax of their module.
     attention_op AS (
-        SELECT DISTINCT
-            trace_id,
-            module_id,
-            role_op_id,
-            op_ts_ns,
-            role
+        SELECT DISTINCT trace_id, module_id, role_op_id, op_ts_ns, role
         FROM ruled
         WHERE role IN ('Bmm', 'Softmax') AND role_op_id IS NOT NULL
     ),
 
     product AS (
         SELECT
-            trace_id,
-            role_op_id,
-            CASE
+            trace_id, role_op_id, CASE
                 WHEN role = 'Bmm' AND lead(role) OVER called = 'Softmax' THEN 'Bmm0'
                 WHEN role = 'Bmm' AND lag(role) OVER called = 'Softmax' THEN 'Bmm1'
             END AS role
@@ -151,9 +117,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     ),
 
     landmark_name AS MATERIALIZED (
-        SELECT
-            name,
-            role_rule_of_landmark(name, FALSE) AS rule_id
+        SELECT name, role_rule_of_landmark(name, FALSE) AS rule_id
         FROM unplaced_name
     ),
 
@@ -215,13 +179,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     )
 
     SELECT
-        p.trace_id,
-        p.device,
-        p.piece,
-        p.phase,
-        p.module_id,
-        p.row_name,
-        CASE
+        p.trace_id, p.event_id, p.device, p.piece, p.phase, p.module_id, p.row_name, CASE
             WHEN p.kind = 'comm' THEN 'non-overlapping communication'
             WHEN p.row_name NOT IN ('(unattributed)', '(communication)') THEN p.row_name
             WHEN p.role_by_place IS NOT NULL THEN p.role_by_place
@@ -230,11 +188,15 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             WHEN p.row_name IS NOT NULL THEN p.row_name
             WHEN p.is_in_attention THEN 'other in attention'
             ELSE 'other'
-        END AS role,
-        p.dur_ns,
-        p.wall_ns,
+        END AS role, p.dur_ns, p.wall_ns,
         greatest(p.gap_ns, 0) AS idle_ns,
-        p.is_inferred OR (p.role_by_place IS NOT NULL AND p.kind <> 'comm') AS is_inferred
+        p.is_inferred OR (
+            p.kind <> 'comm'
+            AND (
+                p.role_by_place IS NOT NULL
+                OR (p.row_name IS NULL AND p.is_module_role_inferred AND p.role = p.module_role)
+            )
+        ) AS is_inferred
     FROM placed AS p
-    LEFT JOIN product AS b ON p.trace_id = b.trace_id AND p.role_op_id = b.role_op_id
+    LEFT JOIN product AS b USING (trace_id, role_op_id)
 );

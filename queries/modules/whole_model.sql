@@ -67,20 +67,14 @@ END;
 
 CREATE OR REPLACE MACRO whole_model_work(kept, layers) AS TABLE (
     WITH ran AS (
-        SELECT
-            trace_id,
-            device,
-            count(DISTINCT layer) AS layer_count
+        SELECT trace_id, device, count(DISTINCT layer) AS layer_count
         FROM query_table(kept)
         GROUP BY trace_id, device
     ),
 
     split AS (
         SELECT
-            k.trace_id,
-            k.device,
-            k.phase,
-            k.work,
+            k.trace_id, k.device, k.phase, k.work,
             any_value(r.layer_count) AS layer_count,
             count(DISTINCT k.layer) FILTER (k.time_ns > 0) AS working_count,
             sum(k.time_ns)::BIGINT AS total_ns,
@@ -88,7 +82,7 @@ CREATE OR REPLACE MACRO whole_model_work(kept, layers) AS TABLE (
             coalesce(sum(k.time_ns) FILTER (k.place = 'around'), 0)::BIGINT AS around_ns,
             coalesce(sum(k.time_ns) FILTER (k.place = 'untold'), 0)::BIGINT AS untold_ns
         FROM query_table(kept) AS k
-        INNER JOIN ran AS r ON k.trace_id = r.trace_id AND k.device = r.device
+        INNER JOIN ran AS r USING (trace_id, device)
         GROUP BY k.trace_id, k.device, k.phase, k.work
     ),
 
@@ -105,8 +99,7 @@ CREATE OR REPLACE MACRO whole_model_work(kept, layers) AS TABLE (
             CASE
                 WHEN reason IS NULL AND layers > 0
                     THEN whole_ns(around_ns + untold_ns, layer_ns, layer_count, layers)
-            END AS as_is_ns,
-            CASE
+            END AS as_is_ns, CASE
                 WHEN reason IS NULL AND layers > 0
                     THEN whole_ns(around_ns, layer_ns + untold_ns, layer_count, layers)
             END AS as_layers_ns

@@ -35,11 +35,7 @@ WITH told AS (
         NULL AS work_group
     FROM layers_rows
     UNION ALL BY NAME
-    SELECT
-        * RENAME (role AS work),
-        2 AS place,
-        rowid AS row_place,
-        'role_layers' AS source
+    SELECT * RENAME (role AS work), 2 AS place, rowid AS row_place, 'role_layers' AS source
     FROM role_layers_rows
     UNION ALL BY NAME
     SELECT
@@ -51,18 +47,13 @@ WITH told AS (
 ),
 
 devices AS (
-    SELECT
-        source,
-        count(DISTINCT {rank: rank, device: device}) AS device_count
+    SELECT source, count(DISTINCT {rank: rank, device: device}) AS device_count
     FROM told
     GROUP BY source
 )
 
 SELECT
-    t.source,
-    t.phase,
-    t.work_group,
-    t.work,
+    t.source, t.phase, t.work_group, t.work,
     if(count(*) = count(t.whole_step_ns), fsum(t.whole_step_ns) / any_value(d.device_count), NULL)
         AS whole_step_ns,
     if(
@@ -79,6 +70,6 @@ SELECT
     bool_and(t.step_ns IS NOT NULL) AS has_steps,
     any_value(d.device_count) AS device_count
 FROM told AS t
-INNER JOIN devices AS d ON t.source = d.source
+INNER JOIN devices AS d USING (source)
 GROUP BY t.source, t.phase, t.work_group, t.work
 ORDER BY min(t.place), min(t.row_place)

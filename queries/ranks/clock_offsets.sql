@@ -25,11 +25,7 @@ WITH device_count AS (
 ),
 
 ended AS (
-    SELECT
-        m.match_id,
-        m.trace_id,
-        m.device,
-        m.end_ns + t.base_time_ns AS end_ns
+    SELECT m.match_id, m.trace_id, m.device, m.end_ns + t.base_time_ns AS end_ns
     FROM collective_matches() AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
     CROSS JOIN device_count AS c
@@ -41,26 +37,20 @@ ended AS (
 ),
 
 middle AS (
-    SELECT
-        match_id,
-        quantile_disc(end_ns, 0.5) AS end_ns
+    SELECT match_id, quantile_disc(end_ns, 0.5) AS end_ns
     FROM ended
     GROUP BY match_id
 ),
 
 apart AS (
-    SELECT
-        e.trace_id,
-        e.device,
-        e.end_ns - m.end_ns AS apart_ns
+    SELECT e.trace_id, e.device, e.end_ns - m.end_ns AS apart_ns
     FROM ended AS e
     INNER JOIN middle AS m ON e.match_id = m.match_id
 ),
 
 centred AS (
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         count(*) AS collective_count,
         quantile_disc(apart_ns, 0.5) AS offset_ns,
         max(apart_ns) - min(apart_ns) AS spread_ns
@@ -69,19 +59,14 @@ centred AS (
 ),
 
 judged AS (
-    SELECT
-        *,
-        if(collective_count > 1, max(spread_ns) OVER (), NULL) AS error_ns
+    SELECT *, if(collective_count > 1, max(spread_ns) OVER (), NULL) AS error_ns
     FROM centred
 )
 
 SELECT
-    t.rank,
-    c.device,
+    t.rank, c.device,
     coalesce(c.collective_count, 0) AS collective_count,
-    c.offset_ns,
-    c.error_ns,
-    c.spread_ns,
+    c.offset_ns, c.error_ns, c.spread_ns,
     abs(c.offset_ns) > c.error_ns AS is_beyond_error,
     CASE
         WHEN c.offset_ns IS NULL AND d.trace_count < 2 THEN 'there is one rank'
@@ -89,5 +74,5 @@ SELECT
     END AS reason
 FROM trace AS t
 CROSS JOIN device_count AS d
-LEFT JOIN judged AS c ON t.trace_id = c.trace_id
+LEFT JOIN judged AS c USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id, c.device

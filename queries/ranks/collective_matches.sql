@@ -37,10 +37,7 @@
 
 CREATE OR REPLACE MACRO collective_matches() AS TABLE (
     WITH listed AS (
-        SELECT
-            trace_id,
-            pg_name,
-            min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
+        SELECT trace_id, pg_name, min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
         FROM process_group
         GROUP BY trace_id, pg_name
     ),
@@ -49,16 +46,15 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
     called AS (
         SELECT
             c.* EXCLUDE (reason),
-            t.rank,
-            t.world_size,
+            t.rank, t.world_size,
             c.peer_rank IS NOT NULL AND t.rank IS NOT NULL AS is_pair,
             if(c.is_send, t.rank, c.peer_rank) AS sender_rank,
             if(c.is_send, c.peer_rank, t.rank) AS receiver_rank,
             coalesce(if(c.pg_ranks IS NULL, NULL, hash(c.pg_ranks)::VARCHAR), l.ranks_key)
                 AS ranks_key
         FROM collective_events AS c
-        INNER JOIN trace AS t ON c.trace_id = t.trace_id
-        LEFT JOIN listed AS l ON c.trace_id = l.trace_id AND c.pg_name = l.pg_name
+        INNER JOIN trace AS t USING (trace_id)
+        LEFT JOIN listed AS l USING (trace_id, pg_name)
         WHERE c.is_transfer AND c.piece = 0
     ),
 
@@ -82,9 +78,7 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
             if(
                 matched_by = 'seq',
                 seq,
-                row_number() OVER (
-                    PARTITION BY trace_id, device, family ORDER BY ts_ns, event_id
-                )
+                row_number() OVER (PARTITION BY trace_id, device, family ORDER BY ts_ns, event_id)
             ) AS number,
             count(*) OVER (PARTITION BY trace_id, device, family) AS family_count
         FROM numbered
@@ -130,20 +124,8 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
     )
 
     SELECT
-        m.trace_id,
-        m.event_id,
-        m.rank,
-        m.device,
-        m.class,
-        m.collective,
-        m.pg_name,
-        m.pg_desc,
-        m.matched_by,
-        m.number,
-        m.match_id,
-        m.rank_count,
-        m.expected_count,
-        m.message_bytes,
+        m.trace_id, m.event_id, m.rank, m.device, m.class, m.collective, m.pg_name, m.pg_desc,
+        m.matched_by, m.number, m.match_id, m.rank_count, m.expected_count, m.message_bytes,
         m.dur_ns,
         if(m.reason IS NULL, m.min_dur_ns, NULL) AS transfer_ns,
         if(m.reason IS NULL, m.dur_ns - m.min_dur_ns, NULL) AS wait_ns,
@@ -153,9 +135,6 @@ CREATE OR REPLACE MACRO collective_matches() AS TABLE (
         m.gap_ns IS NULL AS is_first,
         if(m.is_pair, m.sender_rank, NULL) AS sender_rank,
         if(m.is_pair, m.receiver_rank, NULL) AS receiver_rank,
-        m.ts_ns,
-        m.end_ns,
-        m.wall_ns,
-        m.bus_factor
+        m.ts_ns, m.end_ns, m.wall_ns, m.bus_factor
     FROM met AS m
 );

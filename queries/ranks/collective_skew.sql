@@ -82,42 +82,13 @@ unmatched AS (
 )
 
 SELECT
-    class,
-    collective,
-    pg_name,
-    matched_by,
-    number,
-    call_count,
-    rank_count,
-    expected_count,
-    message_bytes,
-    transfer_ns,
-    max_dur_ns,
-    max_wait_ns,
-    wait_ns,
-    wait_pct,
-    straggler_rank,
-    longest_waiting_rank,
-    reason
+    class, collective, pg_name, matched_by, number, call_count, rank_count, expected_count,
+    message_bytes, transfer_ns, max_dur_ns, max_wait_ns, wait_ns, wait_pct, straggler_rank,
+    longest_waiting_rank, reason
 FROM worst
 UNION ALL
 SELECT
-    class,
-    collective,
-    pg_name,
-    NULL,
-    NULL,
-    call_count,
-    rank_count,
-    expected_count,
-    message_bytes,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    reason
+    class, collective, pg_name, NULL, NULL, call_count, rank_count, expected_count, message_bytes,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, reason
 FROM unmatched
 ORDER BY wait_ns DESC NULLS LAST, class, pg_name, matched_by, number, reason

@@ -19,17 +19,13 @@
 --                             one rank work than if all had the same
 --   is_most_loaded   BOOLEAN  this rank has the largest load of its group
 -- Invariant: load_bytes >= 0 AND imbalance_pct >= 0 AND (is_most_loaded OR load_pct <= 100 + imbalance_pct)
+-- Empty: no all-to-all is recorded by all ranks of its group, with its sizes
 
 WITH exchanged AS (
     SELECT
         m.match_id,
         regexp_replace(m.match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
-        m.pg_name,
-        m.pg_desc,
-        m.rank,
-        m.expected_count,
-        e.message_bytes AS in_bytes,
-        e.out_bytes
+        m.pg_name, m.pg_desc, m.rank, m.expected_count, e.message_bytes AS in_bytes, e.out_bytes
     FROM collective_matches() AS m
     INNER JOIN collective_events AS e
         ON m.trace_id = e.trace_id AND m.event_id = e.event_id AND e.piece = 0
@@ -47,15 +43,14 @@ ranged AS (
 
 loaded AS (
     SELECT
-        x.group_key,
-        x.rank,
+        x.group_key, x.rank,
         any_value(x.pg_name) AS pg_name,
         any_value(x.pg_desc) AS pg_desc,
         any_value(x.expected_count) AS group_size,
         count(*) AS call_count,
         sum(if(r.is_in, x.in_bytes, x.out_bytes))::BIGINT AS load_bytes
     FROM exchanged AS x
-    INNER JOIN ranged AS r ON x.match_id = r.match_id
+    INNER JOIN ranged AS r USING (match_id)
     WHERE r.is_sized
     GROUP BY x.group_key, x.rank
 ),
@@ -69,13 +64,7 @@ compared AS (
 )
 
 SELECT
-    pg_name,
-    pg_desc,
-    rank,
-    group_size,
-    call_count,
-    load_bytes,
-    mean_load_bytes,
+    pg_name, pg_desc, rank, group_size, call_count, load_bytes, mean_load_bytes,
     100.0 * load_bytes / nullif(mean_load_bytes, 0) AS load_pct,
     coalesce(100.0 * (max_load_bytes - mean_load_bytes) / nullif(mean_load_bytes, 0), 0)
         AS imbalance_pct,

@@ -32,20 +32,15 @@
 --   is_outlier           BOOLEAN    that is beyond the limit; NULL for fewer than three groups
 
 WITH dimension AS (
-    SELECT
-        pg_name,
-        rank,
-        min(dimension) AS dimension
+    SELECT pg_name, rank, min(dimension) AS dimension
     FROM parallel_members()
     GROUP BY pg_name, rank
 ),
 
 matched AS (
-    SELECT
-        m.*,
-        n.node
+    SELECT m.*, n.node
     FROM collective_matches() AS m
-    LEFT JOIN rank_nodes() AS n ON m.trace_id = n.trace_id
+    LEFT JOIN rank_nodes() AS n USING (trace_id)
     WHERE m.reason IS NULL AND m.rank_count >= m.expected_count
 ),
 
@@ -92,10 +87,7 @@ moved AS (
 
 peer AS (
     SELECT
-        class,
-        pg_desc,
-        size_key,
-        group_size,
+        class, pg_desc, size_key, group_size,
         len(nodes) AS node_count,
         count(*) AS peer_count,
         median(bus_bytes_per_s) AS bus_bytes_per_s,
@@ -108,9 +100,7 @@ peer AS (
 compared AS (
     SELECT
         m.*,
-        d.dimension,
-        p.peer_count,
-        p.bus_bytes_per_s AS peer_bus_bytes_per_s,
+        d.dimension, p.peer_count, p.bus_bytes_per_s AS peer_bus_bytes_per_s,
         p.mean_ns * m.match_count AS peer_transfer_ns,
         greatest($mad_count * 1.4826 * p.mad_ns, $least_pct * p.mean_ns / 100, 1) * m.match_count
             AS margin_ns
@@ -126,22 +116,11 @@ compared AS (
 )
 
 SELECT
-    dimension,
-    pg_name,
-    pg_desc,
-    sender_rank,
-    receiver_rank,
-    class,
+    dimension, pg_name, pg_desc, sender_rank, receiver_rank, class,
     mean_bytes::BIGINT AS message_bytes,
-    group_size,
-    first_rank,
+    group_size, first_rank,
     coalesce(nodes, []) AS nodes,
-    match_count,
-    transfer_ns,
-    wait_ns,
-    bus_bytes_per_s,
-    peer_count,
-    peer_bus_bytes_per_s,
+    match_count, transfer_ns, wait_ns, bus_bytes_per_s, peer_count, peer_bus_bytes_per_s,
     peer_transfer_ns,
     transfer_ns - peer_transfer_ns AS excess_ns,
     if(peer_count >= 3, transfer_ns - peer_transfer_ns >= margin_ns, NULL) AS is_outlier

@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  group_transfers
--- Requires: parallel_members, rank_nodes
+-- Reduces:  rank_waits, group_transfers
+-- Requires: parallel_members, rank_nodes, collective_events, trace
 -- Columns:
 --   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed
 --   known_by             VARCHAR    description, traffic or layout
@@ -23,42 +23,54 @@
 --   median_bus_bytes_per_s  DOUBLE  bus bandwidth, median of groups and sizes of messages, bytes/s; NULL where not known
 --   min_bus_bytes_per_s  DOUBLE     of the slowest for its largest message, bytes/s
 --   slowest_name         VARCHAR    which group that is, or which two ranks
+--   reason               VARCHAR    why there are no transfers, or none of some of the groups; NULL if neither
 -- Invariant: group_count > 0 AND group_size > 1
+-- Invariant: transfer_ns IS NOT NULL OR reason IS NOT NULL
+-- Empty: the traces list the ranks of no process group
 
 WITH node AS (
-    SELECT
-        rank,
-        any_value(node) AS node
+    SELECT rank, any_value(node) AS node
     FROM rank_nodes()
     GROUP BY rank
 ),
 
+-- The ranks that are reduced here, and whose collectives name a group.
+traced AS (
+    SELECT DISTINCT rank
+    FROM rank_waits_rows
+),
+
+used AS (
+    SELECT DISTINCT c.pg_name, t.rank
+    FROM collective_events AS c
+    INNER JOIN trace AS t USING (trace_id)
+),
+
 one AS (
     SELECT
-        m.dimension,
-        m.known_by,
-        m.pg_desc,
-        m.group_size,
-        m.group_key,
+        m.dimension, m.known_by, m.pg_desc, m.group_size, m.group_key,
         any_value(m.stride) AS stride,
         any_value(m.pg_name) AS pg_name,
         any_value(m.first_rank) AS first_rank,
         list(m.rank ORDER BY m.place) AS ranks,
+        list(m.rank) FILTER (t.rank IS NULL) AS missing_ranks,
+        bool_or(u.rank IS NOT NULL) AS is_used,
         nullif(count(DISTINCT n.node), 0) AS node_count
     FROM parallel_members() AS m
-    LEFT JOIN node AS n ON m.rank = n.rank
+    LEFT JOIN node AS n USING (rank)
+    LEFT JOIN traced AS t USING (rank)
+    LEFT JOIN used AS u USING (pg_name, rank)
     GROUP BY m.dimension, m.known_by, m.pg_desc, m.group_size, m.group_key
 ),
 
 summed AS (
     SELECT
-        dimension,
-        known_by,
-        pg_desc,
-        group_size,
+        dimension, known_by, pg_desc, group_size,
         count(*) AS group_count,
         if(min(stride) = max(stride), min(stride), NULL) AS stride,
         max(node_count) AS node_count,
+        bool_or(is_used) AS is_used,
+        list_sort(list_distinct(flatten(list(missing_ranks)))) AS missing_ranks,
         arg_min(pg_name, first_rank) AS example_name,
         arg_min(ranks, first_rank) AS example_ranks
     FROM one
@@ -66,22 +78,13 @@ summed AS (
 ),
 
 member_of AS (
-    SELECT DISTINCT
-        o.pg_name,
-        o.dimension,
-        o.known_by,
-        o.pg_desc,
-        o.group_size,
-        o.first_rank
+    SELECT DISTINCT o.pg_name, o.dimension, o.known_by, o.pg_desc, o.group_size, o.first_rank
     FROM one AS o
 ),
 
 moved AS (
     SELECT
-        o.dimension,
-        o.known_by,
-        o.pg_desc,
-        o.group_size,
+        o.dimension, o.known_by, o.pg_desc, o.group_size,
         sum(g.match_count)::BIGINT AS match_count,
         sum(g.transfer_ns)::BIGINT AS transfer_ns,
         sum(g.wait_ns)::BIGINT AS wait_ns,
@@ -113,21 +116,21 @@ moved AS (
 )
 
 SELECT
-    s.dimension,
-    s.known_by,
-    s.pg_desc AS description,
-    s.group_count,
-    s.group_size,
-    s.stride,
-    s.node_count,
-    s.example_name,
-    s.example_ranks,
+    s.dimension, s.known_by, s.pg_desc AS description, s.group_count, s.group_size, s.stride,
+    s.node_count, s.example_name, s.example_ranks,
     coalesce(m.match_count, 0) AS match_count,
-    m.transfer_ns,
-    m.wait_ns,
-    m.median_bus_bytes_per_s,
-    m.min_bus_bytes_per_s,
-    m.slowest_name
+    m.transfer_ns, m.wait_ns, m.median_bus_bytes_per_s, m.min_bus_bytes_per_s, m.slowest_name, CASE
+        WHEN len(s.missing_ranks) > 0
+            THEN format(
+                'no trace of rank{} {}{}',
+                if(len(s.missing_ranks) = 1, '', 's'),
+                array_to_string(s.missing_ranks[:5], ', '),
+                if(len(s.missing_ranks) > 5, format(' and {} more', len(s.missing_ranks) - 5), '')
+            )
+        WHEN m.transfer_ns IS NULL AND NOT s.is_used THEN 'no collective names these groups'
+        WHEN m.transfer_ns IS NULL
+            THEN 'no collective is matched over all ranks: collective_skew says why'
+    END AS reason
 FROM summed AS s
 LEFT JOIN moved AS m
     ON

@@ -19,20 +19,14 @@
 
 CREATE OR REPLACE MACRO parallel_members() AS TABLE (
     WITH told AS (
-        SELECT DISTINCT
-            pg_name,
-            pg_desc,
-            try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
+        SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
         FROM process_group
         WHERE ranks IS NOT NULL
     ),
 
     -- Where files describe no groups, collectives name the ranks of theirs, as long as they are few.
     said AS (
-        SELECT DISTINCT
-            pg_name,
-            pg_desc,
-            try_cast(pg_ranks AS BIGINT[]) AS ranks
+        SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
         FROM collective_events
         WHERE
             pg_ranks IS NOT NULL
@@ -57,48 +51,36 @@ CREATE OR REPLACE MACRO parallel_members() AS TABLE (
     ),
 
     member AS (
-        SELECT
-            pg_name,
-            group_key,
-            unnest(ranks) AS rank,
-            generate_subscripts(ranks, 1) - 1 AS place
+        SELECT pg_name, group_key, unnest(ranks) AS rank, generate_subscripts(ranks, 1) - 1 AS place
         FROM listed
     ),
 
     apart AS (
-        SELECT
-            group_key,
-            rank - lag(rank) OVER (PARTITION BY group_key ORDER BY place) AS stride
+        SELECT group_key, rank - lag(rank) OVER (PARTITION BY group_key ORDER BY place) AS stride
         FROM member
     ),
 
     strided AS (
-        SELECT
-            group_key,
-            if(min(stride) = max(stride), min(stride), NULL) AS stride
+        SELECT group_key, if(min(stride) = max(stride), min(stride), NULL) AS stride
         FROM apart
         GROUP BY group_key
     ),
 
     used AS (
         SELECT
-            t.rank,
-            c.pg_name,
+            t.rank, c.pg_name,
             bool_or(c.class = 'comm_p2p') AS has_p2p,
             bool_or(c.class = 'comm_alltoall') AS has_alltoall
         FROM collective_events AS c
-        INNER JOIN trace AS t ON c.trace_id = t.trace_id
+        INNER JOIN trace AS t USING (trace_id)
         WHERE c.class IN ('comm_p2p', 'comm_alltoall')
         GROUP BY t.rank, c.pg_name
     ),
 
     traffic AS (
-        SELECT
-            m.group_key,
-            bool_or(u.has_p2p) AS has_p2p,
-            bool_or(u.has_alltoall) AS has_alltoall
+        SELECT m.group_key, bool_or(u.has_p2p) AS has_p2p, bool_or(u.has_alltoall) AS has_alltoall
         FROM used AS u
-        INNER JOIN member AS m ON u.rank = m.rank AND u.pg_name = m.pg_name
+        INNER JOIN member AS m USING (rank, pg_name)
         GROUP BY m.group_key
     ),
 
@@ -139,8 +121,8 @@ CREATE OR REPLACE MACRO parallel_members() AS TABLE (
             coalesce(t.has_p2p, FALSE) AS has_p2p,
             coalesce(t.has_alltoall, FALSE) AS has_alltoall
         FROM listed AS l
-        INNER JOIN strided AS s ON l.group_key = s.group_key
-        LEFT JOIN traffic AS t ON l.group_key = t.group_key
+        INNER JOIN strided AS s USING (group_key)
+        LEFT JOIN traffic AS t USING (group_key)
         CROSS JOIN world AS w
     ),
 
@@ -155,8 +137,7 @@ CREATE OR REPLACE MACRO parallel_members() AS TABLE (
                 WHEN has_alltoall THEN 'expert'
                 WHEN stride = 1 THEN 'tensor'
                 ELSE 'data'
-            END AS dimension,
-            CASE
+            END AS dimension, CASE
                 WHEN words <> '' THEN 'description'
                 WHEN is_world THEN 'layout'
                 WHEN has_p2p OR has_alltoall THEN 'traffic'
@@ -166,16 +147,8 @@ CREATE OR REPLACE MACRO parallel_members() AS TABLE (
     )
 
     SELECT
-        d.pg_name,
-        d.pg_desc,
-        d.group_key,
-        d.dimension,
-        d.known_by,
-        d.group_size,
-        d.first_rank,
-        d.stride,
-        m.rank,
-        m.place
+        d.pg_name, d.pg_desc, d.group_key, d.dimension, d.known_by, d.group_size, d.first_rank,
+        d.stride, m.rank, m.place
     FROM decided AS d
-    INNER JOIN member AS m ON d.group_key = m.group_key
+    INNER JOIN member AS m USING (group_key)
 );

@@ -26,12 +26,10 @@
 --   reason              VARCHAR  why there is no schedule; NULL if there is
 -- Keep:     stage, rank_count, microbatch_count, in_flight_count, schedule, bubble_ns, bubble_pct, schedule_bubble_pct
 -- Invariant: pass_wait_ns <= bubble_ns AND bubble_ns <= window_ns
+-- Empty: no group of ranks that the traces list is a pipeline, by its description or by sends and receives in it
 
 WITH stage AS (
-    SELECT
-        rank,
-        min(place) AS stage,
-        max(group_size) AS stage_count
+    SELECT rank, min(place) AS stage, max(group_size) AS stage_count
     FROM parallel_members()
     WHERE dimension = 'pipeline'
     GROUP BY rank
@@ -39,32 +37,22 @@ WITH stage AS (
 
 -- Groups that have ranks of several stages wait for all of them.
 crossing AS (
-    SELECT
-        m.pg_name,
-        m.group_key
+    SELECT m.pg_name, m.group_key
     FROM parallel_members() AS m
-    INNER JOIN stage AS s ON m.rank = s.rank
+    INNER JOIN stage AS s USING (rank)
     GROUP BY m.pg_name, m.group_key
     HAVING min(s.stage) < max(s.stage)
 ),
 
 crossing_member AS (
-    SELECT DISTINCT
-        m.pg_name,
-        m.rank
+    SELECT DISTINCT m.pg_name, m.rank
     FROM parallel_members() AS m
-    INNER JOIN crossing AS c ON m.group_key = c.group_key
+    INNER JOIN crossing AS c USING (group_key)
 ),
 
 part AS (
     SELECT
-        m.trace_id,
-        m.rank,
-        m.device,
-        m.ts_ns,
-        m.event_id,
-        s.stage,
-        s.stage_count,
+        m.trace_id, m.rank, m.device, m.ts_ns, m.event_id, s.stage, s.stage_count,
         m.sender_rank IS NOT NULL AS is_pass,
         least(m.wait_ns, m.wall_ns) AS bubble_ns,
         -- +1: activations go on to the next stage, or come to the last; -1: their gradients come back.
@@ -75,10 +63,10 @@ part AS (
             ELSE -1
         END AS flight
     FROM collective_matches() AS m
-    INNER JOIN stage AS s ON m.rank = s.rank
+    INNER JOIN stage AS s USING (rank)
     LEFT JOIN stage AS t
         ON if(m.sender_rank = m.rank, m.receiver_rank, m.sender_rank) = t.rank
-    LEFT JOIN crossing_member AS c ON m.pg_name = c.pg_name AND m.rank = c.rank
+    LEFT JOIN crossing_member AS c USING (pg_name, rank)
     WHERE m.sender_rank IS NOT NULL OR c.rank IS NOT NULL
 ),
 
@@ -93,17 +81,14 @@ flown AS (
 ),
 
 marked AS (
-    SELECT
-        trace_id,
-        count(DISTINCT step) AS step_count
+    SELECT trace_id, count(DISTINCT step) AS step_count
     FROM step_ranges
     GROUP BY trace_id
 ),
 
 device AS (
     SELECT
-        f.trace_id,
-        f.device,
+        f.trace_id, f.device,
         any_value(f.rank) AS rank,
         any_value(f.stage) AS stage,
         any_value(f.stage_count) AS stage_count,
@@ -117,13 +102,10 @@ device AS (
 ),
 
 measured AS (
-    SELECT
-        d.*,
-        w.window_ns,
-        coalesce(k.step_count, 1) AS step_count
+    SELECT d.*, w.window_ns, coalesce(k.step_count, 1) AS step_count
     FROM device AS d
-    INNER JOIN device_windows AS w ON d.trace_id = w.trace_id AND d.device = w.device
-    LEFT JOIN marked AS k ON d.trace_id = k.trace_id
+    INNER JOIN device_windows AS w USING (trace_id, device)
+    LEFT JOIN marked AS k USING (trace_id)
 ),
 
 staged AS (
@@ -165,26 +147,16 @@ fitted AS (
 )
 
 SELECT
-    stage,
-    stage_count,
-    rank_count,
-    step_count,
-    microbatch_count,
-    in_flight_count,
+    stage, stage_count, rank_count, step_count, microbatch_count, in_flight_count,
     -- With one micro-batch both are the same.
     CASE
         WHEN microbatch_count IS NULL THEN NULL
         WHEN is_1f1b THEN '1f1b'
         WHEN is_gpipe THEN 'gpipe'
-    END AS schedule,
-    window_ns,
-    bubble_ns,
+    END AS schedule, window_ns, bubble_ns,
     100.0 * bubble_ns / nullif(window_ns, 0) AS bubble_pct,
     100.0 * (stage_count - 1) / (microbatch_count + stage_count - 1) AS schedule_bubble_pct,
-    pass_wait_ns,
-    max_bubble_ns,
-    max_bubble_rank,
-    CASE
+    pass_wait_ns, max_bubble_ns, max_bubble_rank, CASE
         WHEN NOT has_passes
             THEN 'not all sends and receives between stages are there, with who is at the other end'
         WHEN NOT is_even THEN 'ranks or steps have different numbers of micro-batches'

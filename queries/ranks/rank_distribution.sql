@@ -23,37 +23,25 @@
 -- Invariant: min_ns <= median_ns AND median_ns <= p95_ns AND p95_ns <= max_ns
 
 WITH device AS (
-    SELECT
-        rowid AS place,
-        rank,
-        device
+    SELECT rowid AS place, rank, device
     FROM timeline_rows
 ),
 
 phase_sum AS (
-    SELECT
-        phase,
-        rank,
-        device,
-        sum(wall_ns)::BIGINT AS value_ns
+    SELECT phase, rank, device, sum(wall_ns)::BIGINT AS value_ns
     FROM phases_rows
     GROUP BY phase, rank, device
 ),
 
 -- A rank that never is in a phase is 0 in it.
 phase_name AS (
-    SELECT
-        phase,
-        row_number() OVER (ORDER BY min(rowid)) AS position
+    SELECT phase, row_number() OVER (ORDER BY min(rowid)) AS position
     FROM phases_rows
     GROUP BY phase
 ),
 
 step_mean AS (
-    SELECT
-        rank,
-        device,
-        avg(span_ns)::BIGINT AS value_ns
+    SELECT rank, device, avg(span_ns)::BIGINT AS value_ns
     FROM steps_rows
     WHERE step IS NOT NULL AND span_ns IS NOT NULL
     GROUP BY rank, device
@@ -61,9 +49,7 @@ step_mean AS (
 
 value AS (
     SELECT
-        p.position,
-        p.part,
-        d.rank,
+        p.position, p.part, d.rank,
         CASE p.part
             WHEN 'window' THEN t.window_ns
             WHEN 'compute' THEN t.compute_ns
@@ -82,18 +68,10 @@ value AS (
         (7, 'own'), (8, 'comm_wait')
     ) AS p (position, part)
     UNION ALL
-    SELECT
-        6,
-        'step',
-        rank,
-        value_ns
+    SELECT 6, 'step', rank, value_ns
     FROM step_mean
     UNION ALL
-    SELECT
-        100 + p.position,
-        'phase/' || p.phase,
-        d.rank,
-        coalesce(s.value_ns, 0)
+    SELECT 100 + p.position, 'phase/' || p.phase, d.rank, coalesce(s.value_ns, 0)
     FROM device AS d
     CROSS JOIN phase_name AS p
     LEFT JOIN phase_sum AS s
@@ -102,8 +80,7 @@ value AS (
 
 spread AS (
     SELECT
-        position,
-        part,
+        position, part,
         count(*) AS rank_count,
         min(value_ns) AS min_ns,
         quantile_disc(value_ns, 0.5) AS median_ns,
@@ -131,6 +108,6 @@ SELECT
     100.0 * (any_value(s.max_ns) - any_value(s.min_ns)) / nullif(any_value(s.median_ns), 0)
         AS spread_pct
 FROM spread AS s
-INNER JOIN value AS v ON s.position = v.position AND s.part = v.part
+INNER JOIN value AS v USING (position, part)
 GROUP BY s.position, s.part
 ORDER BY s.position

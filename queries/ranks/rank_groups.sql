@@ -34,10 +34,7 @@
 -- Invariant: rank_count > 0 AND abs(compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns - window_ns) < 1
 
 WITH phase_list AS (
-    SELECT
-        rank,
-        device,
-        list(DISTINCT phase ORDER BY phase) AS phases
+    SELECT rank, device, list(DISTINCT phase ORDER BY phase) AS phases
     FROM phases_rows
     WHERE wall_ns > 0
     GROUP BY rank, device
@@ -45,21 +42,12 @@ WITH phase_list AS (
 
 device AS (
     SELECT
-        t.rowid AS place,
-        t.rank,
-        w.stage,
-        w.is_outlier,
-        w.comm_wait_ns,
-        w.own_ns,
-        t.window_ns,
-        t.compute_ns,
-        t.exposed_comm_ns,
-        t.exposed_memcpy_ns,
-        t.idle_ns,
+        t.rowid AS place, t.rank, w.stage, w.is_outlier, w.comm_wait_ns, w.own_ns, t.window_ns,
+        t.compute_ns, t.exposed_comm_ns, t.exposed_memcpy_ns, t.idle_ns,
         coalesce(array_to_string(p.phases, ', '), '') AS phases,
         $apart_pct * median(t.window_ns) OVER () / 100 AS apart_ns
     FROM timeline_rows AS t
-    INNER JOIN rank_waits_rows AS w ON t.rowid = w.rowid
+    INNER JOIN rank_waits_rows AS w USING (rowid)
     LEFT JOIN phase_list AS p ON t.rank IS NOT DISTINCT FROM p.rank AND t.device = p.device
 ),
 
@@ -89,12 +77,7 @@ level AS (
 
 grouped AS (
     SELECT
-        stage,
-        phases,
-        compute_level,
-        comm_level,
-        memcpy_level,
-        idle_level,
+        stage, phases, compute_level, comm_level, memcpy_level, idle_level,
         count(*) AS rank_count,
         list(rank ORDER BY place) AS ranks,
         min(place) AS first_place,
@@ -131,22 +114,16 @@ nearest AS (
         group_number,
         arg_min(member.rank, (abs(member.window_ns - window_ns), member.place)) AS example_rank
     FROM (
-        SELECT
-            group_number,
-            window_ns,
-            unnest(members) AS member
+        SELECT group_number, window_ns, unnest(members) AS member
         FROM numbered
     ) AS each_one
     GROUP BY group_number
 )
 
 SELECT
-    n.group_number,
-    n.rank_count,
+    n.group_number, n.rank_count,
     100.0 * n.rank_count / n.all_count::BIGINT AS rank_pct,
-    n.ranks,
-    e.example_rank,
-    n.stage,
+    n.ranks, e.example_rank, n.stage,
     if(
         n.group_number = 1,
         nullif(n.phases, ''),
@@ -160,18 +137,12 @@ SELECT
             more_or_less(n.idle_level - n.usual_idle, 'idle')
         )
     ) AS alike,
-    n.outlier_count,
-    n.window_ns,
-    n.compute_ns,
-    n.exposed_comm_ns,
-    n.exposed_memcpy_ns,
-    n.idle_ns,
-    n.comm_wait_ns,
-    n.own_ns,
+    n.outlier_count, n.window_ns, n.compute_ns, n.exposed_comm_ns, n.exposed_memcpy_ns, n.idle_ns,
+    n.comm_wait_ns, n.own_ns,
     100.0 * n.compute_ns / nullif(n.window_ns, 0) AS compute_pct,
     100.0 * n.exposed_comm_ns / nullif(n.window_ns, 0) AS exposed_comm_pct,
     100.0 * n.exposed_memcpy_ns / nullif(n.window_ns, 0) AS exposed_memcpy_pct,
     100.0 * n.idle_ns / nullif(n.window_ns, 0) AS idle_pct
 FROM numbered AS n
-INNER JOIN nearest AS e ON n.group_number = e.group_number
+INNER JOIN nearest AS e USING (group_number)
 ORDER BY n.group_number

@@ -12,9 +12,7 @@
 
 CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     WITH numbered AS (
-        SELECT
-            trace_id,
-            try_cast(min(device) AS INTEGER) AS device_number
+        SELECT trace_id, try_cast(min(device) AS INTEGER) AS device_number
         FROM device_windows
         GROUP BY trace_id
         HAVING count(*) = 1
@@ -22,9 +20,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
 
     placed AS (
         SELECT
-            t.trace_id,
-            t.rank,
-            t.host_name,
+            t.trace_id, t.rank, t.host_name,
             -- A worker's name that a program chose is none of a host.
             if(
                 regexp_matches(t.file_name, '(?i)(rank|worker)[_\-.=]?\d'), NULL,
@@ -34,7 +30,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
             ) AS file_host,
             w.device_number
         FROM trace AS t
-        LEFT JOIN numbered AS w ON t.trace_id = w.trace_id
+        LEFT JOIN numbered AS w USING (trace_id)
     ),
 
     known AS (
@@ -47,11 +43,9 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     )
 
     SELECT
-        trace_id,
-        rank,
+        trace_id, rank,
         coalesce(
-            host_name,
-            file_host,
+            host_name, file_host,
             if(has_layout, format('ranks from {}', rank - device_number), NULL)
         ) AS node,
         CASE

@@ -38,10 +38,7 @@
 -- Invariant: own_ns IS NULL OR own_ns <= window_ns
 
 WITH step_time AS (
-    SELECT
-        trace_id,
-        count(*) AS step_count,
-        sum(dur_ns)::BIGINT AS dur_ns
+    SELECT trace_id, count(*) AS step_count, sum(dur_ns)::BIGINT AS dur_ns
     FROM step_ranges
     GROUP BY trace_id
 ),
@@ -55,35 +52,17 @@ job AS (
 
 -- Both have a row for each device, in the same order.
 SELECT
-    w.rank,
-    w.device,
-    j.rank_count,
-    j.world_size,
-    w.window_ns,
-    w.busy_ns,
-    w.compute_ns,
-    w.exposed_comm_ns,
-    w.exposed_memcpy_ns,
-    w.idle_ns,
+    w.rank, w.device, j.rank_count, j.world_size, w.window_ns, w.busy_ns, w.compute_ns,
+    w.exposed_comm_ns, w.exposed_memcpy_ns, w.idle_ns,
     coalesce(s.step_count, 0) AS step_count,
     s.dur_ns / s.step_count AS step_ns,
-    c.collective_count,
-    c.matched_count,
-    c.transfer_ns,
-    c.comm_wait_ns,
-    c.last_count,
-    c.caused_wait_ns,
-    CASE
+    c.collective_count, c.matched_count, c.transfer_ns, c.comm_wait_ns, c.last_count,
+    c.caused_wait_ns, CASE
         WHEN max(c.matched_count) OVER () > 0
             THEN c.caused_wait_ns > 0 AND c.caused_wait_ns = max(c.caused_wait_ns) OVER ()
-    END AS is_straggler,
-    c.node,
-    c.stage,
-    c.own_ns,
-    c.excess_ns,
-    c.is_outlier
+    END AS is_straggler, c.node, c.stage, c.own_ns, c.excess_ns, c.is_outlier
 FROM timeline_rows AS w
-INNER JOIN rank_waits_rows AS c ON w.rowid = c.rowid
-LEFT JOIN step_time AS s ON c.trace_id = s.trace_id
+INNER JOIN rank_waits_rows AS c USING (rowid)
+LEFT JOIN step_time AS s USING (trace_id)
 CROSS JOIN job AS j
 ORDER BY w.rowid

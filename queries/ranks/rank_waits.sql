@@ -43,9 +43,7 @@ WITH matched AS (
 ),
 
 stage AS (
-    SELECT
-        rank,
-        min(place) AS stage
+    SELECT rank, min(place) AS stage
     FROM parallel_members()
     WHERE dimension = 'pipeline'
     GROUP BY rank
@@ -65,13 +63,7 @@ met AS (
 
 part AS (
     SELECT
-        m.trace_id,
-        m.rank,
-        m.device,
-        s.stage,
-        m.class,
-        m.pg_name,
-        m.number,
+        m.trace_id, m.rank, m.device, s.stage, m.class, m.pg_name, m.number,
         hash(
             m.class, m.pg_desc, m.expected_count, m.sender_rank = m.rank,
             m.sender_rank < m.receiver_rank
@@ -83,19 +75,13 @@ part AS (
 ),
 
 usual AS (
-    SELECT
-        stage,
-        place_key,
-        number,
-        median(own_ns) AS own_ns
+    SELECT stage, place_key, number, median(own_ns) AS own_ns
     FROM part
     GROUP BY stage, place_key, number
 ),
 
 late AS (
-    SELECT
-        p.*,
-        p.own_ns - u.own_ns AS late_ns
+    SELECT p.*, p.own_ns - u.own_ns AS late_ns
     FROM part AS p
     INNER JOIN usual AS u
         ON
@@ -106,8 +92,7 @@ late AS (
 
 own AS (
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         any_value(stage) AS stage,
         sum(own_ns)::BIGINT AS own_ns,
         max(late_ns) AS late_ns,
@@ -122,8 +107,7 @@ own AS (
 
 waited AS (
     SELECT
-        m.trace_id,
-        m.device,
+        m.trace_id, m.device,
         count(*) AS collective_count,
         count(m.wait_ns) AS matched_count,
         coalesce(sum(m.transfer_ns), 0)::BIGINT AS transfer_ns,
@@ -135,16 +119,12 @@ waited AS (
             AS longest_waiting_rank,
         coalesce(max(e.waiting_count) FILTER (m.is_last), 0) AS waiting_rank_count
     FROM matched AS m
-    LEFT JOIN met AS e ON m.match_id = e.match_id
+    LEFT JOIN met AS e USING (match_id)
     GROUP BY m.trace_id, m.device
 ),
 
 peer AS (
-    SELECT
-        stage,
-        count(*) AS peer_count,
-        median(own_ns) AS own_ns,
-        mad(own_ns) AS mad_ns
+    SELECT stage, count(*) AS peer_count, median(own_ns) AS own_ns, mad(own_ns) AS mad_ns
     FROM own
     GROUP BY stage
 ),
@@ -152,8 +132,7 @@ peer AS (
 measured AS (
     SELECT
         o.*,
-        p.peer_count,
-        p.own_ns AS peer_own_ns,
+        p.peer_count, p.own_ns AS peer_own_ns,
         if(
             p.peer_count >= 4,
             p.own_ns
@@ -165,33 +144,22 @@ measured AS (
 )
 
 SELECT
-    w.trace_id,
-    w.rank,
-    w.device,
-    n.node,
-    n.node_source,
-    m.stage,
+    w.trace_id, w.rank, w.device, n.node, n.node_source, m.stage,
     coalesce(c.collective_count, 0) AS collective_count,
     coalesce(c.matched_count, 0) AS matched_count,
     coalesce(c.transfer_ns, 0) AS transfer_ns,
     coalesce(c.comm_wait_ns, 0) AS comm_wait_ns,
     coalesce(c.last_count, 0) AS last_count,
     coalesce(c.caused_wait_ns, 0) AS caused_wait_ns,
-    m.own_ns,
-    m.peer_count,
-    m.peer_own_ns,
-    m.limit_ns,
+    m.own_ns, m.peer_count, m.peer_own_ns, m.limit_ns,
     m.own_ns - m.peer_own_ns AS excess_ns,
     m.own_ns >= m.limit_ns AS is_outlier,
-    m.late_ns,
-    m.late_at.class AS late_class,
-    m.late_at.pg_name AS late_pg_name,
-    m.late_at.number AS late_number,
-    c.longest_waiting_rank,
+    m.late_ns, m.late_at.class AS late_class, m.late_at.pg_name AS late_pg_name,
+    m.late_at.number AS late_number, c.longest_waiting_rank,
     coalesce(c.max_caused_wait_ns, 0) AS max_caused_wait_ns,
     coalesce(c.waiting_rank_count, 0) AS waiting_rank_count
 FROM device_windows AS w
-LEFT JOIN rank_nodes() AS n ON w.trace_id = n.trace_id
-LEFT JOIN waited AS c ON w.trace_id = c.trace_id AND w.device = c.device
-LEFT JOIN measured AS m ON w.trace_id = m.trace_id AND w.device = m.device
+LEFT JOIN rank_nodes() AS n USING (trace_id)
+LEFT JOIN waited AS c USING (trace_id, device)
+LEFT JOIN measured AS m USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device

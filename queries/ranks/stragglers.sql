@@ -3,22 +3,25 @@
 -- late arrival at one collective is, too. A node is named in place of its ranks where more than half of them are, and a
 -- link is a process group whose transfers are an outlier among groups for the same purpose. An outlier lies beyond the
 -- median by six robust standard deviations (1.4826 median absolute deviations), and by 1 % of the median (of transfers
--- 10 %). The clocks of ranks are not compared. No row is no outlier, which needs four ranks or three groups to be told.
+-- 10 %). Where half of the ranks of a stage or more are slow alike none is an outlier: they are a row of kind ranks,
+-- compared with the rest, a quarter at least, from which they are as far apart. The clocks of ranks are not compared. No
+-- row is neither, which needs four ranks or three groups to be told.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Reduces:  rank_waits, group_transfers
 -- Columns:
---   kind                  VARCHAR    rank, node or link
+--   kind                  VARCHAR    rank, node, link, or ranks that are slow alike
 --   name                  VARCHAR    which one
 --   ranks                 INTEGER[]  ranks that it is about: of a link, the ends of a pair, or the first of the group
 --   node                  VARCHAR    machine; NULL where not known, or more than one
---   delay_ns              DOUBLE     what it takes longer than its like, ns: of a node, the median of its outliers
+--   delay_ns              DOUBLE     what it takes longer than its like, ns: of a node, the median of its outliers; of
+--                                    ranks, their median
 --   like_ns               DOUBLE     what its like take: the median, ns
 --   delay_pct             DOUBLE     delay_ns of like_ns, 0 to 100 and more
 --   limit_ns              DOUBLE     from this delay on it counts as an outlier, ns; NULL of a link
---   like_count            BIGINT     how many it is compared with, itself among them
---   is_once               BOOLEAN    most of the delay comes before one collective; NULL of a link
+--   like_count            BIGINT     how many it is compared with, itself among them; of ranks, how many are at their stage
+--   is_once               BOOLEAN    most of the delay comes before one collective; NULL of a link and of ranks
 --   collective            VARCHAR    that before which the delay is longest, or that of the link
 --   pg_name               VARCHAR    its process group
 --   number                BIGINT     its Seq, or its place in its order; NULL of a link
@@ -30,6 +33,7 @@
 --   like_bus_bytes_per_s  DOUBLE     and that of its like, the median, bytes/s
 -- Keep:     kind, name, node, delay_ns, delay_pct, caused_wait_ns, longest_waiting_rank, max_caused_wait_ns
 -- Invariant: delay_ns > 0
+-- Empty: no rank, node or link is an outlier, for which it takes four ranks or three groups that are alike
 
 WITH node_part AS (
     SELECT
@@ -56,9 +60,7 @@ WITH node_part AS (
 ),
 
 counted AS (
-    SELECT
-        *,
-        count(*) OVER () AS node_count
+    SELECT *, count(*) OVER () AS node_count
     FROM node_part
 ),
 
@@ -68,23 +70,79 @@ slow_node AS (
     WHERE outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
 ),
 
+-- From the fastest of a stage to the slowest, but for outliers: where the widest gap is.
+in_line AS (
+    SELECT
+        *,
+        own_ns - min(own_ns) OVER (PARTITION BY stage ORDER BY own_ns ROWS 1 PRECEDING) AS gap_ns
+    FROM rank_waits_rows
+    WHERE NOT is_outlier
+),
+
+parted AS (
+    SELECT stage, max(gap_ns) AS gap_ns, arg_max(own_ns, gap_ns) AS slow_from_ns
+    FROM in_line
+    GROUP BY stage
+),
+
+halves AS (
+    SELECT
+        r.stage,
+        any_value(r.peer_count) AS like_count,
+        any_value(p.gap_ns) AS gap_ns,
+        count(*) FILTER (r.own_ns < p.slow_from_ns) AS fast_count,
+        median(r.own_ns) FILTER (r.own_ns < p.slow_from_ns) AS fast_ns,
+        mad(r.own_ns) FILTER (r.own_ns < p.slow_from_ns) AS fast_mad_ns,
+        median(r.own_ns) FILTER (r.own_ns >= p.slow_from_ns) AS slow_ns,
+        mad(r.own_ns) FILTER (r.own_ns >= p.slow_from_ns) AS slow_mad_ns,
+        list(r.rank ORDER BY r.rank) FILTER (r.own_ns >= p.slow_from_ns) AS ranks,
+        sum(r.caused_wait_ns) FILTER (r.own_ns >= p.slow_from_ns)::BIGINT AS caused_wait_ns,
+        arg_max(
+            {
+                'rank_count': r.waiting_rank_count, 'rank': r.longest_waiting_rank,
+                'max_wait_ns': r.max_caused_wait_ns
+            },
+            (r.max_caused_wait_ns, -r.rank)
+        ) FILTER (r.own_ns >= p.slow_from_ns) AS worst
+    FROM rank_waits_rows AS r
+    INNER JOIN parted AS p ON r.stage IS NOT DISTINCT FROM p.stage
+    WHERE r.own_ns IS NOT NULL
+    GROUP BY r.stage
+),
+
 found AS (
     SELECT
-        'node' AS kind,
-        node AS name,
+        'ranks' AS kind,
+        concat(
+            format('{} of {} ranks', like_count - fast_count, like_count),
+            format(' at stage {}', stage)
+        ) AS name,
         ranks,
-        node,
-        delay_ns,
-        like_ns,
-        limit_ns,
-        node_count AS like_count,
-        is_once,
-        worst.late_class AS class,
-        worst.late_pg_name AS pg_name,
-        worst.late_number AS number,
-        caused_wait_ns,
-        worst.rank_count AS waiting_rank_count,
-        worst.rank AS longest_waiting_rank,
+        NULL::VARCHAR AS node,
+        slow_ns - fast_ns AS delay_ns,
+        fast_ns AS like_ns,
+        greatest(6 * 1.4826 * greatest(fast_mad_ns, slow_mad_ns), 0.01 * fast_ns, 1) AS limit_ns,
+        like_count,
+        NULL::BOOLEAN AS is_once,
+        NULL::VARCHAR AS class,
+        NULL::VARCHAR AS pg_name,
+        NULL::BIGINT AS number,
+        caused_wait_ns, worst.rank_count AS waiting_rank_count, worst.rank AS longest_waiting_rank,
+        worst.max_wait_ns AS max_caused_wait_ns,
+        NULL::DOUBLE AS bus_bytes_per_s,
+        NULL::DOUBLE AS like_bus_bytes_per_s
+    FROM halves
+    WHERE
+        gap_ns >= greatest(6 * 1.4826 * greatest(fast_mad_ns, slow_mad_ns), 0.01 * fast_ns, 1)
+        AND 2 * fast_count <= like_count
+        AND 4 * fast_count >= like_count
+        AND fast_count > 1
+    UNION ALL
+    SELECT
+        'node' AS kind,
+        node AS name, ranks, node, delay_ns, like_ns, limit_ns, node_count AS like_count, is_once,
+        worst.late_class AS class, worst.late_pg_name AS pg_name, worst.late_number AS number,
+        caused_wait_ns, worst.rank_count AS waiting_rank_count, worst.rank AS longest_waiting_rank,
         worst.max_wait_ns AS max_caused_wait_ns,
         NULL::DOUBLE AS bus_bytes_per_s,
         NULL::DOUBLE AS like_bus_bytes_per_s
@@ -94,21 +152,12 @@ found AS (
         'rank',
         if(r.rank IS NULL, format('unknown rank, trace {}', r.trace_id), format('rank {}', r.rank)),
         if(r.rank IS NULL, [], [r.rank]),
-        r.node,
-        r.excess_ns,
-        r.peer_own_ns,
+        r.node, r.excess_ns, r.peer_own_ns,
         r.limit_ns - r.peer_own_ns,
         r.peer_count,
         r.late_ns > r.excess_ns / 2,
-        r.late_class,
-        r.late_pg_name,
-        r.late_number,
-        r.caused_wait_ns,
-        r.waiting_rank_count,
-        r.longest_waiting_rank,
-        r.max_caused_wait_ns,
-        NULL,
-        NULL
+        r.late_class, r.late_pg_name, r.late_number, r.caused_wait_ns, r.waiting_rank_count,
+        r.longest_waiting_rank, r.max_caused_wait_ns, NULL, NULL
     FROM rank_waits_rows AS r
     LEFT JOIN slow_node AS s ON r.node = s.node
     -- A rank of a slow node is one of its own if it is slower by far than the rest of the node.
@@ -123,43 +172,21 @@ found AS (
         ),
         if(sender_rank IS NULL, [first_rank], [sender_rank::INTEGER, receiver_rank::INTEGER]),
         if(len(nodes) = 1, nodes[1], NULL),
-        excess_ns,
-        peer_transfer_ns,
-        NULL,
-        peer_count,
-        NULL,
-        class,
-        pg_name,
-        NULL,
+        excess_ns, peer_transfer_ns, NULL, peer_count, NULL, class, pg_name, NULL,
         0,
         0,
         NULL,
         0,
-        bus_bytes_per_s,
-        peer_bus_bytes_per_s
+        bus_bytes_per_s, peer_bus_bytes_per_s
     FROM group_transfers_rows
     WHERE is_outlier
 )
 
 SELECT
-    kind,
-    name,
-    ranks,
-    node,
-    delay_ns,
-    like_ns,
+    kind, name, ranks, node, delay_ns, like_ns,
     100.0 * delay_ns / nullif(like_ns, 0) AS delay_pct,
-    limit_ns,
-    like_count,
-    is_once,
-    class AS collective,
-    pg_name,
-    number,
-    caused_wait_ns,
-    waiting_rank_count,
-    longest_waiting_rank,
-    max_caused_wait_ns,
-    bus_bytes_per_s,
+    limit_ns, like_count, is_once, class AS collective, pg_name, number, caused_wait_ns,
+    waiting_rank_count, longest_waiting_rank, max_caused_wait_ns, bus_bytes_per_s,
     like_bus_bytes_per_s
 FROM found
 ORDER BY delay_ns DESC, caused_wait_ns DESC, kind, name

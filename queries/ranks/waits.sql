@@ -27,6 +27,7 @@
 -- Keep:     straggler_rank, dimension, pg_name, class, wait_ns, wait_pct, waiting_rank_count, longest_waiting_rank,
 --           max_wait_ns, passed_on_ns, behind_rank
 -- Invariant: passed_on_ns <= wait_ns AND max_wait_ns <= wait_ns AND match_count > 0
+-- Empty: no collective is matched between ranks, or in none that is did a rank wait
 
 WITH matched AS (
     SELECT
@@ -38,9 +39,7 @@ WITH matched AS (
 ),
 
 last_one AS (
-    SELECT
-        match_id,
-        any_value(rank) FILTER (is_last) AS straggler_rank
+    SELECT match_id, any_value(rank) FILTER (is_last) AS straggler_rank
     FROM matched
     GROUP BY match_id
 ),
@@ -51,11 +50,9 @@ followed AS (
         l.straggler_rank,
         sum(m.wait_ns) OVER before AS waited_before_ns,
         coalesce(sum(m.wait_ns) OVER before, 0) + m.wait_ns AS waited,
-        if(
-            lag(m.has_waited) OVER before, lag(l.straggler_rank) OVER before, NULL
-        ) AS behind_rank
+        if(lag(m.has_waited) OVER before, lag(l.straggler_rank) OVER before, NULL) AS behind_rank
     FROM matched AS m
-    INNER JOIN last_one AS l ON m.match_id = l.match_id
+    INNER JOIN last_one AS l USING (match_id)
     WINDOW before AS (
         PARTITION BY m.trace_id, m.device ORDER BY m.ts_ns, m.event_id
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -64,15 +61,9 @@ followed AS (
 
 since AS (
     SELECT
-        match_id,
-        trace_id,
-        rank,
-        behind_rank,
-        is_last,
+        match_id, trace_id, rank, behind_rank, is_last,
         coalesce(waited_before_ns, 0) - coalesce(
-            lag(waited) OVER (
-                PARTITION BY trace_id, device, group_key ORDER BY ts_ns, event_id
-            ),
+            lag(waited) OVER (PARTITION BY trace_id, device, group_key ORDER BY ts_ns, event_id),
             0
         ) AS own_wait_ns
     FROM followed
@@ -86,35 +77,23 @@ straggler AS (
 
 one AS (
     SELECT
-        m.match_id,
-        m.rank AS waiting_rank,
-        m.pg_name,
-        m.class,
-        m.wait_ns,
-        s.trace_id,
-        s.rank AS straggler_rank,
-        s.behind_rank,
+        m.match_id, m.rank AS waiting_rank, m.pg_name, m.class, m.wait_ns, s.trace_id,
+        s.rank AS straggler_rank, s.behind_rank,
         least(m.wait_ns, greatest(s.own_wait_ns, 0)) AS passed_on_ns
     FROM matched AS m
-    INNER JOIN straggler AS s ON m.match_id = s.match_id
+    INNER JOIN straggler AS s USING (match_id)
     WHERE m.wait_ns > 0 AND NOT m.is_last
 ),
 
 dimension AS (
-    SELECT
-        pg_name,
-        rank,
-        min(dimension) AS dimension
+    SELECT pg_name, rank, min(dimension) AS dimension
     FROM parallel_members()
     GROUP BY pg_name, rank
 ),
 
 summed AS (
     SELECT
-        trace_id,
-        straggler_rank,
-        pg_name,
-        class,
+        trace_id, straggler_rank, pg_name, class,
         count(DISTINCT match_id) AS match_count,
         sum(wait_ns)::BIGINT AS wait_ns,
         sum(passed_on_ns)::BIGINT AS passed_on_ns,
@@ -127,22 +106,12 @@ summed AS (
 )
 
 SELECT
-    s.straggler_rank,
-    n.node,
-    d.dimension,
-    s.pg_name,
-    s.class,
-    s.match_count,
-    s.wait_ns,
-    s.passed_on_ns,
-    s.behind_rank,
-    s.waiting_rank_count,
-    s.longest_waiting_rank,
-    s.max_wait_ns,
+    s.straggler_rank, n.node, d.dimension, s.pg_name, s.class, s.match_count, s.wait_ns,
+    s.passed_on_ns, s.behind_rank, s.waiting_rank_count, s.longest_waiting_rank, s.max_wait_ns,
     100.0 * s.wait_ns / sum(s.wait_ns) OVER ()::BIGINT AS wait_pct,
     2 * s.passed_on_ns > s.wait_ns AS is_passed_on
 FROM summed AS s
-LEFT JOIN rank_nodes() AS n ON s.trace_id = n.trace_id
+LEFT JOIN rank_nodes() AS n USING (trace_id)
 LEFT JOIN dimension AS d ON s.pg_name = d.pg_name AND s.straggler_rank = d.rank
 QUALIFY
     $limit = 0

@@ -22,27 +22,16 @@
 -- Note: analysis run has the reason of an outcome, the length of sequences and both kinds of memory
 
 SELECT
-    model,
-    stage,
-    opt AS method,
-    engine,
-    world_size,
-    batch_size,
-    tokens_per_s_mean AS mean_tokens_per_s,
-    tokens_per_s_std AS std_tokens_per_s,
+    model, stage, opt AS method, engine, world_size, batch_size,
+    tokens_per_s_mean AS mean_tokens_per_s, tokens_per_s_std AS std_tokens_per_s,
     if(devices = [], peak_host_bytes, peak_device_allocated_bytes) AS peak_bytes,
-    outcome,
-    folder_name AS run
+    outcome, folder_name AS run
 FROM run
 WHERE stage IS DISTINCT FROM 'serve'
 ORDER BY
     outcome = 'unreadable',
     list_position(['pretrain', 'finetune'], stage) NULLS LAST,
     max(parameter_count) OVER (PARTITION BY model) NULLS LAST,
-    model,
-    engine,
-    world_size,
-    batch_size,
+    model, engine, world_size, batch_size,
     len(opt),
-    opt,
-    run_id
+    opt, run_id

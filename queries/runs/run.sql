@@ -41,48 +41,26 @@
 -- Invariant: peak_reserved_bytes IS NULL OR peak_device_bytes IS NULL OR peak_device_bytes <= peak_reserved_bytes
 
 WITH repeat AS (
-    SELECT
-        run_id,
-        count(*) AS repeat_count,
-        avg(list_avg(step_ns)) AS mean_step_ns
+    SELECT run_id, count(*) AS repeat_count, avg(list_avg(step_ns)) AS mean_step_ns
     FROM run_repeat
     GROUP BY run_id
 )
 
 SELECT
-    r.folder_name AS run,
-    r.run_id,
-    r.stage,
-    r.outcome,
-    r.reason,
-    r.model,
-    r.parameter_count,
-    r.trainable_parameter_count,
-    r.opt,
-    r.engine,
-    r.precision,
-    r.attention_backend,
-    r.world_size,
-    r.batch_size,
-    r.sequence_length,
+    r.folder_name AS run, r.run_id, r.stage, r.outcome, r.reason, r.model, r.parameter_count,
+    r.trainable_parameter_count, r.opt, r.engine, r.precision, r.attention_backend, r.world_size,
+    r.batch_size, r.sequence_length,
     coalesce(p.repeat_count, 0) AS repeat_count,
-    r.tokens_per_s_mean AS mean_tokens_per_s,
-    r.tokens_per_s_std AS std_tokens_per_s,
+    r.tokens_per_s_mean AS mean_tokens_per_s, r.tokens_per_s_std AS std_tokens_per_s,
     coalesce(p.mean_step_ns, r.plain_step_ns) AS mean_step_ns,
-    r.ranges_step_ns,
-    r.profiled_step_ns,
+    r.ranges_step_ns, r.profiled_step_ns,
     100.0 * r.profiled_step_ns
     / nullif(coalesce(p.mean_step_ns, r.plain_step_ns), 0) AS profiled_step_pct,
     r.peak_device_allocated_bytes AS peak_device_bytes,
-    r.peak_device_reserved_bytes AS peak_reserved_bytes,
-    r.peak_host_bytes,
-    r.devices,
-    r.processor,
-    r.core_count,
-    r.request_count,
-    r.rejected_count,
+    r.peak_device_reserved_bytes AS peak_reserved_bytes, r.peak_host_bytes, r.devices, r.processor,
+    r.core_count, r.request_count, r.rejected_count,
     coalesce(len(r.traces), 0) AS trace_count,
     coalesce(r.notes, []) AS notes
 FROM run AS r
-LEFT JOIN repeat AS p ON r.run_id = p.run_id
+LEFT JOIN repeat AS p USING (run_id)
 ORDER BY r.run_id

@@ -24,9 +24,7 @@ WITH request_fact AS (
 ),
 
 step_fact AS (
-    SELECT
-        run_id,
-        avg(list_avg(step_ns)) AS mean_step_ns
+    SELECT run_id, avg(list_avg(step_ns)) AS mean_step_ns
     FROM run_repeat
     GROUP BY run_id
 ),
@@ -50,11 +48,7 @@ fact AS (
         100.0 * r.tokens_per_s_std / nullif(r.tokens_per_s_mean, 0) AS spread_pct,
         100.0 * (r.profiled_step_ns / nullif(coalesce(s.mean_step_ns, r.plain_step_ns), 0) - 1)
             AS slowdown_pct,
-        q.measured_count,
-        q.left_out_count,
-        b.without_time_count,
-        b.timed_count,
-        b.wide_count,
+        q.measured_count, q.left_out_count, b.without_time_count, b.timed_count, b.wide_count,
         r.stage = 'bench' OR r.benchmark_count > 0 AS is_bench
     FROM run AS r
     LEFT JOIN request_fact AS q ON r.run_id = q.run_id
@@ -64,8 +58,7 @@ fact AS (
 
 metric AS (
     SELECT
-        folder_name,
-        run_id,
+        folder_name, run_id,
         unnest([
             {
                 position: 1, metric: 'manifest_unreadable', value: is_unreadable::INTEGER::DOUBLE,
@@ -162,13 +155,7 @@ metric AS (
     FROM fact
 )
 
-SELECT
-    folder_name AS run,
-    fact.metric,
-    fact.value,
-    fact.unit,
-    fact.severity,
-    fact.meaning
+SELECT folder_name AS run, fact.metric, fact.value, fact.unit, fact.severity, fact.meaning
 FROM metric
 WHERE fact.value IS NOT NULL
 ORDER BY run_id, fact.position

@@ -39,9 +39,7 @@ WITH configured AS (
 ),
 
 based AS (
-    SELECT
-        *,
-        min(world_size) FILTER (is_compared) OVER configuration AS base_world_size
+    SELECT *, min(world_size) FILTER (is_compared) OVER configuration AS base_world_size
     FROM configured
     WINDOW
         configuration AS (
@@ -69,31 +67,15 @@ compared AS (
 )
 
 SELECT
-    model,
-    stage,
-    opt AS method,
-    engine,
-    device,
-    batch_size,
-    sequence_length,
-    world_size,
-    tokens_per_s_mean AS mean_tokens_per_s,
-    tokens_per_s_std AS std_tokens_per_s,
-    base_world_size,
+    model, stage, opt AS method, engine, device, batch_size, sequence_length, world_size,
+    tokens_per_s_mean AS mean_tokens_per_s, tokens_per_s_std AS std_tokens_per_s, base_world_size,
     speedup,
     100.0 * speedup * base_world_size / world_size AS efficiency_pct,
-    outcome,
-    folder_name AS run
+    outcome, folder_name AS run
 FROM compared
 ORDER BY
     list_position(['pretrain', 'finetune'], stage) NULLS LAST,
     max(parameter_count) OVER (PARTITION BY model) NULLS LAST,
-    model,
-    engine,
-    device,
+    model, engine, device,
     len(opt),
-    opt,
-    batch_size,
-    sequence_length,
-    world_size,
-    run_id
+    opt, batch_size, sequence_length, world_size, run_id

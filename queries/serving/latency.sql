@@ -1,6 +1,6 @@
 -- How long did requests take to be answered?
 -- e2e: from a request's start to the end of its answer. ttft: to its first token. tpot: from the first to the last
--- token, over the tokens behind the first. itl: between tokens that followed each other, one value for each pair (a
+-- token, over the tokens after the first. itl: between tokens that followed each other, one value for each pair (a
 -- chunk of several tokens counts as one). client_wait: how long the client held the request back. Only requests that
 -- succeeded count; warm-up, and what was sent again to be profiled, never does. Percentiles are nearest-rank: values
 -- that were measured, none in between.
@@ -37,18 +37,14 @@ WITH counted AS (
 ),
 
 metric AS (
-    SELECT
-        c.*,
-        unnest(['e2e', 'ttft', 'tpot', 'itl', 'client_wait']) AS metric
+    SELECT c.*, unnest(['e2e', 'ttft', 'tpot', 'itl', 'client_wait']) AS metric
     FROM counted AS c
 ),
 
 -- By position in order, which DuckDB sorts on disk if it must: quantile_disc holds all values in memory.
 ranked AS (
     SELECT
-        run_id,
-        metric,
-        value_ns,
+        run_id, metric, value_ns,
         row_number() OVER (PARTITION BY run_id, metric ORDER BY value_ns) AS position,
         count(*) OVER (PARTITION BY run_id, metric) AS value_count
     FROM request_latency($since)
@@ -57,8 +53,7 @@ ranked AS (
 -- The percentile p is the value at the rank ceil(p * value_count / 100).
 summed AS (
     SELECT
-        run_id,
-        metric,
+        run_id, metric,
         count(*) AS value_count,
         sum(value_ns) / count(*) AS mean_ns,
         max(value_ns) FILTER (position = (50 * value_count + 99) // 100) AS p50_ns,
@@ -70,22 +65,10 @@ summed AS (
 )
 
 SELECT
-    r.folder_name AS run,
-    r.engine,
-    m.metric,
+    r.folder_name AS run, r.engine, m.metric,
     coalesce(s.value_count, 0) AS value_count,
-    s.mean_ns,
-    s.p50_ns,
-    s.p90_ns,
-    s.p99_ns,
-    s.max_ns,
-    m.ok_count,
-    m.left_out_count,
-    r.outcome
+    s.mean_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns, m.ok_count, m.left_out_count, r.outcome
 FROM metric AS m
-INNER JOIN run AS r ON m.run_id = r.run_id
-LEFT JOIN summed AS s ON m.run_id = s.run_id AND m.metric = s.metric
-ORDER BY
-    r.engine,
-    r.run_id,
-    list_position(['e2e', 'ttft', 'tpot', 'itl', 'client_wait'], m.metric)
+INNER JOIN run AS r USING (run_id)
+LEFT JOIN summed AS s USING (run_id, metric)
+ORDER BY r.engine, r.run_id, list_position(['e2e', 'ttft', 'tpot', 'itl', 'client_wait'], m.metric)

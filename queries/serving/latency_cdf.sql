@@ -22,9 +22,7 @@
 
 WITH ranked AS (
     SELECT
-        run_id,
-        metric,
-        value_ns,
+        run_id, metric, value_ns,
         row_number() OVER (PARTITION BY run_id, metric ORDER BY value_ns) AS position,
         count(*) OVER (PARTITION BY run_id, metric) AS value_count,
         count(*) OVER (PARTITION BY run_id, metric ORDER BY value_ns) AS cumulative_count
@@ -34,12 +32,7 @@ WITH ranked AS (
 
 -- The values at the ranks ceil(k * value_count / points), for k from 1 to points.
 picked AS (
-    SELECT DISTINCT
-        run_id,
-        metric,
-        value_ns,
-        cumulative_count,
-        value_count
+    SELECT DISTINCT run_id, metric, value_ns, cumulative_count, value_count
     FROM ranked
     WHERE
         $points <= 0
@@ -47,17 +40,12 @@ picked AS (
 )
 
 SELECT
-    r.folder_name AS run,
-    r.engine,
-    p.metric,
-    p.value_ns,
-    p.cumulative_count,
+    r.folder_name AS run, r.engine, p.metric, p.value_ns, p.cumulative_count,
     100.0 * p.cumulative_count / p.value_count AS cumulative_pct,
     r.outcome
 FROM picked AS p
-INNER JOIN run AS r ON p.run_id = r.run_id
+INNER JOIN run AS r USING (run_id)
 ORDER BY
-    r.engine,
-    r.run_id,
+    r.engine, r.run_id,
     list_position(['e2e', 'ttft', 'tpot', 'itl', 'client_wait'], p.metric),
     p.value_ns

@@ -23,9 +23,7 @@
 
 -- Every rank of an engine does the same steps: the first trace that has them tells when.
 WITH telling AS (
-    SELECT
-        t.run_id,
-        min(t.trace_id) AS trace_id
+    SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
     INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id
     WHERE s.source = 'tk' AND t.base_time_ns > 0
@@ -33,22 +31,17 @@ WITH telling AS (
 ),
 
 first_step AS (
-    SELECT
-        run_id,
-        request_id,
-        min(first_step) AS step
+    SELECT run_id, request_id, min(first_step) AS step
     FROM request_step
     GROUP BY run_id, request_id
 ),
 
 queued AS (
-    SELECT
-        r.run_id,
-        s.ts_ns + t.base_time_ns - n.load_start_unix_ns - r.sent_ns AS value_ns
+    SELECT r.run_id, s.ts_ns + t.base_time_ns - n.load_start_unix_ns - r.sent_ns AS value_ns
     FROM request AS r
-    INNER JOIN run AS n ON r.run_id = n.run_id
-    LEFT JOIN first_step AS f ON r.run_id = f.run_id AND r.request_id = f.request_id
-    LEFT JOIN telling AS g ON r.run_id = g.run_id
+    INNER JOIN run AS n USING (run_id)
+    LEFT JOIN first_step AS f USING (run_id, request_id)
+    LEFT JOIN telling AS g USING (run_id)
     LEFT JOIN trace AS t ON g.trace_id = t.trace_id
     LEFT JOIN serving_step_ranges AS s ON g.trace_id = s.trace_id AND f.step = s.step
     WHERE NOT r.is_warmup
@@ -56,8 +49,7 @@ queued AS (
 
 ranked AS (
     SELECT
-        run_id,
-        value_ns,
+        run_id, value_ns,
         row_number() OVER (PARTITION BY run_id ORDER BY value_ns) AS position,
         count(*) OVER (PARTITION BY run_id) AS request_count,
         count(*) OVER (PARTITION BY run_id ORDER BY value_ns) AS cumulative_count
@@ -66,9 +58,7 @@ ranked AS (
 ),
 
 left_out AS (
-    SELECT
-        run_id,
-        count(*) AS left_out_count
+    SELECT run_id, count(*) AS left_out_count
     FROM queued
     WHERE value_ns IS NULL
     GROUP BY run_id
@@ -76,11 +66,7 @@ left_out AS (
 
 -- The values at the ranks ceil(k * request_count / points), for k from 1 to points.
 picked AS (
-    SELECT DISTINCT
-        run_id,
-        value_ns,
-        cumulative_count,
-        request_count
+    SELECT DISTINCT run_id, value_ns, cumulative_count, request_count
     FROM ranked
     WHERE
         $points <= 0
@@ -88,14 +74,11 @@ picked AS (
 )
 
 SELECT
-    n.folder_name AS run,
-    n.engine,
-    p.value_ns,
-    p.cumulative_count,
+    n.folder_name AS run, n.engine, p.value_ns, p.cumulative_count,
     100.0 * p.cumulative_count / p.request_count AS cumulative_pct,
     p.request_count,
     coalesce(o.left_out_count, 0) AS left_out_count
 FROM picked AS p
-INNER JOIN run AS n ON p.run_id = n.run_id
-LEFT JOIN left_out AS o ON p.run_id = o.run_id
+INNER JOIN run AS n USING (run_id)
+LEFT JOIN left_out AS o USING (run_id)
 ORDER BY n.engine, n.run_id, p.value_ns

@@ -24,18 +24,12 @@ CREATE OR REPLACE MACRO request_latency(since) AS TABLE (
         FROM request_times(since)
         WHERE is_ok
         UNION ALL
-        SELECT
-            run_id,
-            'itl' AS metric,
-            unnest(token_ns[2:]) - unnest(token_ns[:-2]) AS value_ns
+        SELECT run_id, 'itl' AS metric, unnest(token_ns[2:]) - unnest(token_ns[:-2]) AS value_ns
         FROM request
         WHERE outcome = 'ok' AND NOT is_warmup AND NOT is_profiled
     )
 
-    SELECT
-        run_id,
-        metric,
-        value_ns
+    SELECT run_id, metric, value_ns
     FROM valued
     WHERE value_ns IS NOT NULL
 );

@@ -31,16 +31,10 @@
 
 WITH served AS (
     SELECT
-        r.run_id,
-        n.folder_name,
-        n.load_start_unix_ns,
-        r.request_id,
-        r.outcome,
-        r.sent_ns,
-        r.first_token_ns,
-        r.end_ns
+        r.run_id, n.folder_name, n.load_start_unix_ns, r.request_id, r.outcome, r.sent_ns,
+        r.first_token_ns, r.end_ns
     FROM request AS r
-    INNER JOIN run AS n ON r.run_id = n.run_id
+    INNER JOIN run AS n USING (run_id)
     WHERE
         NOT r.is_warmup
         AND r.end_ns >= r.sent_ns
@@ -49,21 +43,16 @@ WITH served AS (
 
 -- Every rank of an engine does the same steps: the first trace that has them tells when.
 telling AS (
-    SELECT
-        t.run_id,
-        min(t.trace_id) AS trace_id
+    SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
-    INNER JOIN serving_step_ranges AS s ON t.trace_id = s.trace_id
+    INNER JOIN serving_step_ranges AS s USING (trace_id)
     WHERE s.source = 'tk' AND t.base_time_ns > 0
     GROUP BY t.run_id
 ),
 
 span AS (
     SELECT
-        run_id,
-        request_id,
-        first_step,
-        last_step,
+        run_id, request_id, first_step, last_step,
         min(first_step) OVER requests AS very_first_step,
         max(last_step) OVER requests AS very_last_step
     FROM request_step
@@ -72,9 +61,7 @@ span AS (
 
 stepped AS (
     SELECT
-        r.run_id,
-        r.request_id,
-        s.step,
+        r.run_id, r.request_id, s.step,
         s.step = p.very_first_step AS is_first,
         s.step = p.very_last_step AS is_last,
         s.step = p.first_step AS begins_span,
@@ -82,21 +69,18 @@ stepped AS (
         row_number() OVER (PARTITION BY r.run_id, r.request_id ORDER BY s.step) AS place,
         s.ts_ns + t.base_time_ns - r.load_start_unix_ns AS start_ns,
         s.end_ns + t.base_time_ns - r.load_start_unix_ns AS end_ns,
-        s.request_count,
-        s.prefill_token_count,
-        s.decode_token_count
+        s.request_count, s.prefill_token_count, s.decode_token_count
     FROM served AS r
-    INNER JOIN span AS p ON r.run_id = p.run_id AND r.request_id = p.request_id
-    INNER JOIN telling AS g ON r.run_id = g.run_id
-    INNER JOIN trace AS t ON g.trace_id = t.trace_id
+    INNER JOIN span AS p USING (run_id, request_id)
+    INNER JOIN telling AS g USING (run_id)
+    INNER JOIN trace AS t USING (trace_id)
     INNER JOIN serving_step_ranges AS s
         ON g.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step
 ),
 
 traced AS (
     SELECT
-        run_id,
-        request_id,
+        run_id, request_id,
         min(start_ns) AS first_ns,
         max(end_ns) AS last_ns,
         bool_or(is_first) AS has_first,
@@ -106,15 +90,9 @@ traced AS (
 ),
 
 chosen AS (
-    SELECT
-        r.*,
-        d.run_id IS NOT NULL AS is_traced,
-        d.first_ns,
-        d.last_ns,
-        d.has_first,
-        d.has_last
+    SELECT r.*, d.run_id IS NOT NULL AS is_traced, d.first_ns, d.last_ns, d.has_first, d.has_last
     FROM served AS r
-    LEFT JOIN traced AS d ON r.run_id = d.run_id AND r.request_id = d.request_id
+    LEFT JOIN traced AS d USING (run_id, request_id)
     QUALIFY
         $limit = 0
         OR row_number() OVER (
@@ -125,46 +103,34 @@ chosen AS (
 
 stretch AS (
     SELECT
-        run_id,
-        request_id,
-        CASE
+        run_id, request_id, CASE
             WHEN NOT is_traced THEN 'waiting'
             WHEN has_first THEN 'queued'
             ELSE 'not traced'
-        END AS part,
-        sent_ns AS start_ns,
+        END AS part, sent_ns AS start_ns,
         if(is_traced, first_ns, coalesce(first_token_ns, end_ns)) AS end_ns
     FROM chosen
     UNION ALL BY NAME
     SELECT
-        run_id,
-        request_id,
+        run_id, request_id,
         if(has_last IS FALSE, 'not traced', 'answering') AS part,
         if(is_traced, last_ns, first_token_ns) AS start_ns,
         end_ns
     FROM chosen
     UNION ALL BY NAME
     SELECT
-        s.run_id,
-        s.request_id,
+        s.run_id, s.request_id,
         if(coalesce(s.start_ns < c.first_token_ns, s.is_first), 'prefill', 'decode') AS part,
-        s.step,
-        s.start_ns,
-        s.end_ns,
-        s.request_count,
-        s.prefill_token_count,
-        s.decode_token_count
+        s.step, s.start_ns, s.end_ns, s.request_count, s.prefill_token_count, s.decode_token_count
     FROM stepped AS s
-    INNER JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+    INNER JOIN chosen AS c USING (run_id, request_id)
     UNION ALL BY NAME
     SELECT
-        s.run_id,
-        s.request_id,
+        s.run_id, s.request_id,
         if(
             n.step = s.step + 1 OR (s.ends_span AND n.begins_span), 'between steps', 'not traced'
         ) AS part,
-        s.end_ns AS start_ns,
-        n.start_ns AS end_ns
+        s.end_ns AS start_ns, n.start_ns AS end_ns
     FROM stepped AS s
     INNER JOIN stepped AS n
         ON s.run_id = n.run_id AND s.request_id = n.request_id AND s.place + 1 = n.place
@@ -172,19 +138,12 @@ stretch AS (
 )
 
 SELECT
-    c.folder_name AS run,
-    s.request_id,
-    s.part,
-    s.step,
-    s.start_ns,
-    s.end_ns,
+    c.folder_name AS run, s.request_id, s.part, s.step, s.start_ns, s.end_ns,
     s.end_ns - s.start_ns AS dur_ns,
-    s.request_count,
-    s.prefill_token_count,
-    s.decode_token_count,
+    s.request_count, s.prefill_token_count, s.decode_token_count,
     c.end_ns - c.sent_ns AS e2e_ns,
     c.outcome
 FROM stretch AS s
-INNER JOIN chosen AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+INNER JOIN chosen AS c USING (run_id, request_id)
 WHERE s.end_ns > s.start_ns OR (s.step IS NOT NULL AND s.end_ns = s.start_ns)
 ORDER BY c.run_id, c.is_traced DESC, e2e_ns DESC, s.request_id, s.start_ns, s.step

@@ -38,40 +38,33 @@
 -- Invariant: traced_step_count = prefill_step_count + decode_step_count AND traced_step_count <= step_count
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100.0000001)
+-- Empty: request: the run has no requests
+-- Empty: request_step: the requests of the run do not name the steps of the engine that served them
+-- Empty: no step that served such a request is marked in the trace (tk/step)
 
 WITH served AS (
     SELECT
-        r.run_id,
-        r.request_id,
-        n.folder_name,
-        r.is_profiled,
-        r.outcome,
-        r.prompt_token_count,
+        r.run_id, r.request_id, n.folder_name, r.is_profiled, r.outcome, r.prompt_token_count,
         r.output_token_count,
         r.sent_ns + n.load_start_unix_ns AS sent_unix_ns,
         r.first_token_ns + n.load_start_unix_ns AS first_token_unix_ns,
-        t.e2e_ns,
-        t.ttft_ns
+        t.e2e_ns, t.ttft_ns
     FROM request AS r
-    INNER JOIN run AS n ON r.run_id = n.run_id
-    INNER JOIN request_times('sent') AS t ON r.run_id = t.run_id AND r.request_id = t.request_id
+    INNER JOIN run AS n USING (run_id)
+    INNER JOIN request_times('sent') AS t USING (run_id, request_id)
     WHERE NOT r.is_warmup AND ($request IS NULL OR r.request_id = $request)
 ),
 
 span AS (
     SELECT
-        run_id,
-        request_id,
-        first_step,
-        last_step,
+        run_id, request_id, first_step, last_step,
         min(first_step) OVER (PARTITION BY run_id, request_id) AS very_first_step
     FROM request_step
 ),
 
 counted AS (
     SELECT
-        run_id,
-        request_id,
+        run_id, request_id,
         any_value(very_first_step) AS very_first_step,
         sum(last_step - first_step + 1)::BIGINT AS step_count
     FROM span
@@ -81,15 +74,11 @@ counted AS (
 -- Few spans per request: each step of a span once.
 stepped AS (
     SELECT
-        t.run_id,
-        p.request_id,
-        t.trace_id,
-        s.step,
-        s.dur_ns,
+        t.run_id, p.request_id, t.trace_id, s.step, s.dur_ns,
         s.ts_ns + nullif(t.base_time_ns, 0) AS start_unix_ns,
         s.step = p.very_first_step AS is_first
     FROM trace AS t
-    INNER JOIN span AS p ON t.run_id = p.run_id
+    INNER JOIN span AS p USING (run_id)
     INNER JOIN serving_step_ranges AS s
         ON t.trace_id = s.trace_id AND s.step BETWEEN p.first_step AND p.last_step
     WHERE s.source = 'tk'
@@ -98,22 +87,15 @@ stepped AS (
 judged AS (
     SELECT
         s.*,
-        coalesce(
-            s.start_unix_ns < r.first_token_unix_ns,
-            s.is_first
-        ) AS is_prefill,
+        coalesce(s.start_unix_ns < r.first_token_unix_ns, s.is_first) AS is_prefill,
         CASE WHEN s.is_first THEN s.start_unix_ns - r.sent_unix_ns END AS queue_ns
     FROM stepped AS s
-    INNER JOIN served AS r ON s.run_id = r.run_id AND s.request_id = r.request_id
+    INNER JOIN served AS r USING (run_id, request_id)
 ),
 
 summed AS (
     SELECT
-        d.trace_id,
-        d.rank,
-        d.device,
-        j.run_id,
-        j.request_id,
+        d.trace_id, d.rank, d.device, j.run_id, j.request_id,
         count(*) AS traced_step_count,
         max(j.queue_ns) AS queue_ns,
         count(*) FILTER (j.is_prefill) AS prefill_step_count,
@@ -125,38 +107,20 @@ summed AS (
         coalesce(sum(w.wall_ns), 0)::BIGINT AS wall_ns,
         coalesce(sum(w.idle_ns), 0)::BIGINT AS idle_ns
     FROM judged AS j
-    INNER JOIN device_windows AS d ON j.trace_id = d.trace_id
-    LEFT JOIN serving_step_work AS w
-        ON d.trace_id = w.trace_id AND d.device = w.device AND j.step = w.step
+    INNER JOIN device_windows AS d USING (trace_id)
+    LEFT JOIN serving_step_work AS w USING (trace_id, device, step)
     GROUP BY d.trace_id, d.rank, d.device, j.run_id, j.request_id
 )
 
 SELECT
-    s.rank,
-    s.device,
-    r.folder_name AS run,
-    s.request_id,
-    r.is_profiled,
-    r.outcome,
-    r.prompt_token_count,
-    r.output_token_count,
-    r.e2e_ns,
-    r.ttft_ns,
-    s.queue_ns,
-    c.step_count,
-    s.traced_step_count,
-    s.prefill_step_count,
-    s.prefill_ns,
-    s.decode_step_count,
-    s.decode_step_ns,
-    s.longest_step,
-    s.longest_step_ns,
-    s.wall_ns,
-    s.idle_ns,
+    s.rank, s.device, r.folder_name AS run, s.request_id, r.is_profiled, r.outcome,
+    r.prompt_token_count, r.output_token_count, r.e2e_ns, r.ttft_ns, s.queue_ns, c.step_count,
+    s.traced_step_count, s.prefill_step_count, s.prefill_ns, s.decode_step_count, s.decode_step_ns,
+    s.longest_step, s.longest_step_ns, s.wall_ns, s.idle_ns,
     100.0 * s.idle_ns / nullif(s.wall_ns + s.idle_ns, 0) AS idle_pct
 FROM summed AS s
-INNER JOIN served AS r ON s.run_id = r.run_id AND s.request_id = r.request_id
-INNER JOIN counted AS c ON s.run_id = c.run_id AND s.request_id = c.request_id
+INNER JOIN served AS r USING (run_id, request_id)
+INNER JOIN counted AS c USING (run_id, request_id)
 QUALIFY
     $limit = 0
     OR row_number() OVER (

@@ -13,7 +13,7 @@
 --   client_wait_ns  BIGINT   from when the schedule wanted it sent to when it was sent, ns
 --   e2e_ns          BIGINT   from its start to its end, ns
 --   ttft_ns         BIGINT   from its start to its first token, ns
---   tpot_ns         BIGINT   from its first to its last token, over the tokens behind the first (behind the first
+--   tpot_ns         BIGINT   from its first to its last token, over the tokens after the first (behind the first
 --                            chunk, where tokens come in chunks), ns; NULL without such
 
 CREATE OR REPLACE MACRO request_times(since) AS TABLE (
@@ -28,8 +28,7 @@ CREATE OR REPLACE MACRO request_times(since) AS TABLE (
     )
 
     SELECT
-        run_id,
-        request_id,
+        run_id, request_id,
         NOT is_warmup AND NOT is_profiled AS is_measured,
         NOT is_warmup AND NOT is_profiled AND outcome = 'ok' AS is_ok,
         sent_ns - arrival_ns AS client_wait_ns,

@@ -16,7 +16,7 @@
 --   outcome             VARCHAR  how it ended
 --   e2e_ns              BIGINT   from its start to its end, ns
 --   ttft_ns             BIGINT   from its start to its first token, ns
---   tpot_ns             BIGINT   from its first to its last token, over the tokens behind the first, ns
+--   tpot_ns             BIGINT   from its first to its last token, over the tokens after the first, ns
 --   max_itl_ns          BIGINT   longest time between two tokens, ns
 --   client_wait_ns      BIGINT   how long the client held it back, ns
 --   prompt_token_count  BIGINT   tokens of the prompt
@@ -26,45 +26,25 @@
 --   reason              VARCHAR  why the outcome is not ok
 
 WITH gap AS (
-    SELECT
-        run_id,
-        request_id,
-        unnest(token_ns[2:]) - unnest(token_ns[:-2]) AS gap_ns
+    SELECT run_id, request_id, unnest(token_ns[2:]) - unnest(token_ns[:-2]) AS gap_ns
     FROM request
 ),
 
 longest_gap AS (
-    SELECT
-        run_id,
-        request_id,
-        max(gap_ns) AS max_itl_ns
+    SELECT run_id, request_id, max(gap_ns) AS max_itl_ns
     FROM gap
     GROUP BY run_id, request_id
 ),
 
 step AS (
-    SELECT
-        run_id,
-        request_id,
-        sum(last_step - first_step + 1)::BIGINT AS step_count
+    SELECT run_id, request_id, sum(last_step - first_step + 1)::BIGINT AS step_count
     FROM request_step
     GROUP BY run_id, request_id
 )
 
 SELECT
-    r.folder_name AS run,
-    q.request_id,
-    q.outcome,
-    t.e2e_ns,
-    t.ttft_ns,
-    t.tpot_ns,
-    g.max_itl_ns,
-    t.client_wait_ns,
-    q.prompt_token_count,
-    q.output_token_count,
-    q.sent_ns,
-    s.step_count,
-    q.reason
+    r.folder_name AS run, q.request_id, q.outcome, t.e2e_ns, t.ttft_ns, t.tpot_ns, g.max_itl_ns,
+    t.client_wait_ns, q.prompt_token_count, q.output_token_count, q.sent_ns, s.step_count, q.reason
 FROM request AS q
 INNER JOIN run AS r ON q.run_id = r.run_id
 INNER JOIN request_times($since) AS t ON q.run_id = t.run_id AND q.request_id = t.request_id

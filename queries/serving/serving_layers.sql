@@ -36,37 +36,20 @@ WITH compiled AS (
 ),
 
 work AS (
-    SELECT
-        trace_id,
-        device,
-        phase,
-        task_group,
-        task,
-        module_id,
-        row_name,
-        wall_ns AS time_ns
+    SELECT trace_id, device, phase, task_group, task, module_id, row_name, wall_ns AS time_ns
     FROM serving_task_time('module')
     UNION ALL
     SELECT
-        trace_id,
-        device,
-        phase,
+        trace_id, device, phase,
         'timeline' AS task_group,
-        section AS task,
-        module_id,
-        row_name,
+        section AS task, module_id, row_name,
         wall_ns + idle_ns AS time_ns
     FROM serving_section_work('module')
 ),
 
 summed AS (
     SELECT
-        w.trace_id,
-        w.device,
-        w.phase,
-        w.task_group,
-        w.task,
-        m.layer,
+        w.trace_id, w.device, w.phase, w.task_group, w.task, m.layer,
         layer_place(
             w.phase, m.layer, m.source, w.row_name,
             w.trace_id IN (SELECT trace_id FROM compiled)
@@ -94,9 +77,7 @@ kept AS (
 ),
 
 named AS (
-    SELECT
-        * EXCLUDE (task_group, task),
-        {task_group: task_group, task: task} AS work
+    SELECT * EXCLUDE (task_group, task), {task_group: task_group, task: task} AS work
     FROM kept
 ),
 
@@ -110,16 +91,8 @@ compared AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    c.phase,
-    c.work.task_group,
-    c.work.task,
-    c.layer_count,
-    c.total_ns,
-    c.layer_ns,
-    c.around_ns,
-    c.untold_ns,
+    w.rank, w.device, c.phase, c.work.task_group, c.work.task, c.layer_count, c.total_ns,
+    c.layer_ns, c.around_ns, c.untold_ns,
     c.total_ns / n.step_count AS step_ns,
     c.low_ns / n.step_count AS whole_step_ns,
     c.high_ns / n.step_count AS whole_max_step_ns,
@@ -133,8 +106,7 @@ LEFT JOIN serving_phase_steps() AS n
 WHERE c.work.task IS NOT NULL
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(c.phase),
     list_position(['computation', 'communication', 'rest', 'timeline'], c.work.task_group),
     list_position(

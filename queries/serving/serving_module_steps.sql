@@ -22,8 +22,7 @@ WITH shared AS (
 
 summed AS (
     SELECT
-        phase,
-        task_group,
+        phase, task_group,
         if(grouping(task) = 1, '(all)', task) AS task,
         min(rowid) AS place,
         grouping(task) AS is_all,
@@ -34,9 +33,7 @@ summed AS (
 )
 
 SELECT
-    s.phase,
-    s.task_group,
-    s.task,
+    s.phase, s.task_group, s.task,
     if(d.stepped_count > 0, coalesce(s.step_wall_ns, 0) / d.stepped_count, NULL) AS step_wall_ns,
     if(d.timed_count > 0, coalesce(s.phase_pct, 0) / d.timed_count, NULL) AS phase_pct,
     d.device_count

@@ -18,9 +18,7 @@
 
 WITH summed AS (
     SELECT
-        phase,
-        task_group,
-        task,
+        phase, task_group, task,
         min(rowid) AS place,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
@@ -38,13 +36,7 @@ placed AS (
 )
 
 SELECT
-    phase,
-    task_group,
-    task,
-    kernel_count,
-    kernel_ns,
-    wall_ns,
-    phase_wall_ns,
+    phase, task_group, task, kernel_count, kernel_ns, wall_ns, phase_wall_ns,
     100.0 * wall_ns / phase_wall_ns AS phase_pct
 FROM placed
 WHERE phase_wall_ns > 0

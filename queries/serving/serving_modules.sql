@@ -24,11 +24,7 @@
 
 WITH spent AS (
     SELECT
-        trace_id,
-        device,
-        phase,
-        task_group,
-        task,
+        trace_id, device, phase, task_group, task,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
@@ -37,14 +33,7 @@ WITH spent AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.phase,
-    s.task_group,
-    s.task,
-    s.kernel_count,
-    s.kernel_ns,
-    s.wall_ns,
+    w.rank, w.device, s.phase, s.task_group, s.task, s.kernel_count, s.kernel_ns, s.wall_ns,
     100.0 * s.wall_ns / nullif(
         sum(s.wall_ns) OVER (PARTITION BY s.trace_id, s.device, s.phase), 0
     )::BIGINT AS phase_pct,
@@ -56,8 +45,7 @@ LEFT JOIN serving_phase_steps() AS n
     ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(s.phase),
     list_position(['computation', 'communication', 'rest'], s.task_group),
     list_position(

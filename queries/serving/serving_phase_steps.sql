@@ -11,12 +11,8 @@
 --   step_count  BIGINT   steps
 
 CREATE OR REPLACE MACRO serving_phase_steps() AS TABLE (
-    SELECT
-        s.trace_id,
-        w.device,
-        s.phase,
-        count(*) AS step_count
+    SELECT s.trace_id, w.device, s.phase, count(*) AS step_count
     FROM serving_step_ranges AS s
-    INNER JOIN serving_step_work AS w ON s.trace_id = w.trace_id AND s.step = w.step
+    INNER JOIN serving_step_work AS w USING (trace_id, step)
     GROUP BY s.trace_id, w.device, s.phase
 );

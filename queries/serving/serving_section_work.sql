@@ -24,10 +24,7 @@
 
 CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
     WITH layer_range AS (
-        SELECT
-            trace_id,
-            min(position) AS first_position,
-            max(last_position) AS last_position
+        SELECT trace_id, min(position) AS first_position, max(last_position) AS last_position
         FROM query_table(modules)
         WHERE layer IS NOT NULL
         GROUP BY trace_id
@@ -35,21 +32,10 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
 
     waited AS (
         SELECT
-            trace_id,
-            device,
-            event_id,
-            piece,
-            dur_ns,
-            wall_ns,
-            ts_ns,
-            phase,
-            module_id,
-            row_name,
+            trace_id, device, event_id, piece, dur_ns, wall_ns, ts_ns, phase, module_id, row_name,
             launch_id,
             greatest(
-                coalesce(
-                    gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)), 0
-                ),
+                coalesce(gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)), 0),
                 0
             ) AS idle_ns
         FROM attributed_events
@@ -58,20 +44,17 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
     work AS (
         SELECT
             d.* EXCLUDE (launch_id),
-            m.layer,
-            l.ts_ns AS launch_ts_ns,
-            CASE
+            m.layer, l.ts_ns AS launch_ts_ns, CASE
                 WHEN m.layer IS NOT NULL THEN r.section
                 WHEN m.last_position < g.first_position THEN 'before transformer'
                 WHEN m.position > g.last_position THEN 'after transformer'
                 ELSE 'other'
             END AS section
         FROM waited AS d
-        INNER JOIN layer_range AS g ON d.trace_id = g.trace_id
-        LEFT JOIN query_table(modules) AS m ON d.trace_id = m.trace_id AND d.module_id = m.module_id
-        LEFT JOIN module_roles(modules) AS r
-            ON d.trace_id = r.trace_id AND d.module_id = r.module_id
-        LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
+        INNER JOIN layer_range AS g USING (trace_id)
+        LEFT JOIN query_table(modules) AS m USING (trace_id, module_id)
+        LEFT JOIN module_roles(modules) AS r USING (trace_id, module_id)
+        LEFT JOIN launch AS l USING (trace_id, launch_id)
         WHERE d.phase IN ('prefill', 'mixed', 'decode', 'forward')
     )
 

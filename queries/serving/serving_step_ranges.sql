@@ -25,12 +25,7 @@
 
 WITH step_range AS MATERIALIZED (
     SELECT
-        trace_id,
-        event_id,
-        pid,
-        tid,
-        name,
-        ts_ns,
+        trace_id, event_id, pid, tid, name, ts_ns,
         ts_ns + dur_ns AS end_ns,
         CASE
             WHEN starts_with(name, 'tk/step/') THEN 'tk/step'
@@ -56,13 +51,7 @@ WITH step_range AS MATERIALIZED (
 -- A range inside of tk/step belongs to the last one that began before it on its thread.
 tk_step AS (
     SELECT
-        trace_id,
-        event_id,
-        pid,
-        tid,
-        name,
-        ts_ns,
-        end_ns,
+        trace_id, event_id, pid, tid, name, ts_ns, end_ns,
         regexp_extract(name, '(\d+)$', 1)::BIGINT AS step
     FROM step_range
     WHERE form = 'tk/step'
@@ -70,55 +59,37 @@ tk_step AS (
 
 tk_inside AS (
     SELECT
-        m.trace_id,
-        s.event_id,
+        m.trace_id, s.event_id,
         max(m.name) FILTER (m.form = 'tk/batch') AS batch_name,
         max(m.name) FILTER (m.form = 'tk/phase') AS phase_name
     FROM step_range AS m
     ASOF INNER JOIN tk_step AS s
-        ON
-            m.trace_id = s.trace_id
-            AND m.pid = s.pid
-            AND m.tid = s.tid
-            AND m.ts_ns >= s.ts_ns
+        ON m.trace_id = s.trace_id AND m.pid = s.pid AND m.tid = s.tid AND m.ts_ns >= s.ts_ns
     WHERE m.form IN ('tk/batch', 'tk/phase') AND m.ts_ns <= s.end_ns
     GROUP BY m.trace_id, s.event_id
 ),
 
 frame AS (
-    SELECT
-        e.trace_id,
-        e.event_id,
-        e.name,
-        e.ts_ns,
-        e.ts_ns + e.dur_ns AS end_ns,
-        k.phase
+    SELECT e.trace_id, e.event_id, e.name, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns, k.phase
     FROM event AS e
-    INNER JOIN range_marker AS k ON e.category = k.category AND e.name = k.name
+    INNER JOIN range_marker AS k USING (category, name)
     WHERE k.means = 'frame' AND k.layer = 'begin' AND k.phase IN ('prefill', 'decode')
 ),
 
 stated_batch AS (
     SELECT
-        s.trace_id,
-        s.event_id,
-        s.step,
+        s.trace_id, s.event_id, s.step,
         coalesce(i.batch_name, i.phase_name) AS name,
         'tk' AS source,
         if(i.batch_name IS NULL, 5, 1) AS form_rank,
         regexp_extract(i.phase_name, '(\w+)$', 1) AS stated_phase,
-        s.ts_ns,
-        s.end_ns,
+        s.ts_ns, s.end_ns,
         regexp_extract_all(coalesce(i.batch_name, ''), '\d+')::BIGINT[] AS numbers
     FROM tk_step AS s
-    INNER JOIN tk_inside AS i ON s.trace_id = i.trace_id AND s.event_id = i.event_id
+    INNER JOIN tk_inside AS i USING (trace_id, event_id)
     UNION ALL
     SELECT
-        trace_id,
-        event_id,
-        NULL AS step,
-        name,
-        form AS source,
+        trace_id, event_id, NULL AS step, name, form AS source,
         CASE form WHEN 'vllm' THEN 2 WHEN 'sglang' THEN 3 ELSE 4 END AS form_rank,
         CASE form
             WHEN 'sglang'
@@ -126,9 +97,7 @@ stated_batch AS (
                     CASE regexp_extract(name, '^step\[(\w+)', 1)
                         WHEN 'EXTEND' THEN 'prefill' WHEN 'DECODE' THEN 'decode' ELSE 'mixed'
                     END
-        END AS stated_phase,
-        ts_ns,
-        end_ns,
+        END AS stated_phase, ts_ns, end_ns,
         CASE form
             WHEN 'vllm'
                 THEN [
@@ -153,15 +122,10 @@ stated_batch AS (
     WHERE form IN ('vllm', 'sglang', 'engine_step')
     UNION ALL
     SELECT
-        trace_id,
-        event_id,
-        NULL AS step,
-        name,
+        trace_id, event_id, NULL AS step, name,
         'lightllm' AS source,
         6 AS form_rank,
-        phase AS stated_phase,
-        ts_ns,
-        end_ns,
+        phase AS stated_phase, ts_ns, end_ns,
         []::BIGINT[] AS numbers
     FROM frame
 ),
@@ -173,18 +137,15 @@ counted_batch AS (
             WHEN source <> 'sglang' THEN numbers[1]
             WHEN stated_phase = 'prefill' THEN numbers[1]
             WHEN stated_phase = 'decode' THEN 0
-        END AS prefill_request_count,
-        CASE
+        END AS prefill_request_count, CASE
             WHEN source <> 'sglang' THEN numbers[2]
             WHEN stated_phase = 'prefill' THEN numbers[2]
             WHEN stated_phase = 'decode' THEN 0
-        END AS prefill_token_count,
-        CASE
+        END AS prefill_token_count, CASE
             WHEN source <> 'sglang' THEN numbers[3]
             WHEN stated_phase = 'decode' THEN numbers[1]
             WHEN stated_phase = 'prefill' THEN 0
-        END AS decode_request_count,
-        CASE
+        END AS decode_request_count, CASE
             WHEN source <> 'sglang' THEN numbers[4]
             WHEN stated_phase = 'decode' THEN coalesce(numbers[2], numbers[1])
             WHEN stated_phase = 'prefill' THEN 0
@@ -195,23 +156,14 @@ counted_batch AS (
 
 SELECT
     trace_id,
-    coalesce(
-        step, row_number() OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) - 1
-    ) AS step,
-    name,
-    source,
-    CASE
+    coalesce(step, row_number() OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) - 1) AS step,
+    name, source, CASE
         WHEN stated_phase <> '' THEN stated_phase
         WHEN prefill_request_count > 0 AND decode_request_count > 0 THEN 'mixed'
         WHEN prefill_request_count > 0 THEN 'prefill'
         ELSE 'decode'
-    END AS phase,
-    ts_ns,
+    END AS phase, ts_ns,
     end_ns - ts_ns AS dur_ns,
-    end_ns,
-    prefill_request_count,
-    prefill_token_count,
-    decode_request_count,
-    decode_token_count,
+    end_ns, prefill_request_count, prefill_token_count, decode_request_count, decode_token_count,
     coalesce(prefill_request_count + decode_request_count, numbers[1]) AS request_count
 FROM counted_batch

@@ -19,19 +19,11 @@
 
 WITH work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.piece,
-        d.ts_ns,
-        d.end_ns,
-        d.dur_ns,
-        d.wall_ns,
+        d.trace_id, d.device, d.piece, d.ts_ns, d.end_ns, d.dur_ns, d.wall_ns,
         l.ts_ns AS launch_ts_ns,
-        gap_before_ns(
-            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
-        ) AS gap_ns
+        gap_before_ns((d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)) AS gap_ns
     FROM attributed_events AS d
-    LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
     WHERE d.trace_id IN (SELECT trace_id FROM serving_step_ranges)
 ),
 
@@ -45,9 +37,7 @@ placed AS (
 )
 
 SELECT
-    trace_id,
-    device,
-    step,
+    trace_id, device, step,
     count(*) FILTER (piece = 0) AS kernel_count,
     sum(dur_ns)::BIGINT AS kernel_ns,
     sum(wall_ns)::BIGINT AS wall_ns,

@@ -30,42 +30,22 @@
 
 WITH step_device AS (
     SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        s.step,
-        s.phase,
-        s.prefill_request_count,
-        s.prefill_token_count,
-        s.decode_request_count,
-        s.decode_token_count,
-        s.request_count,
-        s.ts_ns,
-        s.dur_ns,
+        w.trace_id, w.rank, w.device, s.step, s.phase, s.prefill_request_count,
+        s.prefill_token_count, s.decode_request_count, s.decode_token_count, s.request_count,
+        s.ts_ns, s.dur_ns,
         s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns AS is_steady
     FROM device_windows AS w
     INNER JOIN serving_step_ranges AS s ON w.trace_id = s.trace_id
     LEFT JOIN steady_window('serving_step_ranges', $tolerance_pct) AS y ON s.trace_id = y.trace_id
     UNION ALL BY NAME
-    SELECT
-        w.trace_id,
-        w.rank,
-        w.device
+    SELECT w.trace_id, w.rank, w.device
     FROM device_windows AS w
     WHERE w.trace_id IN (SELECT trace_id FROM serving_step_ranges)
 )
 
 SELECT
-    sd.rank,
-    sd.device,
-    sd.step,
-    sd.phase,
-    sd.prefill_request_count,
-    sd.prefill_token_count,
-    sd.decode_request_count,
-    sd.decode_token_count,
-    sd.request_count,
-    sd.is_steady,
+    sd.rank, sd.device, sd.step, sd.phase, sd.prefill_request_count, sd.prefill_token_count,
+    sd.decode_request_count, sd.decode_token_count, sd.request_count, sd.is_steady,
     sd.ts_ns - t.first_ts_ns AS start_ns,
     sd.dur_ns,
     coalesce(sw.kernel_count, 0) AS kernel_count,
@@ -74,11 +54,8 @@ SELECT
     coalesce(sw.idle_ns, 0) AS idle_ns,
     100.0 * sw.idle_ns / nullif(sw.wall_ns + sw.idle_ns, 0) AS idle_pct
 FROM step_device AS sd
-INNER JOIN trace AS t ON sd.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN serving_step_work AS sw
-    ON
-        sd.trace_id = sw.trace_id
-        AND sd.device = sw.device
-        AND sd.step IS NOT DISTINCT FROM sw.step
+    ON sd.trace_id = sw.trace_id AND sd.device = sw.device AND sd.step IS NOT DISTINCT FROM sw.step
 WHERE sd.step IS NOT NULL OR sw.kernel_count > 0
 ORDER BY sd.rank NULLS LAST, sd.trace_id, sd.device, sd.ts_ns NULLS LAST, sd.step

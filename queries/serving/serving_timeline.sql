@@ -26,10 +26,7 @@
 -- Invariant: 0 <= idle_ns AND (span_pct IS NULL OR (0 <= span_pct AND span_pct <= 100.0000001))
 
 SELECT
-    w.rank,
-    w.device,
-    s.phase,
-    s.section,
+    w.rank, w.device, s.phase, s.section,
     count(DISTINCT s.layer) AS layer_count,
     count(*) FILTER (s.piece = 0) AS kernel_count,
     sum(s.dur_ns)::BIGINT AS kernel_ns,
@@ -50,8 +47,7 @@ LEFT JOIN serving_phase_steps() AS n
 GROUP BY w.trace_id, w.rank, w.device, s.phase, s.section, n.step_count
 ORDER BY
     w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
+    w.trace_id, w.device,
     phase_order(s.phase),
     list_position(
         ['before transformer', 'attention', 'ffn', 'after transformer', 'other'], s.section

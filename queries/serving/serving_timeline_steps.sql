@@ -20,20 +20,14 @@ WITH shared AS (
 
 named AS (
     SELECT
-        phase,
-        rowid AS place,
-        step_span_ns,
-        span_pct,
-        unnest(
-            if(section IN ('attention', 'ffn'), [section, 'transformer'], [section])
-        ) AS section
+        phase, rowid AS place, step_span_ns, span_pct,
+        unnest(if(section IN ('attention', 'ffn'), [section, 'transformer'], [section])) AS section
     FROM serving_timeline_rows
 ),
 
 summed AS (
     SELECT
-        phase,
-        section,
+        phase, section,
         min(place) AS place,
         fsum(step_span_ns) AS step_span_ns,
         fsum(span_pct) AS span_pct
@@ -42,11 +36,10 @@ summed AS (
 )
 
 SELECT
-    s.phase,
-    s.section,
+    s.phase, s.section,
     if(d.stepped_count > 0, coalesce(s.step_span_ns, 0) / d.stepped_count, NULL) AS step_span_ns,
     if(d.timed_count > 0, coalesce(s.span_pct, 0) / d.timed_count, NULL) AS span_pct,
     d.device_count
 FROM summed AS s
-INNER JOIN serving_phase_devices('shared') AS d ON s.phase = d.phase
+INNER JOIN serving_phase_devices('shared') AS d USING (phase)
 ORDER BY min(s.place) OVER (PARTITION BY s.phase), s.place, s.section = 'transformer' DESC

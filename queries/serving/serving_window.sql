@@ -37,19 +37,13 @@
 -- Invariant: trace_pct IS NULL OR (0 <= trace_pct AND trace_pct <= 100.0000001)
 
 WITH extent AS (
-    SELECT
-        trace_id,
-        max(end_ns) - min(ts_ns) AS dur_ns
+    SELECT trace_id, max(end_ns) - min(ts_ns) AS dur_ns
     FROM serving_step_ranges
     GROUP BY trace_id
 ),
 
 inside AS (
-    SELECT
-        s.*,
-        y.start_ns,
-        y.end_ns - y.start_ns AS steady_ns,
-        y.max_running_count
+    SELECT s.*, y.start_ns, y.end_ns - y.start_ns AS steady_ns, y.max_running_count
     FROM serving_step_ranges AS s
     INNER JOIN steady_window('serving_step_ranges', $tolerance_pct) AS y
         ON s.trace_id = y.trace_id AND s.ts_ns >= y.start_ns AND s.ts_ns < y.end_ns
@@ -76,8 +70,7 @@ summed AS (
 
 worked AS (
     SELECT
-        w.trace_id,
-        w.device,
+        w.trace_id, w.device,
         sum(w.wall_ns)::BIGINT AS wall_ns,
         sum(w.idle_ns)::BIGINT AS idle_ns
     FROM serving_step_work AS w
@@ -86,21 +79,12 @@ worked AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    s.first_step,
-    s.last_step,
+    w.rank, w.device, s.first_step, s.last_step,
     s.start_ns - t.first_ts_ns AS start_ns,
     s.dur_ns,
     100.0 * s.dur_ns / nullif(e.dur_ns, 0) AS trace_pct,
-    s.step_count,
-    s.prefill_step_count,
-    s.mixed_step_count,
-    s.decode_step_count,
-    s.max_running_count,
-    s.mean_running_count,
-    s.prefill_token_count,
-    s.decode_token_count,
+    s.step_count, s.prefill_step_count, s.mixed_step_count, s.decode_step_count,
+    s.max_running_count, s.mean_running_count, s.prefill_token_count, s.decode_token_count,
     1e9 * s.prefill_token_count / nullif(k.wall_ns + k.idle_ns, 0) AS prefill_tokens_per_s,
     1e9 * s.decode_token_count / nullif(k.wall_ns + k.idle_ns, 0) AS decode_tokens_per_s,
     CASE WHEN s.step_count IS NOT NULL THEN coalesce(k.wall_ns, 0) END AS wall_ns,
@@ -111,8 +95,8 @@ SELECT
             THEN 'the ranges of the steps do not tell how many requests are in each batch'
     END AS reason
 FROM device_windows AS w
-INNER JOIN extent AS e ON w.trace_id = e.trace_id
-INNER JOIN trace AS t ON w.trace_id = t.trace_id
-LEFT JOIN summed AS s ON w.trace_id = s.trace_id
-LEFT JOIN worked AS k ON w.trace_id = k.trace_id AND w.device = k.device
+INNER JOIN extent AS e USING (trace_id)
+INNER JOIN trace AS t USING (trace_id)
+LEFT JOIN summed AS s USING (trace_id)
+LEFT JOIN worked AS k USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device

@@ -28,20 +28,14 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
 
     judged AS (
         SELECT
-            trace_id,
-            step,
-            ts_ns,
-            end_ns,
-            request_count,
+            trace_id, step, ts_ns, end_ns, request_count,
             max(request_count) OVER (PARTITION BY trace_id) AS max_running_count
         FROM told
         WHERE is_told AND (phase <> 'prefill' OR NOT has_decode)
     ),
 
     flagged AS (
-        SELECT
-            *,
-            100.0 * request_count >= (100.0 - tolerance_pct) * max_running_count AS is_within
+        SELECT *, 100.0 * request_count >= (100.0 - tolerance_pct) * max_running_count AS is_within
         FROM judged
     ),
 
@@ -66,10 +60,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
     )
 
     SELECT DISTINCT ON (trace_id)
-        trace_id,
-        start_ns,
-        end_ns,
-        max_running_count
+        trace_id, start_ns, end_ns, max_running_count
     FROM run
     ORDER BY trace_id, end_ns - start_ns DESC, start_ns
 );

@@ -42,21 +42,15 @@ WITH summed AS (
         if(has_outputs, coalesce(output_sum, 0), NULL) AS output_token_count,
         max(q.end_ns) FILTER (t.is_ok) - min(q.sent_ns) AS interval_ns
     FROM request AS q
-    INNER JOIN request_times('sent') AS t ON q.run_id = t.run_id AND q.request_id = t.request_id
+    INNER JOIN request_times('sent') AS t USING (run_id, request_id)
     WHERE t.is_measured
     GROUP BY q.run_id
 )
 
 SELECT
-    r.folder_name AS run,
-    r.engine,
-    r.model,
-    s.request_count,
-    s.ok_count,
+    r.folder_name AS run, r.engine, r.model, s.request_count, s.ok_count,
     s.request_count - s.ok_count AS left_out_count,
-    s.prompt_token_count,
-    s.output_token_count,
-    s.interval_ns,
+    s.prompt_token_count, s.output_token_count, s.interval_ns,
     1e9 * s.ok_count / nullif(s.interval_ns, 0) AS requests_per_s,
     1e9 * s.output_token_count / nullif(s.interval_ns, 0) AS output_tokens_per_s,
     1e9 * (s.prompt_token_count + s.output_token_count) / nullif(s.interval_ns, 0)
@@ -64,5 +58,5 @@ SELECT
     100.0 * s.ok_count / s.request_count AS answered_pct,
     r.outcome
 FROM summed AS s
-INNER JOIN run AS r ON s.run_id = r.run_id
+INNER JOIN run AS r USING (run_id)
 ORDER BY r.model, r.engine, r.run_id

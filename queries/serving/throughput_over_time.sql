@@ -22,11 +22,7 @@
 
 WITH measured AS (
     SELECT
-        q.run_id,
-        q.sent_ns,
-        q.end_ns,
-        q.output_token_count,
-        q.token_ns,
+        q.run_id, q.sent_ns, q.end_ns, q.output_token_count, q.token_ns,
         coalesce(q.token_counts, [1 FOR _ IN q.token_ns]) AS token_counts,
         t.is_ok
     FROM request AS q
@@ -66,8 +62,7 @@ moment AS (
     WHERE is_ok
     UNION ALL
     SELECT
-        run_id,
-        sent_ns AS at_ns,
+        run_id, sent_ns AS at_ns,
         0 AS token_count,
         1 AS sent,
         0 AS ended,
@@ -75,8 +70,7 @@ moment AS (
     FROM measured
     UNION ALL
     SELECT
-        run_id,
-        end_ns AS at_ns,
+        run_id, end_ns AS at_ns,
         0 AS token_count,
         0 AS sent,
         1 AS ended,
@@ -92,13 +86,12 @@ placed AS (
         least($points * (m.at_ns - x.first_ns)::HUGEINT // x.interval_ns, $points - 1)::BIGINT
             AS part
     FROM moment AS m
-    INNER JOIN extent AS x ON m.run_id = x.run_id
+    INNER JOIN extent AS x USING (run_id)
 ),
 
 counted AS (
     SELECT
-        run_id,
-        part,
+        run_id, part,
         sum(token_count)::BIGINT AS token_count,
         sum(sent)::BIGINT AS sent,
         sum(ended)::BIGINT AS ended,
@@ -108,12 +101,7 @@ counted AS (
 ),
 
 part AS (
-    SELECT
-        run_id,
-        has_times,
-        first_ns,
-        unnest(range($points)) AS part,
-        interval_ns
+    SELECT run_id, has_times, first_ns, unnest(range($points)) AS part, interval_ns
     FROM extent
 ),
 
@@ -126,8 +114,7 @@ bounded AS (
 )
 
 SELECT
-    r.folder_name AS run,
-    b.start_ns,
+    r.folder_name AS run, b.start_ns,
     b.end_ns - b.start_ns AS dur_ns,
     if(b.has_times, coalesce(c.token_count, 0), NULL) AS output_token_count,
     if(
@@ -140,6 +127,6 @@ SELECT
         PARTITION BY b.run_id ORDER BY b.part ROWS UNBOUNDED PRECEDING
     )::BIGINT AS running_count
 FROM bounded AS b
-INNER JOIN run AS r ON b.run_id = r.run_id
-LEFT JOIN counted AS c ON b.run_id = c.run_id AND b.part = c.part
+INNER JOIN run AS r USING (run_id)
+LEFT JOIN counted AS c USING (run_id, part)
 ORDER BY r.model, r.engine, b.run_id, b.part

@@ -16,31 +16,20 @@
 --   ends_with  VARCHAR                    what span_ns ends with: next step, evaluation, last event or range on the CPU
 
 WITH work AS (
-    SELECT
-        d.trace_id,
-        d.device,
-        d.step,
-        min(d.ts_ns) AS start_ns,
-        max(d.end_ns) AS end_ns
+    SELECT d.trace_id, d.device, d.step, min(d.ts_ns) AS start_ns, max(d.end_ns) AS end_ns
     FROM attributed_events AS d
     WHERE d.step IS NOT NULL
     GROUP BY d.trace_id, d.device, d.step
 ),
 
 on_cpu AS (
-    SELECT
-        trace_id,
-        step,
-        max(end_ns) - min(ts_ns) AS dur_ns
+    SELECT trace_id, step, max(end_ns) - min(ts_ns) AS dur_ns
     FROM step_ranges
     GROUP BY trace_id, step
 ),
 
 evaluation AS (
-    SELECT
-        trace_id,
-        device,
-        ts_ns
+    SELECT trace_id, device, ts_ns
     FROM attributed_events
     WHERE step IS NULL AND phase = 'evaluation'
 ),
@@ -56,10 +45,7 @@ followed AS (
 )
 
 SELECT
-    work.trace_id,
-    work.device,
-    work.step,
-    work.start_ns,
+    work.trace_id, work.device, work.step, work.start_ns,
     if(
         work.next_ns IS NULL,
         greatest(work.end_ns - work.start_ns, on_cpu.dur_ns),
@@ -74,4 +60,4 @@ SELECT
         ELSE 'next step'
     END AS ends_with
 FROM followed AS work
-LEFT JOIN on_cpu ON work.trace_id = on_cpu.trace_id AND work.step = on_cpu.step
+LEFT JOIN on_cpu USING (trace_id, step)

@@ -14,14 +14,12 @@
 --   event_count  BIGINT            device events
 
 SELECT
-    trace.trace_id,
-    trace.rank,
-    device_events.device,
+    trace.trace_id, trace.rank, device_events.device,
     min(device_events.ts_ns) AS start_ns,
     max(device_events.end_ns) AS end_ns,
     max(device_events.end_ns) - min(device_events.ts_ns) AS window_ns,
     sum(device_events.wall_ns)::BIGINT AS busy_ns,
     count(*) AS event_count
 FROM device_events
-INNER JOIN trace ON device_events.trace_id = trace.trace_id
+INNER JOIN trace USING (trace_id)
 GROUP BY trace.trace_id, trace.rank, device_events.device

@@ -5,11 +5,12 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Requires: device_numbers
 -- Params:
 --   points  BIGINT = 1000  parts of the time of each device
 -- Columns:
 --   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
+--   device           VARCHAR  number of the device as its kernels have it, or cpu: the host
 --   at_ns            BIGINT   the moment, ns since the first event of the trace
 --   allocated_bytes  BIGINT   in use then, the most of the part, bytes
 --   reserved_bytes   BIGINT   kept by the allocator then, bytes
@@ -18,25 +19,20 @@
 
 WITH allocator AS (
     SELECT
-        m.trace_id,
-        t.rank,
-        t.first_ts_ns,
-        if(m.device_type = 0, 'cpu', m.device_id::VARCHAR) AS device,
-        m.event_id,
-        m.ts_ns,
-        m.total_allocated_bytes AS allocated_bytes,
-        m.total_reserved_bytes AS reserved_bytes
+        m.trace_id, t.rank, t.first_ts_ns, d.device, m.event_id, m.ts_ns,
+        m.total_allocated_bytes AS allocated_bytes, m.total_reserved_bytes AS reserved_bytes
     FROM memory AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
+    INNER JOIN memory_devices() AS d
+        ON
+            m.trace_id = d.trace_id
+            AND m.device_type IS NOT DISTINCT FROM d.device_type
+            AND m.device_id IS NOT DISTINCT FROM d.device_id
     WHERE m.total_allocated_bytes IS NOT NULL
 ),
 
 span AS (
-    SELECT
-        trace_id,
-        device,
-        min(ts_ns) AS start_ns,
-        max(ts_ns) - min(ts_ns) + 1 AS span_ns
+    SELECT trace_id, device, min(ts_ns) AS start_ns, max(ts_ns) - min(ts_ns) + 1 AS span_ns
     FROM allocator
     GROUP BY trace_id, device
 ),
@@ -51,10 +47,7 @@ part AS (
 
 peak AS (
     SELECT
-        trace_id,
-        rank,
-        device,
-        first_ts_ns,
+        trace_id, rank, device, first_ts_ns,
         arg_max(
             {'at_ns': ts_ns, 'reserved_bytes': reserved_bytes},
             (allocated_bytes, -ts_ns, -event_id)
@@ -66,11 +59,8 @@ peak AS (
 )
 
 SELECT
-    rank,
-    device,
+    rank, device,
     top.at_ns - first_ts_ns AS at_ns,
-    allocated_bytes,
-    top.reserved_bytes,
-    event_count
+    allocated_bytes, top.reserved_bytes, event_count
 FROM peak
 ORDER BY rank NULLS LAST, trace_id, device, at_ns

@@ -23,32 +23,15 @@
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
 
 WITH placed AS (
-    SELECT
-        trace_id,
-        device,
-        phase,
-        is_inferred,
-        kind,
-        piece,
-        dur_ns,
-        wall_ns,
-        0 AS idle_ns
+    SELECT trace_id, device, phase, is_inferred, kind, piece, dur_ns, wall_ns, 0 AS idle_ns
     FROM attributed_events
     UNION ALL BY NAME
-    SELECT
-        trace_id,
-        device,
-        phase,
-        0 AS dur_ns,
-        0 AS wall_ns,
-        idle_ns
+    SELECT trace_id, device, phase, 0 AS dur_ns, 0 AS wall_ns, idle_ns
     FROM idle_gap
 )
 
 SELECT
-    w.rank,
-    w.device,
-    p.phase,
+    w.rank, w.device, p.phase,
     sum(p.dur_ns)::BIGINT AS kernel_ns,
     sum(p.wall_ns)::BIGINT AS wall_ns,
     sum(p.idle_ns)::BIGINT AS idle_ns,
@@ -58,10 +41,6 @@ SELECT
     coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
     coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns
 FROM placed AS p
-INNER JOIN device_windows AS w ON p.trace_id = w.trace_id AND p.device = w.device
+INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, p.phase
-ORDER BY
-    w.rank NULLS LAST,
-    w.trace_id,
-    w.device,
-    phase_order(p.phase)
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, phase_order(p.phase)

@@ -1,6 +1,6 @@
 -- Which steps of training or serving did the program mark?
 -- tk/step/N of tracekit's collectors, else ProfilerStep#N of torch.profiler, which in files of 2021 and before is
--- an op.
+-- an op. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew.
 --
 -- Kind:     table
 -- Requires: event_category
@@ -13,11 +13,7 @@
 --   end_ns    BIGINT            end on the CPU, ns
 
 WITH step_range AS MATERIALIZED (
-    SELECT
-        trace_id,
-        name,
-        ts_ns,
-        dur_ns
+    SELECT trace_id, name, ts_ns, dur_ns
     FROM event
     WHERE
         (starts_with(name, 'ProfilerStep#') OR starts_with(name, 'tk/step/'))
@@ -27,12 +23,11 @@ WITH step_range AS MATERIALIZED (
 SELECT
     trace_id,
     regexp_extract(name, '^(?:tk/step/|ProfilerStep#)(\d{1,18})', 1)::BIGINT AS step,
-    name,
-    ts_ns,
-    dur_ns,
+    name, ts_ns, dur_ns,
     ts_ns + dur_ns AS end_ns
 FROM step_range
 WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
 QUALIFY
     (name LIKE 'tk/%') = bool_or(name LIKE 'tk/%') OVER (PARTITION BY trace_id)
+    AND (name LIKE '% anew' OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step))
 ORDER BY trace_id, ts_ns

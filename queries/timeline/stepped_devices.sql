@@ -12,11 +12,7 @@
 --   device_count  BIGINT   devices that have steps
 
 CREATE OR REPLACE MACRO stepped_devices(stepped) AS TABLE (
-    SELECT
-        rank,
-        device,
-        count(*) AS step_count,
-        count(*) OVER () AS device_count
+    SELECT rank, device, count(*) AS step_count, count(*) OVER () AS device_count
     FROM query_table(stepped)
     WHERE step IS NOT NULL
     GROUP BY rank, device

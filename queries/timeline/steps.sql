@@ -24,9 +24,7 @@
 
 WITH step_work AS (
     SELECT
-        d.trace_id,
-        d.device,
-        d.step,
+        d.trace_id, d.device, d.step,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
@@ -37,56 +35,32 @@ WITH step_work AS (
 
 -- A number that comes twice is one step: from the first start to the last end.
 marked AS (
-    SELECT
-        trace_id,
-        step,
-        min(ts_ns) AS ts_ns,
-        max(end_ns) - min(ts_ns) AS dur_ns
+    SELECT trace_id, step, min(ts_ns) AS ts_ns, max(end_ns) - min(ts_ns) AS dur_ns
     FROM step_ranges
     GROUP BY trace_id, step
 ),
 
 step_device AS (
-    SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        m.step,
-        m.ts_ns,
-        m.dur_ns
+    SELECT w.trace_id, w.rank, w.device, m.step, m.ts_ns, m.dur_ns
     FROM device_windows AS w
-    INNER JOIN marked AS m ON w.trace_id = m.trace_id
+    INNER JOIN marked AS m USING (trace_id)
     UNION ALL
-    SELECT
-        w.trace_id,
-        w.rank,
-        w.device,
-        NULL AS step,
-        NULL AS ts_ns,
-        NULL AS dur_ns
+    SELECT w.trace_id, w.rank, w.device, NULL AS step, NULL AS ts_ns, NULL AS dur_ns
     FROM device_windows AS w
     WHERE w.trace_id IN (SELECT trace_id FROM step_ranges)
 )
 
 SELECT
-    sd.rank,
-    sd.device,
-    sd.step,
+    sd.rank, sd.device, sd.step,
     sd.ts_ns - t.first_ts_ns AS start_ns,
-    sd.dur_ns,
-    ds.span_ns,
-    ds.work_ns,
-    ds.ends_with,
+    sd.dur_ns, ds.span_ns, ds.work_ns, ds.ends_with,
     coalesce(sw.kernel_count, 0) AS kernel_count,
     coalesce(sw.kernel_ns, 0) AS kernel_ns,
     coalesce(sw.wall_ns, 0) AS wall_ns
 FROM step_device AS sd
-INNER JOIN trace AS t ON sd.trace_id = t.trace_id
+INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN step_work AS sw
-    ON
-        sd.trace_id = sw.trace_id
-        AND sd.device = sw.device
-        AND sd.step IS NOT DISTINCT FROM sw.step
+    ON sd.trace_id = sw.trace_id AND sd.device = sw.device AND sd.step IS NOT DISTINCT FROM sw.step
 LEFT JOIN device_steps AS ds
     ON sd.trace_id = ds.trace_id AND sd.device = ds.device AND sd.step = ds.step
 WHERE sd.step IS NOT NULL OR sw.kernel_count > 0

@@ -1,5 +1,5 @@
 -- How much of each device's window was spent on what?
--- compute is the union of compute events; exposed is what ran while nothing of a kind before it did: communication
+-- compute is the union of compute events; exposed: not overlapped by higher-priority work: communication
 -- without compute, copies without either.
 --
 -- Kind:     analysis
@@ -29,8 +29,7 @@
 
 WITH kind_time AS (
     SELECT
-        trace_id,
-        device,
+        trace_id, device,
         coalesce(sum(wall_ns) FILTER (kind = 'compute'), 0)::BIGINT AS compute_ns,
         coalesce(sum(wall_ns) FILTER (kind = 'comm'), 0)::BIGINT AS exposed_comm_ns,
         coalesce(sum(wall_ns) FILTER (kind = 'memcpy'), 0)::BIGINT AS exposed_memcpy_ns,
@@ -41,16 +40,9 @@ WITH kind_time AS (
 )
 
 SELECT
-    w.rank,
-    w.device,
-    w.window_ns,
-    k.compute_ns,
-    k.exposed_comm_ns,
-    k.exposed_memcpy_ns,
+    w.rank, w.device, w.window_ns, k.compute_ns, k.exposed_comm_ns, k.exposed_memcpy_ns,
     w.window_ns - w.busy_ns AS idle_ns,
-    w.busy_ns,
-    k.comm_ns,
-    k.memcpy_ns,
+    w.busy_ns, k.comm_ns, k.memcpy_ns,
     100.0 * (k.comm_ns - k.exposed_comm_ns) / nullif(k.comm_ns, 0) AS overlapped_comm_pct,
     w.event_count,
     100.0 * k.compute_ns / nullif(w.window_ns, 0) AS compute_pct,
@@ -58,5 +50,5 @@ SELECT
     100.0 * k.exposed_memcpy_ns / nullif(w.window_ns, 0) AS exposed_memcpy_pct,
     100.0 * (w.window_ns - w.busy_ns) / nullif(w.window_ns, 0) AS idle_pct
 FROM device_windows AS w
-INNER JOIN kind_time AS k ON w.trace_id = k.trace_id AND w.device = k.device
+INNER JOIN kind_time AS k USING (trace_id, device)
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device

@@ -31,60 +31,33 @@
 
 WITH ranked AS (
     SELECT
-        e.trace_id,
-        w.rank,
-        e.device,
-        e.stream,
-        e.event_id,
+        e.trace_id, w.rank, e.device, e.stream, e.event_id,
         e.ts_ns - t.first_ts_ns AS start_ns,
-        e.dur_ns,
-        e.kind,
-        e.name,
-        e.class,
-        e.phase,
-        e.module_id,
+        e.dur_ns, e.kind, e.name, e.class, e.phase, e.module_id,
         $tiles::HUGEINT * (e.ts_ns - w.start_ns) // greatest(w.window_ns, 1) AS tile,
         $limit = 0
         OR row_number() OVER (ORDER BY e.dur_ns DESC, e.trace_id, e.event_id, e.piece) <= $limit
             AS is_alone
     FROM attributed_events AS e
-    INNER JOIN trace AS t ON e.trace_id = t.trace_id
-    INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
+    INNER JOIN trace AS t USING (trace_id)
+    INNER JOIN device_windows AS w USING (trace_id, device)
 ),
 
 drawn AS (
     SELECT
-        r.trace_id,
-        r.rank,
-        r.device,
-        r.stream,
-        r.event_id,
-        r.start_ns,
-        r.dur_ns,
-        r.kind,
-        r.name,
-        r.class,
-        r.phase,
-        m.path AS module_path,
+        r.trace_id, r.rank, r.device, r.stream, r.event_id, r.start_ns, r.dur_ns, r.kind, r.name,
+        r.class, r.phase, m.path AS module_path,
         1::BIGINT AS event_count,
         r.dur_ns AS kernel_ns
     FROM ranked AS r
-    LEFT JOIN module AS m ON r.trace_id = m.trace_id AND r.module_id = m.module_id
+    LEFT JOIN module AS m USING (trace_id, module_id)
     WHERE r.is_alone
     UNION ALL
     SELECT
-        trace_id,
-        rank,
-        device,
-        stream,
-        NULL AS event_id,
+        trace_id, rank, device, stream, NULL AS event_id,
         min(start_ns) AS start_ns,
         max(start_ns + dur_ns) - min(start_ns) AS dur_ns,
-        kind,
-        NULL AS name,
-        NULL AS class,
-        NULL AS phase,
-        NULL AS module_path,
+        kind, NULL AS name, NULL AS class, NULL AS phase, NULL AS module_path,
         count(*) AS event_count,
         sum(dur_ns)::BIGINT AS kernel_ns
     FROM ranked
@@ -93,19 +66,7 @@ drawn AS (
 )
 
 SELECT
-    trace_id,
-    rank,
-    device,
-    stream,
-    event_id,
-    start_ns,
-    dur_ns,
-    kind,
-    name,
-    class,
-    phase,
-    module_path,
-    event_count,
-    kernel_ns
+    trace_id, rank, device, stream, event_id, start_ns, dur_ns, kind, name, class, phase,
+    module_path, event_count, kernel_ns
 FROM drawn
 ORDER BY rank NULLS LAST, trace_id, device, stream, start_ns, dur_ns DESC, kind, event_id

@@ -43,9 +43,9 @@ def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
     assert list(catalog.views) == ["steps"]
     assert list(catalog.macros) == ["interval_union"]
     assert catalog.analysis("kernels").question == "What is kernels.sql?"
-    assert catalog.table("kernel_class").kind == "table"
-    assert catalog.view("steps").kind == "view"
-    assert catalog.macro("interval_union").kind == "macro"
+    assert catalog.tables["kernel_class"].kind == "table"
+    assert catalog.views["steps"].kind == "view"
+    assert catalog.macros["interval_union"].kind == "macro"
     assert load_catalog(tmp_path) is catalog
 
 
@@ -75,9 +75,6 @@ def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:
     with pytest.raises(QueryError) as caught:
         load_catalog(tmp_path).analysis("zzz")
     assert caught.value.hint == "there are: kernel_classes, kernels"
-    with pytest.raises(QueryError) as caught:
-        load_catalog(tmp_path).view("zzz")
-    assert caught.value.hint is None
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -25,10 +25,14 @@ from measured_points import (
 )
 
 import tracekit
-from tracekit.analysis.bench_points import read_points
-from tracekit.analysis.ceiling_matching import Place, find
-from tracekit.analysis.ceilings import Sources, remember
-from tracekit.analysis.remembered_ceilings import forget_all
+from tracekit.analysis.ceilings import (
+    Sources,
+    TracedDevice,
+    find,
+    forget_all,
+    read_points,
+    remember,
+)
 from tracekit.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -123,7 +127,7 @@ pytestmark = pytest.mark.usefixtures("cache")
     ],
 )
 def test_what_is_given_counts_for_the_very_device(
-    make_bench: MakeBench, place: Place, members: dict[str, Any], expected: tuple[Any, ...]
+    make_bench: MakeBench, place: TracedDevice, members: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
     assert found(place, Sources(make_bench("b", [FAST], **members))) == [expected]
 
@@ -319,6 +323,6 @@ def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
     assert reasons(environment=here | {"variables": {"OMP_NUM_THREADS": "2,1"}}) == {
         "nothing tells how many threads the rank had"
     }
-    nothing = {"nothing that was measured on this device is at hand"}
+    nothing = {"no benchmark for this device"}
     assert reasons(environment={"processor": "another", "thread_count": 2}) == nothing
     assert reasons() == nothing

@@ -280,6 +280,10 @@ COLLECTIVE_RANGE = CASES.add(
         *work(15, correlation=2),
         span("user_annotation", "mine", 30, 60),
         *work(40, correlation=3),
+        span("user_annotation", "## forward ##", 62, 88),
+        *work(64, correlation=4),
+        span("user_annotation", "## forward:bottom_mlp ##", 70, 80),
+        *work(75, correlation=5),
     ]
 )
 
@@ -301,6 +305,8 @@ def test_others_inside_of_the_range_of_a_collective_are_not_its_own(asked: Asked
     assert rows[1] == "(communication)"
     assert rows[2] != "(communication)"
     assert (rows[3], found[3]) == (None, "mine")
+    assert (rows[4], found[4]) == ("(unattributed)", None)
+    assert (rows[5], found[5]) == (None, "## forward:bottom_mlp ##")
 
 
 NAMED_NODE = CASES.add(

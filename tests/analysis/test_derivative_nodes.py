@@ -227,6 +227,34 @@ def test_a_function_that_a_node_calls_is_no_recomputation(asked: AskedByRank) ->
     assert phases == {"forward", "backward"}
 
 
+FUNCTION_AGAIN = CASES.add(
+    [
+        op("_Square", 0, 10, 1),
+        op("_Relu", 11, 20, 2),
+        *node("_ReluBackward", 100, 150, 2),
+        op("_Square", 103, 110, 3),
+        op("aten::mul", 104, 106),
+        op("aten::detach", 107, 109),
+        op("_Relu", 111, 120, 4),
+        op("aten::clamp_min", 112, 118),
+        op("aten::where", 130, 140),
+        *node("_SquareBackward", 160, 190, 1),
+        op("_Scale", 165, 170, 5),
+        op("aten::detach", 166, 167),
+        op("aten::div", 168, 169),
+        op("aten::detach", 175, 180),
+    ]
+)
+
+
+def test_functions_that_save_tensors_in_a_node_are_a_recomputation(asked: AskedByRank) -> None:
+    """A checkpointed region may call nothing else; what a Function itself detaches says nothing."""
+    phases = {name: phase for name, phase, _ in placed(asked, FUNCTION_AGAIN)}
+    assert [phases[f"aten::{name}"] for name in ("mul", "clamp_min", "where", "div")] == [
+        *("recompute", "recompute", "backward", "backward"),
+    ]
+
+
 GRADIENTS = CASES.add(
     [
         op("aten::mm", 0, 10, 1),

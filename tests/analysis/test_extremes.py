@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.errors import TracekitError
+from tracekit.errors import QueryError
 
 _EPOCH_US = 1_700_000_000_000_000
 _OPS = (
@@ -51,27 +52,79 @@ def _extremes() -> list[dict[str, Any]]:
     return events
 
 
+def _larger() -> list[dict[str, Any]]:
+    """Return events each of whose numbers is as large as a file can say."""
+    events = []
+    for number, size in enumerate((2**31, 2**62, 2**63 - 1, -(2**62), 1e300), 1000):
+        ts = _EPOCH_US + 200 * number
+        here = {"ph": "X", "pid": 1, "tid": 1, "ts": ts, "dur": 30}
+        for place, name in enumerate(("big grid", "Memcpy HtoD (Pageable -> Device)", "AllToAll")):
+            kernel = {"grid": [size, 1, 1], "block": [size, 1, 1], "bytes": size, "queued": size}
+            kernel |= {"memory bandwidth (GB/s)": size, "est. achieved occupancy %": size}
+            kernel |= {"Collective name": "all_to_allv", "Group size": size, "Seq": size}
+            kernel |= {"In split size": f"[{size}]", "Process Group Ranks": f"[{size}]"}
+            # Of a stream and a device that no number names, and of those of all others.
+            kernel |= {"stream": size} if place else {"device": size}
+            found = _launched(10 * number + place, ts + 30 * place, name, **kernel)
+            found[1]["cat"] = "gpu_memcpy" if place == 1 else "kernel"
+            events += found
+        events += _launched(int(size), ts + 120, "its correlation")
+        op = {"Sequence number": size, "Fwd thread id": size, "External id": size}
+        call = {"Python id": size, "Python parent id": size, "Python module id": size}
+        events += [
+            {**here, "cat": "cpu_op", "name": "aten::mm", "args": op},
+            {**here, "cat": "python_function", "name": "nn.Module: A_0", "args": call},
+            {**here, "cat": "cuda_runtime", "name": "cudaStreamWaitEvent", "pid": size},
+            *(
+                {**here, "cat": "user_annotation", "name": name.format(size)}
+                for name in ("ProfilerStep#{}", "tk/step/{}", "tk/batch/{}", "layers.{}.mlp")
+            ),
+        ]
+        memory = {"Addr": size, "Bytes": size, "Device Id": 0, "Device Type": 1}
+        memory |= {"Total Allocated": size, "Total Reserved": size}
+        events.append(
+            {**here, "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "args": memory}
+        )
+    return events
+
+
+# What is right to be said of a trace without a run, in place of an answer.
+_NO_RUN = "{} is about runs, and there is no run.json beside the trace"
+
+
+@pytest.mark.parametrize("more", [[], _larger()], ids=["shapes", "every number"])
 def test_no_analysis_of_a_file_of_extremes_is_a_bug(
-    tiny_trace: Callable[..., Path], cli: Callable[..., Any], tmp_path: Path
+    tiny_trace: Callable[..., Path],
+    cli: Callable[..., Any],
+    tmp_path: Path,
+    more: list[dict[str, Any]],
 ) -> None:
-    path = tiny_trace(_extremes(), distributedInfo={"rank": 0, "world_size": 2})
+    path = tiny_trace(_extremes() + more, distributedInfo={"rank": 0, "world_size": 2})
     with tracekit.open(path, cache=False) as trace:
         for spec in load_catalog().analyses.values():
-            if any(param.is_required for param in spec.params):
-                continue
-            with suppress(TracekitError):
-                trace.query(spec.name).to_dicts()
+            params = {"kernel": "gemm"} if spec.name == "why" else {}
+            assert params or not any(param.is_required for param in spec.params)
+            if spec.scope == "runs":
+                with pytest.raises(QueryError) as caught:
+                    trace.query(spec.name)
+                assert caught.value.message == _NO_RUN.format(spec.name)
+            else:
+                trace.query(spec.name, **params).to_dicts()
         gemms = trace.query("gemms").to_dicts()
     # Of a matrix of 2^31 by 2^31 and larger ones no operations are counted.
     assert gemms
     assert {row["flops"] for row in gemms} == {None}
-    for command in (
-        ("breakdown", path, "--full"),
-        ("report", path, "-o", tmp_path / "report.html"),
-        ("export", "perfetto", path, "-o", tmp_path / "trace.pftrace"),
-        ("check", path, "--rule", "mfu >= 0.4"),
-        ("compare", path, path),
+    for exit_code, *command in (
+        (0, "breakdown", path, "--full"),
+        (0, "report", path, "-o", tmp_path / "report.html"),
+        (0, "export", "perfetto", path, "-o", tmp_path / "trace.pftrace"),
+        (0, "export", "chrome", path, "-o", tmp_path / "exported.json"),
+        (0, "query", "why", path, "--kernel", "gemm"),
+        # There is no peak that it could be a share of.
+        (7, "check", path, "--rule", "mfu >= 0.4"),
+        (0, "compare", path, path),
     ):
         done = cli(*command)
-        assert done.exit_code != 70, (command, done.stderr)
+        assert done.exit_code == exit_code, (command, done.stderr)
         assert "Traceback" not in done.stderr
+        assert "error:" not in done.stderr

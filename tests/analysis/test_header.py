@@ -72,6 +72,12 @@ def test_everything_in_a_good_header_is_read() -> None:
     assert [param.is_required for param in spec.params] == [False, False, False, False, True]
 
 
+def test_reasons_for_no_rows_name_what_else_is_empty() -> None:
+    text = analysis("-- Empty: request: the run has none", "-- Empty: none lasted: all failed")
+    spec = parse_header(text, "a", "a.sql")
+    assert spec.empty == (("request", "the run has none"), ("", "none lasted: all failed"))
+
+
 def test_a_macro_needs_no_columns_and_its_params_are_arguments() -> None:
     text = (
         "-- What is the union?\n--\n-- Kind: macro\n-- Params:\n"

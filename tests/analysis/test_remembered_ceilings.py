@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from measured_points import ALL_REDUCE, CPU, EPYC, FAST, GPU, NAME, MakeBench, cpu, found, gpu
 
-from tracekit.analysis.ceiling_matching import find
-from tracekit.analysis.ceilings import Sources, remember
-from tracekit.analysis.remembered_ceilings import file_of, forget_all, list_remembered
+from tracekit.analysis.ceilings import Sources, file_of, find, forget_all, list_remembered, remember
 from tracekit.errors import StoreError
 
 pytestmark = pytest.mark.usefixtures("cache")

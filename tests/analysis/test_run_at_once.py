@@ -12,9 +12,9 @@ import pytest
 from traces_by_hand import call, kernel
 
 import tracekit
-from tracekit.analysis import run_at_once
+from tracekit.analysis import run
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.run_at_once import run_analyses
+from tracekit.analysis.run import run_analyses
 from tracekit.errors import StoreError
 
 NAMES = ("kernels", "phases", "timeline")
@@ -29,7 +29,7 @@ def trace(tiny_trace: Callable[..., Path]) -> Any:
 
 def without_room_beside(monkeypatch: pytest.MonkeyPatch, failing: str, times: int) -> list[str]:
     """Let one analysis fail for want of memory so often; return what is run, in its order."""
-    real, began, left = run_at_once.run_analysis, list[str](), [times]
+    real, began, left = run.run_analysis, list[str](), [times]
     both_run = threading.Barrier(2, timeout=30)
 
     def spied(connection: Any, spec: Any, *others: Any) -> Any:
@@ -42,7 +42,7 @@ def without_room_beside(monkeypatch: pytest.MonkeyPatch, failing: str, times: in
             raise StoreError(f"{failing}: no room") from cause
         return real(connection, spec, *others)
 
-    monkeypatch.setattr(run_at_once, "run_analysis", spied)
+    monkeypatch.setattr(run, "run_analysis", spied)
     return began
 
 
@@ -77,7 +77,7 @@ def test_what_fails_for_another_reason_is_not_run_again(
         ran.append(spec.name)
         raise StoreError("the store is damaged")
 
-    monkeypatch.setattr(run_at_once, "run_analysis", failing)
+    monkeypatch.setattr(run, "run_analysis", failing)
     with pytest.raises(StoreError, match="damaged"):
         run_analyses(trace.connection, [load_catalog().analysis("timeline")])
     assert ran == ["timeline"]

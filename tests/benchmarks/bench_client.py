@@ -23,9 +23,9 @@ from typing import Any
 from tracekit.collectors.serving.engines.lightllm import LightLlm
 from tracekit.collectors.serving.http.client import HttpClient
 from tracekit.collectors.serving.http.dialect import Event
+from tracekit.collectors.serving.http.engine import raise_file_limit
 from tracekit.collectors.serving.http.generator import LoadGenerator
-from tracekit.collectors.serving.http.open_files import raise_file_limit
-from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult, Prompt
+from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult, Prompt
 
 SERVER = Path(__file__).with_name("_at_once_server.py")
 GAPS_S = (0.0, 0.2, 0.1, 0.05, 0.025)

@@ -97,11 +97,11 @@ def test_search_sql_and_help(trace: Trace) -> None:
 
 
 def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
-    from tracekit.browse.asking import Answers
-    from tracekit.browse.views import kernels
+    from tracekit.browse.query_worker import Answers
+    from tracekit.browse.views import VIEWS
 
     answers = Answers(trace)
-    view = kernels()
+    view = VIEWS["3"][1]
     for row in view.page(answers, 0, "").rows:
         below = view.deeper(row)
         assert below is not None
@@ -210,8 +210,8 @@ def test_the_command_does_not_import_textual_before_it_is_used() -> None:
 
 def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace]) -> None:
     """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
-    from tracekit.browse.asking import Answers
-    from tracekit.browse.views import Modules, Overview, causes, kernels
+    from tracekit.browse.query_worker import Answers
+    from tracekit.browse.views import VIEWS, Modules, Overview
 
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
@@ -231,10 +231,10 @@ def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace])
             assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
         elif row["part"] == "idle":
             assert below(view, "idle_ns") == row["idle_ns"]
-    for row in kernels().page(answers, 0, "").rows[:3]:
-        assert below(kernels().deeper(row), "dur_ns") == row["kernel_ns"]
-    for row in causes().page(answers, 0, "").rows[:3]:
-        assert below(causes().deeper(row), "idle_ns") == row["idle_ns"]
+    for row in VIEWS["3"][1].page(answers, 0, "").rows[:3]:
+        assert below(VIEWS["3"][1].deeper(row), "dur_ns") == row["kernel_ns"]
+    for row in VIEWS["5"][1].page(answers, 0, "").rows[:3]:
+        assert below(VIEWS["5"][1].deeper(row), "idle_ns") == row["idle_ns"]
     top = Modules().page(answers, 0, "").rows
     inner = next(row for row in top if row["has_inner"])
     for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
@@ -309,9 +309,8 @@ def test_a_trace_without_requests_says_so(trace: Trace) -> None:
 
 def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]) -> None:
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
-    from tracekit.browse.asking import Answers
-    from tracekit.browse.requests import requests
-    from tracekit.browse.steps import steps
+    from tracekit.browse.query_worker import Answers
+    from tracekit.browse.views import VIEWS
 
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
     answers = Answers(trace)
@@ -321,16 +320,16 @@ def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]
         assert isinstance(rows[0][0], int)
         return rows[0][0]
 
-    for row in steps().page(answers, 0, "").rows:
-        assert total_ns(steps().deeper(row)) == row["kernel_ns"]
+    for row in VIEWS["9"][1].page(answers, 0, "").rows:
+        assert total_ns(VIEWS["9"][1].deeper(row)) == row["kernel_ns"]
     put = {
         row["step"]: row["kernel_ns"]
         for row in trace.query("serving_steps").to_dicts()
         if row["step"] is not None
     }
     seen = set()
-    for row in requests().page(answers, 0, "").rows:
-        below = requests().deeper(row)
+    for row in VIEWS["0"][1].page(answers, 0, "").rows:
+        below = VIEWS["0"][1].deeper(row)
         assert below is not None
         for step in below.page(answers, 0, "").rows[:3]:
             if step["step"] not in seen:

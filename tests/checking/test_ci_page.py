@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tracekit.checking.rule import parse_rule
+from tracekit.checking.rules import parse_rule
 from tracekit.cli._main import group
 
 REPO = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tracekit
 from tracekit.checking.checking import check
-from tracekit.checking.rules_file import load_rules
+from tracekit.checking.rules import load_rules
 
 REPO = Path(__file__).resolve().parents[2]
 GATE = REPO / "tests" / "checking" / "gate"

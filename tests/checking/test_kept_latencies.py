@@ -16,12 +16,11 @@ from traces_by_hand import kernel
 import tracekit
 from tracekit.checking.baseline import Baseline, load, save
 from tracekit.checking.checking import check, keep
-from tracekit.checking.judging import judge
+from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured
-from tracekit.checking.rule import parse_rule
+from tracekit.checking.rules import parse_rule
 from tracekit.comparison.cells import Cell, Side
-from tracekit.comparison.ordered import Ordered
-from tracekit.comparison.quantiles import quantile_difference, thinned
+from tracekit.comparison.quantiles import Ordered, quantile_difference, thinned
 from tracekit.comparison.serving import QUANTILES
 from tracekit.errors import UsageError
 
@@ -38,7 +37,7 @@ def _baseline(series: list[int]) -> Baseline:
     side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
     kept = {"ttft": thinned(series, QUANTILES, 1_000)}
     figures = {"p99(ttft)": 1.0, "p90(ttft)": 1.0, "p50(ttft)": 1.0}
-    return Baseline("main", side, {}, {}, figures, "now", [], kept)
+    return Baseline("main", side, {}, {}, figures, "now", [], kept, [])
 
 
 def _measured(kept: Baseline) -> Measured:
@@ -160,5 +159,5 @@ def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path: Path) -> None
     found = judge(parse_rule("p99(ttft) <= +5%"), _measured(kept), _measured(again))
     assert (found.outcome, found.reason) == (
         "inconclusive",
-        "one value each tells nothing of noise",
+        "one value each: noise unknown",
     )

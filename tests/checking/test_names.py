@@ -12,10 +12,10 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.checking.judging import judge
+from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.names import LATENCIES, OF_MANIFESTS
-from tracekit.checking.rule import parse_rule
+from tracekit.checking.rules import parse_rule
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.errors import UsageError
 
@@ -77,7 +77,7 @@ RUN = _measured(
     ],
 )
 def test_a_misspelled_name_is_refused(rule: str, hint: str) -> None:
-    with pytest.raises(UsageError, match="which there is not") as refused:
+    with pytest.raises(UsageError, match="unknown rule target") as refused:
         judge(parse_rule(rule), RUN, RUN)
     assert hint in (refused.value.hint or "")
 
@@ -150,7 +150,7 @@ def test_one_time_each_decides_nothing() -> None:
         found = judge(parse_rule(text), slower, RUN)
         assert (found.outcome, found.reason) == (
             "inconclusive",
-            "one value each tells nothing of noise",
+            "one value each: noise unknown",
         )
     assert judge(parse_rule("peak_memory <= +3%"), slower, RUN).outcome == "failed"
 
@@ -163,6 +163,18 @@ def test_tokens_per_second_are_judged_by_repeats() -> None:
     fewer = replace(base, repeats=base.repeats[:2])
     found = judge(rule, fewer, fewer)
     assert found.reason == "2 against 2 repeats, within noise; 4 more would likely decide"
+
+
+def test_steps_of_a_run_without_a_trace_are_judged() -> None:
+    base = replace(RUN, side=None, step_ns=[100.0, 101, 102, 103, 104, 105])
+    slow = replace(base, step_ns=[x + 10 for x in base.step_ns])
+    rule = parse_rule("plain_step_time <= +2%")
+    assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
+    assert judge(parse_rule("plain_step_time <= 103 ns"), slow, None).outcome == "failed"
+    assert judge(parse_rule("plain_step_time <= 103 ns"), base, None).outcome == "passed"
+    untold = judge(parse_rule("plain_step_time <= 1 s"), RUN, None)
+    assert untold.outcome == "inconclusive"
+    assert "does not tell plain_step_time" in untold.reason
 
 
 def test_names_are_those_that_there_are(opened: Callable[[Path], tracekit.Trace]) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.checking.rule import parse_rule
-from tracekit.checking.rules_file import has_rules, load_rules
+from tracekit.checking.rules import has_rules, load_rules, parse_rule
 from tracekit.errors import UsageError
 
 

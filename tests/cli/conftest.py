@@ -118,7 +118,7 @@ def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
 
         monkeypatch.setattr(tracekit, "open", fake_open)
         monkeypatch.setattr("tracekit.analysis.catalog.load_catalog", lambda: catalog)
-        monkeypatch.setattr("tracekit.cli._prompt_commands.load_catalog", lambda: catalog)
+        monkeypatch.setattr("tracekit.cli._prompt.load_catalog", lambda: catalog)
         yield trace
 
 

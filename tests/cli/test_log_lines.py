@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ OBEYED = re.compile(r"(?m)^\s*::|##\[|##vso\[|##teamcity\[")
         ([" ", ":", ":x"], r" :\u003ax"),
         (["a", "::x", "\n::"], "a::x\n:\\u003a"),
         (["a ##", "v", "so[x] ##[y]##teamcity[z"], r"a ##vso\u005bx] ##\u005by]##teamcity\u005bz"),
+        (["a\u2028::x", "\x85", "\ufeff ::y"], "a\u2028:\\u003ax\x85\ufeff :\\u003ay"),
+        (["\ufeff", "::x\x0b:", ":y"], "\ufeff:\\u003ax\x0b:\\u003ay"),
         (["at::native ##: # [", "### a[1]\n"], "at::native ##: # [### a[1]\n"),
         ([" " * 100, "::x", " " * 100 + "::y"], " " * 100 + r":\u003ax" + " " * 100 + "::y"),
     ],
@@ -35,6 +38,13 @@ def test_a_line_is_made_plain_however_it_is_cut(pieces: list[str], written: str)
     lines = LogLines(stream, "stdout")
     assert [lines.write(piece) for piece in pieces] == [*map(len, pieces)]
     assert stream.getvalue() == written
+
+
+def test_many_empty_lines_take_no_longer_than_their_number() -> None:
+    """Only quadratic growth, which would take hours, breaks a bound so wide."""
+    begin = time.process_time()
+    LogLines(io.StringIO(), "stdout").write("\n \ufeff" * 300_000 + "::")
+    assert time.process_time() - begin < 20
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

@@ -269,6 +269,26 @@ def test_a_full_temporary_folder_is_not_called_stdout(tmp_path: Path) -> None:
         assert done.stderr == f"error: {said}: No space left on device\n{hint}"
 
 
+@pytest.mark.parametrize("arguments", [["breakdown", "--no-cache"], ["view", "--ui", "http://x"]])
+def test_no_temporary_folder_at_all_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    """As where all that there are are full: a file is tried in each."""
+    script = """
+        import sys, tempfile
+        from tracekit.cli._main import main
+        tempfile._candidate_tempdir_list = lambda: ["/nowhere"]
+        sys.exit(main(sys.argv[1:]))
+    """
+    trace = tmp_path / "t.json"
+    trace.write_text('{"traceEvents": []}')
+    env = {**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache")}
+    done = python(script, *arguments, str(trace), env=env)
+    assert done.returncode == StoreError.exit_code
+    assert done.stderr == (
+        "error: no temporary folder can be written: [Errno 2] No usable temporary directory found "
+        "in ['/nowhere']\nhint: free space, or set TMPDIR to a folder on another disk\n"
+    )
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_text_that_stdout_cannot_take_names_stdout() -> None:
     with Path("/dev/full").open("w") as full:

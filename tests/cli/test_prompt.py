@@ -14,8 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from tracekit.cli._prompt import answer, history_path, is_complete, run_prompt
-from tracekit.cli._prompt_completion import SqlCompleter
+from tracekit.cli._prompt import SqlCompleter, answer, history_path, is_complete, run_prompt
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.cli.query import command as query
 
 Command = Callable[..., Any]
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
 def test_an_analysis_runs_with_its_defaults(tracekit_command: Command, fake_trace: Any) -> None:
@@ -147,3 +148,31 @@ def test_every_analysis_of_the_package_makes_a_command() -> None:
             made = query.get_command(ctx, name)  # type: ignore[attr-defined]
             assert made is not None
             assert made.get_help(click.Context(made, info_name=name))
+
+
+@pytest.mark.parametrize(
+    ("analysis", "trace", "reason"),
+    [
+        (
+            "request_steps",
+            "serve_vllm",
+            "the requests of the run do not name the steps of the engine that served them",
+        ),
+        ("request_steps", "finetune_QL", "the run has no requests"),
+        ("parallel_groups", "finetune_QL", "the traces list the ranks of no process group"),
+        (
+            "pipeline_bubbles",
+            "finetune_QL",
+            (
+                "no group of ranks that the traces list is a pipeline, "
+                "by its description or by sends and receives in it"
+            ),
+        ),
+    ],
+)
+def test_an_analysis_without_rows_says_why(
+    cli: Command, analysis: str, trace: str, reason: str
+) -> None:
+    done = cli("query", analysis, SAMPLES / trace, "--format", "json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [])
+    assert done.stderr.splitlines()[-1] == f"note: {reason}"

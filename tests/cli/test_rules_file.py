@@ -57,6 +57,10 @@ HOSTILE = {
         "[kinds]\na = {b = 1}\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
         "class a has the kind {'b': 1}",
     ),
+    "a text for a class": (
+        "[class]\na = 'comm'\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
+        "[class] must be a table of class",
+    ),
     "a number for what it applies to": ("[[range]]\napplies_to = 1\n", "applies_to is no text"),
     "100,000 brackets": ("a = " + "[" * 100_000, "it is nested too deeply"),
     "100,000 brackets in a pattern": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.collectors.sweep.batch_search import largest_batch
+from tracekit.collectors.sweep.run import largest_batch
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 1000])

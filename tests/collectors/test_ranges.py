@@ -49,12 +49,12 @@ def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("llama")
     traces = {}
     for mode in MODES:
-        model = tiny_llama(mode, attention_parts.eager_parts())
+        model = tiny_llama(mode)
         optimizer = torch.optim.AdamW(model.parameters())
         traces[mode] = folder / f"{mode}.json.gz"
         with (
             ranges.ModuleRanges(model),
-            attention_parts.RopeRanges(model),
+            attention_parts.AttentionRanges(model),
             Profile(traces[mode], {"model": "tiny"}, warmup=1, active=2) as profile,
         ):
             for number in range(profile.step_count):
@@ -348,6 +348,7 @@ def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
         model(torch.ones(1, 1))
         assert heard == [model]
         listener.wants_inner = True
+        module_calls.wants_changed()
         model(torch.ones(1, 1))
         assert heard == [model, model, model[0]]
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.collectors.loop.rank_choice import check, is_traced
+from tracekit.collectors.loop.plan import check_ranks, is_traced
 from tracekit.collectors.process.distributed import Place
 from tracekit.errors import UsageError
 
@@ -29,4 +29,4 @@ def test_what_can_be_chosen() -> None:
 @pytest.mark.parametrize("text", ["", "a", "1,", "3-1", "-1", "1--2", "0x1", "9" * 20])
 def test_what_cannot(text: str) -> None:
     with pytest.raises(UsageError, match="no choice of ranks"):
-        check(text)
+        check_ranks(text)

@@ -12,7 +12,7 @@ import pytest
 
 from tracekit import manifest
 from tracekit.collectors.run.folder import RunFolder
-from tracekit.collectors.run.leftovers import host_mark, own, sweep, working_folder
+from tracekit.collectors.run.stale_dirs import host_mark, own, sweep, working_folder
 from tracekit.errors import StoreError, UsageError
 
 

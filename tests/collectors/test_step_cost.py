@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.collectors.run.step_cost import step_cost
+from tracekit.collectors.run.manifest import step_cost
 from tracekit.manifest import Overhead
 
 

@@ -17,8 +17,7 @@ import pytest
 import tracekit
 from tracekit import manifest
 from tracekit.cli._main import main as tracekit_main
-from tracekit.collectors.sweep import cell_process as sweep_process
-from tracekit.collectors.sweep.__main__ import main
+from tracekit.collectors.sweep import cell as sweep_cell
 
 FAKE = Path(__file__).with_name("_fake_collect.py")
 
@@ -28,7 +27,7 @@ Runner = Callable[..., list[str]]
 @pytest.fixture
 def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Replace the runs by the stand-in; calling it sets what it does and returns its calls."""
-    monkeypatch.setattr(sweep_process, "COLLECT", (str(FAKE),))
+    monkeypatch.setattr(sweep_cell, "COLLECT", (str(FAKE),))
     log = tmp_path / "calls"
 
     def set_behavior(**behavior: Any) -> list[str]:
@@ -46,10 +45,7 @@ def names(folder: Path) -> list[str]:
 
 
 def sweep(tmp_path: Path, *arguments: str) -> int:
-    return main([*arguments, "--out", str(tmp_path / "runs")])
-
-
-# -- the grid --------------------------------------------------------------------------------------
+    return tracekit_main(["sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
 # -- running it ------------------------------------------------------------------------------------
@@ -65,7 +61,7 @@ def test_cells_run_in_order_and_finished_ones_are_skipped(
         for size in (1, 2)
     ]
     seen = capsys.readouterr()
-    assert seen.out == f"{tmp_path / 'runs'}\n"
+    assert f"compare them: tracekit query methods {tmp_path / 'runs'}\n" in seen.err
     assert "[3/4] pretrain_tiny_R_bs1_n1\n  1,000 tokens/s, ? GB, batch size 1 (" in seen.err
     assert sweep(tmp_path, "--opt", "Naive,R,F", "--batch-size", "1,2") == 0
     assert [call.split()[1] for call in behave()] == ["F", "F"]
@@ -109,7 +105,6 @@ def test_a_failed_cell_is_recorded_and_the_others_run(
     seen = capsys.readouterr()
     assert f"  failed: {reason} (" in seen.err
     assert "error: 1 of 3 cells failed: pretrain_tiny_R_bs1_n1\n" in seen.err
-    assert seen.out == ""
     runs = tmp_path / "runs"
     assert names(runs) == [f"pretrain_tiny_{opt}_bs1_n1" for opt in ("F", "Naive", "R")]
     run = manifest.read(runs / "pretrain_tiny_R_bs1_n1")
@@ -245,9 +240,10 @@ def hanging_sweep(
     """Start a sweep whose cell R hangs; return it when it does, with the pids of cell and rank."""
     log = tmp_path / "calls"
     code = (
-        "import sys; from tracekit.collectors.sweep import __main__ as sweep, cell_process\n"
-        f"cell_process.COLLECT = ({str(FAKE)!r},)\n"
-        "sys.exit(sweep.main(sys.argv[1:]))"
+        "import sys; from tracekit.cli._main import main\n"
+        "from tracekit.collectors.sweep import cell\n"
+        f"cell.COLLECT = ({str(FAKE)!r},)\n"
+        "sys.exit(main(['sweep', *sys.argv[1:]]))"
     )
     given = json.dumps({"log": str(log), "hanging": ["R"], **behavior})
     process = subprocess.Popen(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tracekit.collectors.sweep import cell_process as sweep_process
-from tracekit.collectors.sweep.__main__ import main
+from tracekit.cli._main import main
+from tracekit.collectors.sweep import cell as sweep_cell
 from tracekit.collectors.sweep.arguments import sweep_arguments
 from tracekit.collectors.sweep.grid import make_grid
 from tracekit.errors import UsageError
@@ -23,7 +23,7 @@ Runner = Callable[..., list[str]]
 @pytest.fixture
 def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Replace the runs by the stand-in; calling it sets what it does and returns its calls."""
-    monkeypatch.setattr(sweep_process, "COLLECT", (str(FAKE),))
+    monkeypatch.setattr(sweep_cell, "COLLECT", (str(FAKE),))
     log = tmp_path / "calls"
 
     def set_behavior(**behavior: Any) -> list[str]:
@@ -37,7 +37,7 @@ def behave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 def sweep(tmp_path: Path, *arguments: str) -> int:
-    return main([*arguments, "--out", str(tmp_path / "runs")])
+    return main(["sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
 def test_the_grid_is_every_combination_and_its_names_say_what_they_are() -> None:
@@ -114,7 +114,7 @@ def test_max_needs_an_end_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_out_is_needed(behave: Runner, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--opt", "Naive"]) == 2
+    assert main(["sweep", "--opt", "Naive"]) == 2
     assert "error: --out is missing\n" in capsys.readouterr().err
 
 

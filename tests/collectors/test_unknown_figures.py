@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tracekit.collectors.sweep.run import outcome_text
-from tracekit.collectors.training.outcome import summary
+from tracekit.collectors.training.run import summary
 from tracekit.manifest import Manifest, RankMemory
 
 

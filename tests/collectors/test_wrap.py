@@ -137,6 +137,32 @@ def test_a_program_that_ends_with_the_last_step(tmp_path: Path, warm: str) -> No
     assert manifest.read(tmp_path / "run").steps.profiled_count == 2
 
 
+BAR = """
+import os, sys, time, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(10):
+    sys.stderr.write(f"\\r{number} of 10 |##  |")
+    sys.stderr.flush()
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+until = time.monotonic() + 60
+while not os.path.exists("run/run.json") and time.monotonic() < until:
+    time.sleep(0.05)
+time.sleep(0.5)
+sys.stderr.write("\\r10 of 10 |####|\\n")
+"""
+
+
+def test_lines_begin_on_a_line_of_their_own_beside_an_open_bar(tmp_path: Path, warm: str) -> None:
+    (tmp_path / "bar.py").write_text(BAR)
+    result = wrapped(tmp_path, warm, "bar.py")
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stderr.split("\n") if "tracekit: " in line]
+    assert lines[-1].endswith("the program runs on")
+    assert all(line.startswith("tracekit: ") for line in lines)
+
+
 def test_a_program_that_fails_before_it_is_recorded(tmp_path: Path, warm: str) -> None:
     result = wrapped(tmp_path, warm, "train.py", "3", "fail")
     assert result.returncode == 3

@@ -8,10 +8,14 @@ import tracemalloc
 
 import pytest
 
-from tracekit.comparison.binomial import at_least
-from tracekit.comparison.noise import bootstrap_interval, compare_series, shift_interval
-from tracekit.comparison.pairwise import difference_at
-from tracekit.comparison.trends import drift_pct
+from tracekit.comparison.bootstrap import at_least
+from tracekit.comparison.measures import drift_pct
+from tracekit.comparison.noise import (
+    bootstrap_interval,
+    compare_series,
+    difference_at,
+    shift_interval,
+)
 
 
 def _series(count: int, factor: float = 1.0, seed: int = 0) -> list[float]:

@@ -14,7 +14,7 @@ import tracekit
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.comparison.matching import match_sides
 from tracekit.comparison.places import Alignment, align_modules
-from tracekit.comparison.shares import apportion
+from tracekit.comparison.tree import apportion
 from tracekit.errors import UsageError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -189,7 +189,7 @@ def test_the_command_in_all_forms(cli: Any, keep_stores: Any, tmp_path: Path) ->
     shown = cli("compare", *sides)
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
-    assert lines[0].startswith("Not alike")
+    assert lines[0].startswith("Configuration differences")
     assert "  180.663 → 566.058 ms   +385.394 ms   +213.3 %   inconclusive: " in shown.stdout
     data = cli("compare", *sides, "--format", "json").json()
     (whole,) = data["comparison"]

@@ -6,21 +6,22 @@ import itertools
 import random
 from statistics import NormalDist, median
 
+import noise_curve as curve
 import pytest
 
-from evidence.noise import curve
-from tracekit.comparison.dependence import autocorrelation, widened
+from tracekit.comparison.measures import drift_pct, outliers, warm_up_count
 from tracekit.comparison.noise import (
     ALPHA,
     _median_atoms,
+    autocorrelation,
     bootstrap_interval,
     compare_series,
     least_count,
     rank_test,
     shift_interval,
+    widened,
 )
 from tracekit.comparison.tables import chance_limit
-from tracekit.comparison.trends import drift_pct, outliers, warm_up_count
 
 
 def _p_by_counting(base: list[float], new: list[float]) -> float:

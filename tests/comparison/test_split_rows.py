@@ -11,8 +11,7 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.comparison.cells import make_side, read
-from tracekit.comparison.split_rows import split_rows
+from tracekit.comparison.cells import make_side, read, split_rows
 from tracekit.errors import QueryError
 
 

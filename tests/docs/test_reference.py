@@ -46,10 +46,12 @@ def opened_once() -> Iterator[None]:
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
 
         @contextmanager
-        def open_once(traces: Sequence[str], **options: Any) -> Iterator[tracekit.Trace]:
-            key = repr((traces, options))
+        def open_once(
+            traces: Sequence[str], *given: Any, **options: Any
+        ) -> Iterator[tracekit.Trace]:
+            key = repr((traces, given, options))
             if key not in shared:
-                shared[key] = stack.enter_context(open_traces(traces, **options))
+                shared[key] = stack.enter_context(open_traces(traces, *given, **options))
             yield shared[key]
 
         patch.setattr(_open, "open_traces", open_once)
@@ -80,7 +82,8 @@ WITHOUT_EXAMPLE = {"stragglers", "pipeline_bubbles", "expert_balance"}
 
 def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str, str]) -> None:
     for name, spec in load_catalog().analyses.items():
-        page = pages[f"{FOLDER}/{name}.md"]
+        page = pages[f"{FOLDER}/{spec.subject}.md"].partition(f"\n## {name}\n")[2]
+        page = page.partition("\n## ")[0]
         if name in WITHOUT_EXAMPLE and not sessions(page):
             continue
         ((command, output),) = sessions(page)

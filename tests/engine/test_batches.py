@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracekit.engine import machine
-from tracekit.engine.batches import make_batches
-from tracekit.engine.work import Rank
+from tracekit.engine.work import Rank, make_batches
 from tracekit.storage import Location
 from tracekit.units import MB
 

@@ -15,8 +15,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import engines, ray_engine
-from tracekit.engine.ingesting import ingest_dataset
-from tracekit.engine.many_ranks import EngineChoice
+from tracekit.engine.many_ranks import EngineChoice, ingest_dataset
 from tracekit.engine.work import Batch, Order, Outcome
 from tracekit.errors import UsageError
 from tracekit.storage import Location
@@ -29,7 +28,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if find_spec("ray") is None:
         pytest.skip("the extra ray is not installed")
-    return ray_engine._import_ray(is_cluster=False)
+    return ray_engine.import_ray(is_cluster=False)
 
 
 @pytest.fixture
@@ -130,7 +129,7 @@ def test_where_nobody_answers_is_said_at_once(ray: Any) -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UsageError) as caught:
-            _ = ray_engine.make(address=address).worker_count
+            _ = ray_engine.RayEngine(address=address).worker_count
     assert caught.value.message == (
         f"the Ray cluster {address} cannot be reached: Connection refused"
     )

@@ -35,7 +35,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
     if find_spec("ray") is None:
         pytest.skip("the extra ray is not installed")
     # Imported as the engine does it: Ray takes settings only then.
-    return ray_engine._import_ray(is_cluster=False)
+    return ray_engine.import_ray(is_cluster=False)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def rows_of(folder: Path, manifest: Manifest, table: str) -> list[Any]:
 def test_who_is_told_to_stop_leaves_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
     batches = [Batch(number, (rank,)) for number, rank in enumerate(ranks[:4])]
     order = Order(("timeline",), Location.of(tmp_path / "x"), "", memory_bytes=MEMORY_BYTES)
-    running = ray_engine.make(2).run(batches, order)
+    running = ray_engine.RayEngine(2).run(batches, order)
     next(running)
     running.close()
     deadline = time.monotonic() + 30
@@ -193,7 +193,7 @@ def test_who_is_told_to_stop_leaves_nothing(ray: Any, ranks: list[Rank], tmp_pat
 
 
 def test_a_version_that_differs_is_refused(ranks: list[Rank]) -> None:
-    from tracekit.engine.ray_task import do_batch
+    from tracekit.engine.worker_process import do_batch
 
     answer = do_batch(Order((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
     assert isinstance(answer, UsageError)

@@ -1,4 +1,4 @@
-"""The compiled encoders write what those in Python write, to the byte, in the same blocks."""
+"""The compiled encoder writes what that in Python writes, to the byte, in the same blocks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.export import chrome, packets
-from tracekit.export.chrome import ChromeWriter
+from tracekit.export import packets
 from tracekit.export.packets import PacketWriter
 
 pytest.importorskip(
@@ -45,17 +44,12 @@ def perfetto(blocks: list[bytes], is_compiled: bool) -> Any:
     return PacketWriter(blocks.append, is_compiled=is_compiled)
 
 
-def json(blocks: list[bytes], is_compiled: bool) -> Any:
-    return ChromeWriter(blocks.append, BASE_NS, is_compiled=is_compiled)
-
-
-@pytest.mark.parametrize("writer_of", [perfetto, json])
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.lists(rows | short_rows, max_size=8)), max_size=8),
     values,
 )
 def test_both_write_the_same_blocks(
-    writer_of: Any, given_rows: list[tuple[int, list[Any]]], given_values: list[Any]
+    given_rows: list[tuple[int, list[Any]]], given_values: list[Any]
 ) -> None:
     found = []
     # The slices of a track come by their starts, however many are handed over at once.
@@ -73,13 +67,11 @@ def test_both_write_the_same_blocks(
         for place, some in given_rows
     ]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (packets, chrome):
-            patch.setattr(module, "BLOCK_BYTES", 300)
+        patch.setattr(packets, "BLOCK_BYTES", 300)
         patch.setattr(packets, "_MAX_INTERNED", 2)
-        patch.setattr(chrome, "_MAX_TEXTS", 2)
         for is_compiled in (True, False):
             blocks: list[bytes] = []
-            writer = writer_of(blocks, is_compiled)
+            writer = perfetto(blocks, is_compiled)
             group = writer.group("rank 0", 0, 1, "host")
             tracks = [
                 writer.track("thread", group, place, "about", is_flat=place == 1)
@@ -135,14 +127,14 @@ def test_thousands_that_overlap_are_on_the_same_lanes() -> None:
     ],
 )
 def test_what_is_no_row_is_refused(row: Any, error: type[Exception]) -> None:
-    for writer in (perfetto([], True), json([], True)):
-        track = writer.track("thread", 0, 1)
-        with pytest.raises(error):
-            writer.slices(track, [row], 0)
-        # It can still be used, and says so where something is no track of it.
-        assert writer.slices(track, [(1, 2, "a")], 0) == 1
-        with pytest.raises((TypeError, AttributeError)):
-            writer.slices(object(), [(1, 2, "a")], 0)
+    writer = perfetto([], True)
+    track = writer.track("thread", 0, 1)
+    with pytest.raises(error):
+        writer.slices(track, [row], 0)
+    # It can still be used, and says so where something is no track of it.
+    assert writer.slices(track, [(1, 2, "a")], 0) == 1
+    with pytest.raises((TypeError, AttributeError)):
+        writer.slices(object(), [(1, 2, "a")], 0)
 
 
 def test_an_error_of_who_takes_the_blocks_is_told() -> None:

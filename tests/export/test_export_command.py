@@ -26,6 +26,7 @@ import tracekit
 from tracekit.cli import view
 from tracekit.errors import StoreError
 from tracekit.export.viewer import _files_of, serving
+from tracekit.storage.temp_dirs import host
 
 # Two kernels of one stream overlap, a child ends after its parent, and one kernel lasts no time.
 EVENTS = [
@@ -312,6 +313,19 @@ def test_what_a_killed_export_left_is_removed_by_the_next(
     assert stat.S_IMODE((folder / "b.json").stat().st_mode) == 0o666 & ~umask
 
 
+@pytest.mark.parametrize("name", [".x.{host}.².y.building", "¹²³", ".x.{host}.٣٣٣٣٣٣٣.y.building"])
+def test_digits_that_are_no_number_break_nothing(
+    trace_file: Path, tmp_path: Path, cli: Callable[..., Any], name: str
+) -> None:
+    (folder := tmp_path / "out").mkdir()
+    (folder / name.format(host=host())).write_text("")
+    (folder / "rank0.json").write_bytes(trace_file.read_bytes())
+    done = cli("export", "chrome", folder / "*", "-o", folder / "b.json")
+    assert done.exit_code != 70, done.stderr
+    done = cli("export", "chrome", trace_file, "-o", folder / "c.json")
+    assert done.exit_code == 0, done.stderr
+
+
 def test_the_address_is_not_in_the_command_line_of_the_browser(
     trace_file: Path, tmp_path: Path
 ) -> None:
@@ -348,6 +362,11 @@ pathlib.Path({str(seen)!r}).write_text("\\n".join((sys.argv[1], *modes, page.rea
     assert html.escape(address) in page
     assert (page_mode[-3:], folder_mode[-3:]) == ("600", "700")
     assert [*temporary.iterdir()] == []
+
+
+def test_the_title_has_no_signature(tmp_path: Path) -> None:
+    assert view._title(["https://b/run/x.json.gz?sig=s3cr3t", "y"]) == "x.json.gz and 1 more"
+    assert view._title([str(tmp_path / "x.json")]) == "x.json"
 
 
 def test_view_names_a_temporary_folder_that_is_full(

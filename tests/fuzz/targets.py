@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import tracekit
-from tracekit.analysis.recipe import check_rules
+from tracekit.analysis.rules import check_rules
 from tracekit.database import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
 from tracekit.ingest.load import load_trace

@@ -9,9 +9,8 @@ from itertools import count
 
 import pytest
 
-from tracekit.ingest import read_ahead
-from tracekit.ingest.hand_over import StoppedError
-from tracekit.ingest.read_ahead import ReadAhead
+from tracekit.ingest import bounded_queue
+from tracekit.ingest.bounded_queue import ReadAhead, StoppedError
 
 
 def until(is_reached: Callable[[], bool]) -> None:
@@ -102,7 +101,7 @@ def test_what_is_closed_has_no_items() -> None:
 
 
 def test_an_item_that_never_comes_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(bounded_queue, "PATIENCE_S", 0.05)
     comes = threading.Event()
 
     def items() -> Generator[int, None, None]:

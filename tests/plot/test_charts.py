@@ -20,7 +20,7 @@ from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
-from tracekit.plot import PARAMS, chart_module, chart_names
+from tracekit.plot import PARAMS, chart_names, find_chart
 
 REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]
@@ -82,7 +82,7 @@ def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(
         return answers(name)
 
     for name, chart in charts_of(TRACES["training"]).items():
-        needs = chart_module(name).NEEDS
+        needs = find_chart(name).needs
         assert set(chart.data) <= set(needs), name
         assert chart.spec["data"]["name"] in needs, name
         for need, result in chart.data.items():

@@ -10,7 +10,7 @@ from traces_by_hand import kernel, span
 
 import tracekit
 from tracekit.analysis.result import Result
-from tracekit.plot import chart_module
+from tracekit.plot import find_chart
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_ops_of_known_size_whose_types_are_not_recorded(
     trace = opened(REPO / "docs" / "samples" / "made_up_step.json")
     data = {name: trace.query(name) for name in ("compute_memory", "roofline")}
     data["compute_memory"] = without(data["compute_memory"], "dtype", "flop_per_s")
-    chart = chart_module("gemms").chart(data)
+    chart = find_chart("gemms").chart(data)
     assert chart is not None
 
 
@@ -41,7 +41,7 @@ def test_what_a_manifest_may_leave_out() -> None:
     for name in ("methods", "method_memory"):
         for column in ("stage", "model", "method", "engine", "std_tokens_per_s"):
             rows = without(methods, column, "mean_tokens_per_s")
-            assert chart_module(name).chart({"methods": rows}) is not None, (name, column)
+            assert find_chart(name).chart({"methods": rows}) is not None, (name, column)
 
 
 def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(

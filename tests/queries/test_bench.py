@@ -13,7 +13,7 @@ import tracekit
 from tracekit.analysis.breakdown import BENCH_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
-from tracekit.analysis.statement import with_values
+from tracekit.analysis.run import with_values
 from tracekit.errors import QueryError
 
 MakeRun = Callable[..., Path]

@@ -20,8 +20,8 @@ from tracekit.analysis.spec import ColumnSpec, Spec
 def rate() -> Callable[[str], Any]:
     """Return a function that works out an expression of the macros."""
     connection = duckdb.connect()
-    make_macros(connection, macros_of([load_catalog().macro("bench_rates")]))
-    make_macros(connection, [load_catalog().macro("bench_rates")])
+    make_macros(connection, macros_of([load_catalog().macros["bench_rates"]]))
+    make_macros(connection, [load_catalog().macros["bench_rates"]])
 
     def work_out(expression: str) -> Any:
         row = connection.execute(f"SELECT {expression}").fetchone()

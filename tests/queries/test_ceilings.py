@@ -104,7 +104,7 @@ def test_a_product_has_a_share_of_the_data_sheet_and_of_what_was_measured(
         "ceiling_flop_per_s": None,
         "ceiling_pct": None,
         "ceiling_source": None,
-        "ceiling_reason": "nothing that was measured on this device is at hand",
+        "ceiling_reason": "no benchmark for this device",
     }
     assert {**row, **shares(before)} == before
 

@@ -172,7 +172,7 @@ INCOMPLETE = CASES.add(
 def test_incomplete_arguments_are_refused_with_the_reason(asked: AskedByRank) -> None:
     rows = asked.rows(INCOMPLETE, "collectives")
     assert [(row["message_bytes"], row["bus_bytes_per_s"], row["reason"]) for row in rows] == [
-        (2000, None, "its call does not tell the size of the group"),
+        (2000, None, "group size not recorded"),
         (None, None, "its launch was not recorded"),
     ]
 

@@ -247,6 +247,7 @@ def test_an_optimizer_has_operations_but_no_bytes(asked: AskedByRank) -> None:
     (row,) = asked.rows(OPTIMIZER, "compute_memory")
     assert (row["op_class"], row["flops"], row["bytes"]) == ("optimizer", 15 * 128, None)
     assert row["reason"] == "its shapes and types do not tell its bytes"
+    assert row["attainable_pct"] is None
 
 
 @on_every_trace

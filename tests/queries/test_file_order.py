@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from every_trace import PATHS
+from traces_by_hand import kernel
 
 import tracekit
 
@@ -37,3 +38,13 @@ def test_a_shuffled_trace_has_the_same_figures(
     other.write_text(json.dumps(content))
     with tracekit.open(other, cache=False) as shuffled:
         assert figures(shuffled) == figures(opened(path))
+
+
+def test_a_kernel_of_no_length_where_another_starts_overlaps_none(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    events = [kernel("a", 0, 10), kernel("b", 0, 0)]
+    for ordered in (events, events[::-1]):
+        with tracekit.open(tiny_trace(ordered), cache=False) as trace:
+            values = {row["metric"]: row["value"] for row in trace.health().to_dicts()}
+            assert values["same_stream_overlaps"] == 0

@@ -393,6 +393,16 @@ NODE = on(
     **{"Sequence number": 5, "Fwd thread id": 1},
 )
 CALL = on(1, span("python_function", "<built-in method run_backward of torch._C>", 101, 119.5))
+LOCK = on(
+    1, span("python_function", "<built-in method acquire of _thread.lock object at 0x7f>", 101, 119)
+)
+QUEUE = span("python_function", "<built-in method get of _queue.SimpleQueue object>", 101, 118)
+GIVEN = on(
+    3,
+    span(
+        "python_function", "<built-in method release of _thread.lock object at 0x7f>", 118.5, 119.5
+    ),
+)
 OPTIMIZER = [span("user_annotation", "Optimizer.step#AdamW.step", 119.8, 127), *LATE]
 OTHER_THREADS: dict[str, tuple[tuple[object, ...], list[Event]]] = {
     "the thread of the nodes returns memory": (
@@ -435,6 +445,48 @@ OTHER_THREADS: dict[str, tuple[tuple[object, ...], list[Event]]] = {
             *[FORWARD, *FIRST, span("cpu_op", "aten::item", 97, 118)],
             NODE | {"ts": 119, "dur": 12},
             *(on(2, event) for event in LATE),
+        ],
+    ),
+    "another thread gives a lock back": (
+        ("allocator", 3, None, "optimizer"),
+        [FORWARD, *FIRST, LOCK, on(3, call("hipFree", 104, 118)), GIVEN, *OPTIMIZER],
+    ),
+    "that thread is at work": (
+        ("host_bound", 3, "aten::sum", "optimizer"),
+        [FORWARD, *FIRST, LOCK, on(3, span("cpu_op", "aten::sum", 104, 118)), GIVEN, *OPTIMIZER],
+    ),
+    "that thread waited for one that nobody sees": (
+        ("unknown", 3, None, "optimizer"),
+        [FORWARD, *FIRST, LOCK, on(3, QUEUE), GIVEN, *OPTIMIZER],
+    ),
+    "nobody is seen to give the lock back": (
+        ("unknown", 1, None, "optimizer"),
+        [FORWARD, *FIRST, LOCK, on(3, call("hipFree", 104, 118)), *OPTIMIZER],
+    ),
+    "what was given back long before was not waited for": (
+        ("unknown", 1, None, "forward"),
+        [
+            *[*FIRST, LOCK | {"dur": 2000}, GIVEN, on(3, call("hipFree", 104, 2000))],
+            *[call("cudaLaunchKernel", 2102, 2103, 11), kernel("second", 2110, 2120, 11)],
+        ],
+    ),
+    "the lock of a data loader": (
+        ("data_loading", 1, None, "optimizer"),
+        [
+            *[
+                FORWARD,
+                *FIRST,
+                span("python_function", "torch/utils/data/dataloader.py(9): __next__", 100, 119.7),
+            ],
+            *[LOCK, on(3, call("hipFree", 104, 118)), GIVEN, *OPTIMIZER],
+        ],
+    ),
+    "other ranks of a group that communicates on the host": (
+        ("comm_wait", 1, None, "optimizer"),
+        [
+            *[FORWARD, *FIRST, *OPTIMIZER],
+            span("python_function", "<built-in method wait of PyCapsule object at 0x7f>", 101, 119),
+            on(3, span("user_annotation", "gloo:all_reduce", 102, 118.5)),
         ],
     ),
     "the launch call waits for the lock of the driver": (

@@ -134,6 +134,29 @@ def test_what_runs_between_zero_grad_and_backward_is_forward(
     assert found == [(name, "forward", True) for name in names]
 
 
+def zeroed_late(*zeroed: str) -> Step:
+    """Gradients are zeroed right before the backward pass; no op has a number."""
+    step = Step()
+    for _ in range(2):
+        step.inside("cpu_op", "aten::mm", GEMM, ADD)
+        step.range("Optimizer.zero_grad#SGD.zero_grad", *zeroed)
+        step.inside("cpu_op", "MmBackward", GEMM, tid=2)
+        step.range("Optimizer.step#SGD.step", ADD)
+    return step
+
+
+ZEROED_LATE = {zeroed: CASES.add(zeroed_late(*zeroed).events) for zeroed in ((), (ADD, ADD))}
+
+
+@pytest.mark.parametrize("zeroed", ZEROED_LATE, ids=["to None", "to zero"])
+def test_a_forward_pass_may_lie_before_zero_grad(
+    asked: AskedByRank, zeroed: tuple[str, ...]
+) -> None:
+    zero = ["optimizer"] * len(zeroed)
+    step = ["forward", "forward", *zero, "backward", "optimizer"]
+    assert only_phases(phases(asked, ZEROED_LATE[zeroed])) == step * 2
+
+
 def behind_backward(*names: str) -> Step:
     step = Step()
     step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
@@ -154,6 +177,28 @@ def test_a_gemm_is_no_optimizer(asked: AskedByRank) -> None:
         found = phases(asked, rank)
         assert only_phases(found) == ["forward", "backward", phase, phase, "forward", "backward"]
         assert [is_inferred for *_, is_inferred in found[2:4]] == [phase != "other"] * 2
+
+
+def products_of_gradients() -> Step:
+    """PowerSGD by hand: products with sequence numbers before the optimizer's step."""
+    step = Step()
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 1, "Fwd thread id": 0})
+    step.backward(1, GEMM)
+    step.inside("cpu_op", "aten::mm", GEMM, **{"Sequence number": 2, "Fwd thread id": 0})
+    step.work(GEMM)
+    step.range("Optimizer.step#SGD.step", ADD)
+    return step
+
+
+PRODUCTS_OF_GRADIENTS = CASES.add(products_of_gradients().events)
+
+
+def test_products_of_gradients_before_the_optimizers_step_are_no_forward(
+    asked: AskedByRank,
+) -> None:
+    found = phases(asked, PRODUCTS_OF_GRADIENTS)
+    assert only_phases(found) == ["forward", "backward", *["optimizer"] * 3]
+    assert [is_inferred for *_, is_inferred in found] == [False, False, True, True, False]
 
 
 def between_backward_passes(tid: int) -> Step:
@@ -255,3 +300,26 @@ def test_health_warns_of_what_is_inferred(asked: AskedByRank) -> None:
         )
         severities[row["value"]] = row["severity"]
     assert severities == {25.0: "note", 40.0: "warn"}
+
+
+def rollout() -> Step:
+    """Tokens are sampled between the calls of the model that generate, and a loss comes after."""
+    softmax = "void at::native::cunn_SoftMaxForward<4, float>(int)"
+    step = Step()
+    for _ in range(2):
+        step.range("tk/phase/generation", GEMM)
+        step.work(softmax)
+    step.range("tk/phase/generation", GEMM)
+    step.range("tk/phase/forward", GEMM)
+    step.backward(1, GEMM)
+    step.range("tk/phase/optimizer", ADD)
+    return step
+
+
+ROLLOUT = CASES.add(rollout().events)
+
+
+def test_what_lies_between_calls_that_generate_is_generation(asked: AskedByRank) -> None:
+    found = phases(asked, ROLLOUT)
+    assert only_phases(found) == ["generation"] * 5 + ["forward", "backward", "optimizer"]
+    assert [is_inferred for _, _, is_inferred in found][:5] == [False, True, False, True, False]

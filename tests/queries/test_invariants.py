@@ -82,7 +82,7 @@ def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
     trace = opened(path)
     catalog = load_catalog()
     broken = []
-    for spec in (catalog.tables | catalog.views).values():
+    for spec in (*catalog.tables.values(), *catalog.views.values()):
         broken += broken_invariants(trace, spec, spec.name)
     assert broken == []
 
@@ -90,7 +90,7 @@ def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
 def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> None:
     trace = opened(PATHS[0])
     catalog = load_catalog()
-    for spec in (catalog.tables | catalog.views).values():
+    for spec in (*catalog.tables.values(), *catalog.views.values()):
         declared = [(column.name, column.type) for column in spec.columns]
         found = trace.sql(f"DESCRIBE {spec.name}").rows
         assert [tuple(row[:2]) for row in found] == declared, spec.name

@@ -24,6 +24,8 @@ import duckdb
 import msgspec
 import pytest
 
+from tracekit.analysis.rules import load_kernel_rules
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
 TRACES_FOLDER = Path(
@@ -67,9 +69,12 @@ def document() -> dict[str, Any]:
     return tomllib.loads(RULES_FILE.read_text(encoding="utf-8"))
 
 
+def kinds() -> dict[str, str]:
+    return {name: facts["kind"] for name, facts in document()["class"].items()}
+
+
 def rules() -> list[dict[str, str]]:
-    listed: list[dict[str, str]] = document()["rule"]
-    return listed
+    return [{"applies_to": "device", **rule} for rule in document()["rule"]]
 
 
 def quoted(text: str) -> str:
@@ -120,13 +125,21 @@ def test_every_class_has_its_kind() -> None:
         **dict.fromkeys(COMM, "comm"),
         **dict.fromkeys(MEMCPY, "memcpy"),
     }
-    assert document()["kinds"] == expected
+    assert kinds() == expected
+
+
+@pytest.mark.parametrize("kind", ['[kinds]\nmine = "comm"\n', '[class]\nmine = {kind = "comm"}\n'])
+def test_a_file_of_the_user_gives_the_kind_of_its_class(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(kind + "[[rule]]\nclass = 'mine'\npattern = '^mine'\n")
+    rule = load_kernel_rules(path)[0]
+    assert (rule["class"], rule["kind"]) == ("mine", "comm")
 
 
 def test_rules_hold_what_they_must() -> None:
     for position, rule in enumerate(rules()):
         where = (position, rule)
-        assert rule["class"] in document()["kinds"], where
+        assert rule["class"] in kinds(), where
         assert rule["applies_to"] in ("device", "cpu"), where
         assert all(rule[key].strip() for key in ("pattern", "source", "example")), where
         assert not set(rule) - {
@@ -351,7 +364,7 @@ def test_kinds_give_the_exact_unions(file: str) -> None:
     found = classes("device", (span.named for span in trace.device))
     by_kind: defaultdict[str, list[Span]] = defaultdict(list)
     for span in trace.device:
-        by_kind[document()["kinds"][found[span.named]]].append(span)
+        by_kind[kinds()[found[span.named]]].append(span)
     unions_ns = {kind: union_ns(by_kind[kind]) for kind in ("compute", "comm", "memcpy")}
     assert unions_ns == {kind: timeline_ns[kind] for kind in unions_ns}
 
@@ -380,6 +393,6 @@ def test_communication_of_the_cpu_is_communication() -> None:
         collectives |= {span.named for span in trace.operators if span.name.startswith("c10d::")}
         collectives |= {span.named for span in trace.gloo}
     found = classes("cpu", collectives)
-    assert {document()["kinds"][class_name] for class_name in found.values()} == {"comm"}
+    assert {kinds()[class_name] for class_name in found.values()} == {"comm"}
     assert found[("user_annotation", "gloo:all_reduce")] == "comm_allreduce"
     assert found[("user_annotation", "gloo:all_gather")] == "comm_allgather"

@@ -10,10 +10,9 @@ import pytest
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.keys import columns_of_spec, dangling_sql, wrong_key
-from tracekit.analysis.own_sql import without_comments
 from tracekit.analysis.query_errors import RENAMED
-from tracekit.analysis.spec import Spec
+from tracekit.analysis.spec import Spec, columns_of_spec, dangling_sql, wrong_key
+from tracekit.analysis.user_queries import without_comments
 from tracekit.errors import QueryError
 from tracekit.schema import SESSION_TABLES, TABLES
 

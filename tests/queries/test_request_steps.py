@@ -11,6 +11,7 @@ import pytest
 from serving_engine import Engine
 
 import tracekit
+from tracekit.ingest import json_lines
 
 Opened = Callable[[Path], tracekit.Trace]
 REPO = Path(__file__).resolve().parents[2]
@@ -51,6 +52,23 @@ def serve_run(folder: Path) -> Path:
     ]
     (folder / "requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
+
+
+def test_of_half_a_file_of_requests_none_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a part of its own, so that two are in the store when the third is too many."""
+    monkeypatch.setattr(json_lines, "MAX_LINES", 2)
+    monkeypatch.setattr(json_lines, "PART_BYTES", 1)
+    with tracekit.open(serve_run(tmp_path / "serve"), cache=False) as trace:
+        held = trace.sql(
+            "SELECT (SELECT count(*) FROM request), (SELECT count(*) FROM request_step)"
+        )
+        told = trace.sql("SELECT request_count, notes FROM run")
+    assert held.rows == [(0, 0)]
+    ((count, notes),) = told.rows
+    assert count == 0
+    assert "requests.jsonl cannot be read: more than 2 lines" in notes
 
 
 @pytest.fixture(scope="module")

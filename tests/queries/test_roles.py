@@ -11,8 +11,7 @@ import duckdb
 import pytest
 
 import tracekit
-from tracekit.analysis.range_rules import condition, load_range_rules
-from tracekit.analysis.role_rules import load_role_rules
+from tracekit.analysis.rules import condition, load_range_rules, load_role_rules
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote
 
@@ -208,19 +207,19 @@ def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
     names = ["tk/phase/data", "tk/phase/data2", "Optimizer.zero_grad#SGD", "Optimizer_zero_grad"]
     names += ["## forward ##", "nccl:all_reduce", "step[EXTEND bs=1]", "autograd::engine::x"]
     with duckdb.connect() as connection:
-        for rule in load_range_rules():
+        for pattern in (rule["pattern"] for rule in load_range_rules()):
             for name in names:
-                sql = condition(rule.pattern).replace("name", quote(name), 1)
+                sql = condition(pattern).replace("name", quote(name), 1)
                 ((same,),) = connection.execute(
-                    f"SELECT ({sql}) = regexp_matches({quote(name)}, {quote(rule.pattern)})"
+                    f"SELECT ({sql}) = regexp_matches({quote(name)}, {quote(pattern)})"
                 ).fetchall()
-                assert same, (rule.pattern, name)
+                assert same, (pattern, name)
 
 
 def test_the_builtin_patterns_are_regular_expressions() -> None:
     with duckdb.connect() as connection:
         for rule in (*load_range_rules(), *load_role_rules()):
-            pattern = quote(rule.pattern)
+            pattern = quote(rule["pattern"])
             assert connection.execute(f"SELECT regexp_matches('', {pattern})").fetchall()
 
 

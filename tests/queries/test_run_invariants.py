@@ -10,8 +10,8 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.params import bind
+from tracekit.analysis.run import with_values
 from tracekit.analysis.spec import Spec
-from tracekit.analysis.statement import with_values
 
 MakeRun = Callable[..., Path]
 

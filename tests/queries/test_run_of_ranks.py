@@ -79,6 +79,37 @@ def test_a_slow_rank_is_the_first_named(asked: Callable[..., Any]) -> None:
     assert slow["alike"] == "more compute, less exposed communication"
 
 
+@pytest.mark.parametrize("slow_count", [4, 5, 6])
+def test_ranks_slow_alike_are_named_where_none_is_an_outlier(
+    asked: Callable[..., Any], slow_count: int
+) -> None:
+    faults = Faults(slow_ranks=dict.fromkeys(range(slow_count), 1.5))
+    _, found = asked("stragglers", "rank_groups", layout=Layout(data=8), faults=faults)
+    (row,) = found["stragglers"]
+    assert (row["kind"], row["name"]) == ("ranks", f"{slow_count} of 8 ranks")
+    assert (row["delay_ns"], row["like_ns"], row["delay_pct"]) == (325_000, 650_000, 50)
+    assert (row["limit_ns"], row["like_count"]) == (6_500, 8)
+    assert (row["waiting_rank_count"], row["longest_waiting_rank"]) == (8 - slow_count, slow_count)
+    alike = max(found["rank_groups"], key=lambda group: group["own_ns"])
+    assert alike["ranks"] == row["ranks"] == [*range(slow_count)]
+
+
+def test_ranks_slow_alike_beside_one_slower_still(asked: Callable[..., Any]) -> None:
+    slow = {**dict.fromkeys(range(4), 1.5), 3: 9.0}
+    _, found = asked("stragglers", layout=Layout(data=8), faults=Faults(slow_ranks=slow))
+    assert [row["name"] for row in found["stragglers"]] == ["rank 3", "4 of 8 ranks"]
+
+
+@pytest.mark.parametrize("factors", [(1, 1.1, 1.2, 1.3), (1, 1.5, 1.5, 1.5), (1, 1, 1.009, 1.009)])
+def test_ranks_spread_out_are_not_slow_alike(
+    asked: Callable[..., Any], factors: tuple[float, ...]
+) -> None:
+    """Nor are all but one, nor those apart by less than the limit."""
+    slow = dict(enumerate(factors))
+    _, found = asked("stragglers", layout=Layout(data=4), faults=Faults(slow_ranks=slow))
+    assert found["stragglers"] == []
+
+
 def test_a_slow_node_is_named_in_place_of_its_ranks(asked: Callable[..., Any]) -> None:
     _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={2: 1.2}))
     (first,) = found["stragglers"]
@@ -230,10 +261,37 @@ def test_a_group_that_nothing_was_matched_over_has_no_times(asked: Callable[...,
     layout = Layout(data=2, tensor=4, ranks_per_node=4)
     _, found = asked("parallel_groups", layout=layout, faults=Faults(missing=frozenset({3, 7})))
     rows = {row["dimension"]: row for row in found["parallel_groups"]}
-    keys = ("match_count", "transfer_ns", "wait_ns")
-    assert tuple(rows["tensor"][key] for key in keys) == (0, None, None)
+    keys = ("match_count", "transfer_ns", "wait_ns", "reason")
+    assert tuple(rows["tensor"][key] for key in keys) == (0, None, None, "no trace of ranks 3, 7")
+    # No file lists the group of ranks 3 and 7.
     assert rows["data"]["match_count"] > 0
     assert rows["data"]["transfer_ns"] > 0
+    assert rows["data"]["reason"] is None
+
+
+def test_a_group_of_all_ranks_is_told_where_one_left_no_trace(asked: Callable[..., Any]) -> None:
+    faults = Faults(missing=frozenset({3}))
+    _, found = asked("parallel_groups", layout=Layout(tensor=4), faults=faults)
+    assert [
+        (row["dimension"], row["match_count"], row["wait_ns"], row["reason"])
+        for row in found["parallel_groups"]
+    ] == [(name, 0, None, "no trace of rank 3") for name in ("tensor", "world")]
+
+
+def test_transfers_without_those_of_a_group_say_so(asked: Callable[..., Any]) -> None:
+    faults = Faults(missing=frozenset({3}))
+    _, found = asked("parallel_groups", layout=Layout(data=2, tensor=2), faults=faults)
+    rows = {row["dimension"]: row for row in found["parallel_groups"]}
+    assert rows["tensor"]["group_count"] == 2
+    assert rows["tensor"]["transfer_ns"] > 0
+    assert rows["tensor"]["reason"] == "no trace of rank 3"
+
+
+def test_a_group_that_no_collective_names_says_so(asked: Callable[..., Any]) -> None:
+    step = Step(forward_ns=100_000, backward_ns=200_000, has_world_end=False)
+    _, found = asked("parallel_groups", layout=Layout(tensor=2), step=step)
+    reasons = {row["dimension"]: row["reason"] for row in found["parallel_groups"]}
+    assert reasons == {"tensor": None, "world": "no collective names these groups"}
 
 
 def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:

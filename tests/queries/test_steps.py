@@ -103,6 +103,31 @@ def test_evaluation_between_steps_is_in_the_time_of_none(asked: AskedByRank) -> 
     assert {(row["step"], row["wall_ns"]) for row in evaluation} == {(None, 28_000)}
 
 
+BEGUN_ANEW = CASES.add(
+    [
+        span("user_annotation", "tk/step/0", 0, 20),
+        *work(1, 5, 15, 1),
+        # Marked at once, as in a later stage of a pipeline; then the model is evaluated.
+        span("user_annotation", "tk/step/1", 20, 30),
+        *work(21, 22, 24, 2),
+        span("user_annotation", "tk/phase/evaluation", 40, 60),
+        *work(41, 42, 55, 3),
+        span("user_annotation", "tk/step/1 anew", 80, 120),
+        *work(90, 100, 110, 4),
+    ]
+)
+
+
+def test_a_step_begins_after_the_evaluation_that_came_first(asked: AskedByRank) -> None:
+    rows = asked.rows(BEGUN_ANEW, "steps")
+    found = {row["step"]: (row["start_ns"], row["span_ns"], row["wall_ns"]) for row in rows}
+    assert found == {
+        0: (0, (42 - 5) * 1000, 10_000),
+        1: (80_000, 40_000, 10_000),
+        None: (None, None, 15_000),
+    }
+
+
 ONE_LONG_STEP = CASES.add(
     [span("user_annotation", "ProfilerStep#1", 0, 100), *work(1, 10, 30, 1), *work(40, 45, 60, 2)]
 )

@@ -50,7 +50,7 @@ LAUNCHED = CASES.add([*HOST, LAUNCH])
 def test_launches_without_kernels(asked: AskedByRank) -> None:
     name, is_recorded, launch_count, reason = found(asked, LAUNCHED)
     assert (name, is_recorded, launch_count) == ("cuda", False, 1)
-    assert "1 calls put work on a device (most are cudaLaunchKernel)" in reason
+    assert "1 launch call (cudaLaunchKernel)" in reason
     assert "CUPTI was not available or taken by another profiler" in reason
     for analysis in ("timeline", "phases", "kernels", "idle_causes", "steps", "memcpy"):
         assert asked.rows(LAUNCHED, analysis) == [], analysis
@@ -174,7 +174,7 @@ def test_the_command_says_so(cli: Callable[..., Any], tiny_trace: Write) -> None
     shown = cli("breakdown", path)
     assert shown.exit_code == 0
     assert "cuda: kernels not recorded" in shown.stdout
-    assert "Kernels were not recorded\n  1 calls put work on a device" in shown.stdout
+    assert "Kernels were not recorded\n  1 launch call" in shown.stdout
     assert "CUPTI" in shown.stdout
     assert "cudaLaunchKernel" in shown.stdout
     assert "Health  warn  device events unknown" in shown.stdout
@@ -184,7 +184,7 @@ def test_the_command_says_so(cli: Callable[..., Any], tiny_trace: Write) -> None
     assert said["trace"][0]["is_recorded"] is False
     assert said["trace"][0]["device_event_count"] is None
     assert said["timeline"] == []
-    assert said["unrecorded"][0]["reason"].startswith("kernels were not recorded: 1 calls")
+    assert said["unrecorded"][0]["reason"].startswith("kernels were not recorded: 1 launch call")
     for format_name in ("csv", "markdown"):
         assert "kernels were not recorded" in cli("breakdown", path, "--format", format_name).stdout
     empty = cli("query", "timeline", path, "--format", "json")

@@ -94,8 +94,8 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
     "unlinked": (
         UNLINKED,
         {
-            0: [(21, "decode", "repetition"), (None, "(unattributed)", "none")],
-            3: [(22, "decode", "name"), (None, "(unattributed)", "none")],
+            0: [(22, "decode", "repetition"), (None, "(unattributed)", "none")],
+            3: [(23, "decode", "name"), (None, "(unattributed)", "none")],
             4: [(None, "other", "none"), (None, "(unattributed)", "none")],
             10: [(5, "decode", "own range"), (None, "(unattributed)", "none")],
         },
@@ -138,7 +138,7 @@ def test_what_decided(open_events: Callable[[list[Event]], tracekit.Trace], name
         for row, decides in zip(decided, ("phase", "module"), strict=True):
             # All rules before it were tried, and said nothing.
             asked = [other["rule"] for other in rows if other["decides"] == decides]
-            last = row["rule"] or {"phase": 22, "module": 17}[decides]
+            last = row["rule"] or {"phase": 23, "module": 17}[decides]
             assert asked == [*range(1, last + 1), *([None] if row["rule"] is None else [])]
         table = trace.sql(
             "SELECT phase_rule, phase, phase_reason, module_rule, coalesce(path, row_name),"
@@ -149,7 +149,7 @@ def test_what_decided(open_events: Callable[[list[Event]], tracekit.Trace], name
 
 
 def test_each_reason_is_tried_and_no_other_is_given() -> None:
-    sql = load_catalog().macro("attribution_rules").sql
+    sql = load_catalog().macros["attribution_rules"].sql
     listed = set(re.findall(r"^        \('([a-z ]+)', '", sql, re.MULTILINE)) - {"phase"}
     tried = {
         reason for _, found in DECIDED.values() for two in found.values() for *_, reason in two
@@ -161,7 +161,7 @@ def test_each_reason_is_tried_and_no_other_is_given() -> None:
 
 @pytest.mark.parametrize("decides", ["phase", "module"])
 def test_the_rules_stand_in_the_order_of_their_numbers(decides: str) -> None:
-    sql = load_catalog().macro("attribution_rules").sql
+    sql = load_catalog().macros["attribution_rules"].sql
     listed = [int(rule) for rule in re.findall(rf"\('{decides}', (\d+), '", sql)]
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", sql)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracekit.analysis.result import Result
-from tracekit.render.sections.communication import lines
+from tracekit.render.sections import SECTIONS
+
+lines = SECTIONS["communication"].lines
 
 Make = Callable[..., Result]
 Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tracekit.analysis.result import Column, Result
-from tracekit.render.sections.comparison import lines
+from tracekit.render.sections import SECTIONS
 
 _WHOLE = {
     **dict.fromkeys(("base_outside_pct", "new_outside_pct"), 0.0),
@@ -58,7 +58,7 @@ def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
         "comparison_noise": _table("comparison_noise", _NOISE | noise),
         "comparison_effects": _table("comparison_effects"),
     }
-    return [line.plain for line in lines(data, 100, full=False)]
+    return [line.plain for line in SECTIONS["comparison"].lines(data, 100, full=False)]
 
 
 @pytest.mark.parametrize(

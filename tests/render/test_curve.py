@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.render._curve import Curve, curve_lines
+from tracekit.render._curves import Curve, curve_lines
 
 MS = 1_000_000
 

@@ -11,7 +11,7 @@ import pytest
 from made_runs import Faults, Layout, Step, make_run
 
 from tracekit.analysis.breakdown import RANKS_BREAKDOWN
-from tracekit.render._strip import cells_of_ranks, marks, strip
+from tracekit.render._bars import cells_of_ranks, marks, strip
 
 TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernels=1, layers=1)
 
@@ -57,6 +57,35 @@ def test_the_screen_of_24_ranks(run: Path, cli: Callable[..., Any]) -> None:
     assert straggler.startswith("  rank 13 on node003  +195.000 µs (+30.0 %) at work")
     assert any("11 ranks wait for rank 13 in data group" in line for line in lines)
     assert any(line.startswith("  tensor  12 × 2 ranks") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("slow", "told"),
+    [
+        (
+            dict.fromkeys(range(4), 1.5),
+            [
+                "Stragglers  slower than their like by more than a robust limit",
+                "  4 of 8 ranks  +325.000 µs (+50.0 %) at work · 0, 1, 2, 3 · rank 4 waits",
+            ],
+        ),
+        (
+            {7: 1.005},
+            [
+                "Waits  who waits for whom; no rank, node or link is an outlier",
+                "  7 ranks wait for rank 7 in world group 0: 22.750 µs in all, 100.0 %",
+            ],
+        ),
+    ],
+)
+def test_the_lines_of_stragglers_do_not_contradict_each_other(
+    tmp_path: Path, cli: Callable[..., Any], slow: dict[int, float], told: list[str]
+) -> None:
+    run = make_run(tmp_path / "run", Layout(data=8), TINY, Faults(slow_ranks=slow)).folder
+    lines = cli("breakdown", run, env={"COLUMNS": "130"}).stdout.splitlines()
+    place = lines.index(told[0])
+    assert lines[place + 1].startswith(told[1])
+    assert not any(line.startswith("Stragglers  none") for line in lines)
 
 
 def test_the_same_without_colour_and_with(run: Path, cli: Callable[..., Any]) -> None:

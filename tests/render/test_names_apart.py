@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.render._names_apart import shortened
-from tracekit.render._text import cell_width
+from tracekit.render._text import cell_width, shortened
 
 BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 

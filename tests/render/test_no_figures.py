@@ -13,23 +13,22 @@ import tracekit
 ROOMS = Path(tracekit.__file__).parent
 CALLS = {"sum", "fsum", "mean", "fmean", "median", "stdev", "pstdev", "quantiles", "math.fsum"}
 IN_RENDER = {
-    # How many cells of the screen something takes.
-    "_bars.py": {"stacked_bar", "share_bar", "cells_of"},
+    # How many cells of the screen something takes, and which block stands for a value.
+    "_bars.py": {"stacked_bar", "share_bar", "cells_of", "_block"},
     "_grid.py": {"_total"},
-    # Which block character stands for a value.
-    "_strip.py": {"_block"},
     # Where on the screen a point lies, and the numbers that name its axes.
-    "_curve.py": {"curve_lines", "_draw"},
-    "_rate_curve.py": {"rate_at", "rate_curve_lines"},
+    "_curves.py": {"curve_lines", "_draw", "rate_at", "rate_curve_lines"},
     # The sum of those rows for which there is no room, and how many these are.
-    "sections/comparison_split.py": {"_shown", "_work"},
+    "sections/comparison.py": {"_shown", "_work"},
     # Parameters in billions: a unit.
-    "sections/run.py": {"_parameters"},
+    "sections/trace.py": {"_parameters"},
 }
 
 IN_PAPER = {
     # How many times as large a model is as the one beside it.
-    "matching.py": {"_model_beside"},
+    "comparison.py": {"_nearest_model"},
+    # A time in the unit of the table.
+    "measures.py": {"_amount"},
     # How many lines have no run, and how far apart two numbers have to be to be shown as two.
     "presentation.py": {"count_without_run", "_is_range"},
 }
@@ -38,7 +37,7 @@ IN_REPORT = {
     # How many bytes rows take of what a page may.
     "budget.py": {"cut"},
     # Where a part of the waterfall begins: behind those before it.
-    "comparison_charts.py": {"_waterfall"},
+    "comparison_page.py": {"_waterfall"},
     # How many events of the page are drawn, and how many of its tiles stand for.
     "events.py": {"left_out"},
 }
@@ -51,7 +50,7 @@ IN_EXPORT = {
     "output.py": {"write"},
     "packet_encoder.py": {"slices", "finish", "add"},
     "packets.py": {"_descriptor"},
-    "tracks.py": {"_write_events", "_write_instants"},
+    "tracks.py": {"_write_events"},
     # A shift of clocks in µs.
     "clocks.py": {"axis_of"},
 }
@@ -70,24 +69,21 @@ ALLOWED = {
 ARITHMETIC = {
     "comparison": {
         # Sums of rows, what they add up to, and what differs.
-        *("cells.py", "comparing.py", "effects.py", "shares.py", "tree.py", "split_rows.py"),
+        *("cells.py", "comparing.py", "effects.py", "tree.py"),
         # How like two places or pieces of work are.
         *("matching.py", "places.py"),
         # Statistics.
-        *("dependence.py", "measures.py", "noise.py", "quantiles.py", "trends.py", "serving.py"),
-        *("binomial.py", "pairwise.py", "spread.py"),
+        *("bootstrap.py", "measures.py", "noise.py", "quantiles.py", "serving.py"),
         # Shares of what was found, which are columns of the tables.
-        *("tables.py", "serving_tables.py", "setup.py"),
+        *("tables.py", "setup.py"),
     },
     "checking": {
         # The figures that rules name, of one run, and how they stand to those of a base.
-        *("measured.py", "figures.py", "judging.py", "baseline.py", "tables.py"),
-        # Whether the times of a kept base add up.
-        "baseline_document.py",
+        *("measured.py", "evaluate.py", "baseline.py"),
         # A percentage of a rule as a share.
-        "rule.py",
+        "rules.py",
         # How many rules failed.
-        "junit.py",
+        "report.py",
         # How many runs a session has profiled.
         "pytest_plugin.py",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.render._rate_curve import RateCurve, rate_curve_lines
+from tracekit.render._curves import RateCurve, rate_curve_lines
 
 
 def drawn(*curves: RateCurve) -> list[str]:

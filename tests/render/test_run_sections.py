@@ -9,14 +9,7 @@ import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.render.sections import (
-    latency,
-    latency_cdf,
-    run,
-    serving_modules,
-    serving_window,
-    throughput,
-)
+from tracekit.render.sections import SECTIONS
 
 MS = 1_000_000
 Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
@@ -31,8 +24,8 @@ def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
     return {name: Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])}
 
 
-def texts(section: Any, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
-    lines = [line.plain for line in section.lines(data, width, full=full)]
+def texts(section: str, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
+    lines = [line.plain for line in SECTIONS[section].lines(data, width, full=full)]
     assert all(len(line) <= width for line in lines)
     return lines
 
@@ -63,25 +56,34 @@ def test_a_training_run() -> None:
         "llama2-7b (6.74 B parameters)  ·  deepspeed  ·  batch 1 × 350 tokens  ·  bf16  ·  8 ranks"
     )
     step = "step 250.000 ms, profiled 1.20 ×"
-    assert texts(run, result("run", TRAINING), 120) == [
+    assert texts("run", result("run", TRAINING), 120) == [
         f"pretrain R+Z3  {about}",
         f"1,234.6 ± 7.0 tokens/s  ·  {step}  ·  peak 40.00 GB device memory",
     ]
-    assert len(texts(run, result("run", TRAINING), full=True)) > 3
+    assert len(texts("run", result("run", TRAINING), full=True)) > 3
 
 
 def test_a_run_that_ended_badly_says_why() -> None:
     row = {"run": "r", "stage": "finetune", "outcome": "oom", "reason": "CUDA\x1b out of memory"}
-    found = texts(run, result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
+    found = texts("run", result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
     assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
     row = {"run": "r", "outcome": "unreadable", "reason": "no JSON"}
-    assert texts(run, result("run", row)) == ["r  run.json is of no use: no JSON"]
+    assert texts("run", result("run", row)) == ["r  run.json is of no use: no JSON"]
+
+
+def test_all_notes_are_shown_whole() -> None:
+    notes = [f"note {n} " + "changes how to read the figures " * 4 for n in range(5)]
+    found = texts("run", result("run", {"run": "r", "outcome": "ok", "notes": notes}), 60)
+    assert all(len(line) <= 60 for line in found)
+    assert " ".join(" ".join(found).split()).endswith(
+        " ".join(" ".join(f"note: {note}" for note in notes).split())
+    )
 
 
 def test_a_serving_run_on_a_cpu() -> None:
     row = {"run": "s", "stage": "serve", "outcome": "ok", "engine": "transformers"}
     more = {"model": "/models/tiny", "world_size": 1, "peak_host_bytes": 5_000_000}
-    assert texts(run, result("run", row | more | {"mean_tokens_per_s": 5.0})) == [
+    assert texts("run", result("run", row | more | {"mean_tokens_per_s": 5.0})) == [
         "serve  tiny  ·  transformers  ·  1 rank",
         "peak 5.00 MB host memory",
     ]
@@ -96,16 +98,16 @@ def latencies() -> dict[str, Result]:
 
 
 def test_latency_shows_what_there_is() -> None:
-    assert texts(latency, latencies()) == [
+    assert texts("latency", latencies()) == [
         "Latency  percentiles are nearest-rank, of the requests that succeeded",
         "         mean     p50      p90      p99         max",
         "  e2e  67.750  60.000  100.000  100.000  100.000 ms  to the end of the answer",
     ]
-    assert texts(latency, latencies(), width=40)[1:] == [
+    assert texts("latency", latencies(), width=40)[1:] == [
         "          p50      p90         p99",
         "  e2e  60.000  100.000  100.000 ms",
     ]
-    assert len(texts(latency, latencies(), full=True)) > 4
+    assert len(texts("latency", latencies(), full=True)) > 4
 
 
 def test_the_distribution_is_drawn() -> None:
@@ -115,10 +117,10 @@ def test_the_distribution_is_drawn() -> None:
         for ms, pct in ((10, 50.0), (100, 100.0))
     ]
     data = result("latency_cdf", *points)
-    found = texts(latency_cdf, data)
+    found = texts("latency_cdf", data)
     assert found[0] == "Latency e2e  share of the requests that were answered within"
     assert len(found) == 14
-    assert sum(line.startswith("Latency") for line in texts(latency_cdf, data, full=True)) == 2
+    assert sum(line.startswith("Latency") for line in texts("latency_cdf", data, full=True)) == 2
 
 
 def test_a_query_draws_it_too(rendered: Callable[..., str], make_result: Any) -> None:
@@ -140,11 +142,11 @@ def test_throughput_in_a_line() -> None:
         "requests_per_s": 660.0,
         "output_tokens_per_s": 84480.0,
     }
-    (line,) = texts(throughput, result("throughput", row))
+    (line,) = texts("throughput", result("throughput", row))
     said = "84,480.0 output tokens/s · 660.0 requests/s · 990 of 1,000 requests ok · in 1.500 s"
     assert line == f"Throughput  {said}"
     row = {"request_count": 3, "ok_count": 0}
-    assert texts(throughput, result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
+    assert texts("throughput", result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
 
 
 def test_the_steady_state_in_a_line() -> None:
@@ -162,11 +164,11 @@ def test_the_steady_state_in_a_line() -> None:
         "idle_pct": 12.5,
     }
     said = "steps 3–9 (2 mixed, 5 decode) · 70.000 ms · up to 6 running · 400.0 decode tokens/s"
-    found = texts(serving_window, result("serving_window", row), 120)
+    found = texts("serving_window", result("serving_window", row), 120)
     assert found == [f"Steady state  {said} · idle 12.5 %"]
     none = {"rank": 1, "device": "cpu", "reason": "no steps"}
-    assert texts(serving_window, result("serving_window", row, none), 120) == found
-    assert texts(serving_window, result("serving_window", none)) == []
+    assert texts("serving_window", result("serving_window", row, none), 120) == found
+    assert texts("serving_window", result("serving_window", none)) == []
 
 
 def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
@@ -183,7 +185,7 @@ def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
     ]
     # A second device adds to the first.
     data = totalled(result("serving_modules", *rows, *rows[:2]))
-    assert texts(serving_modules, data) == [
+    assert texts("serving_modules", data) == [
         "Serving  share of each phase's time, idle included",
         "  prefill  16.000 ms  GEMM 75.0 % · idle 25.0 %",
         "  decode    4.000 ms  other communication 75.0 % · other computation 25.0 %",
@@ -191,9 +193,10 @@ def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [latency, latency_cdf, run, serving_modules, serving_window, throughput]
+    "name",
+    ["latency", "latency_cdf", "run", "serving_modules", "serving_window", "throughput"],
 )
-def test_nothing_of_a_plain_trace(section: Any) -> None:
-    name = section.__name__.rpartition(".")[2]
+def test_nothing_of_a_plain_trace(name: str) -> None:
+    section = SECTIONS[name]
     assert section.lines({}, 100, full=False) == []
     assert section.lines(result(name), 100, full=True) == []

@@ -209,6 +209,15 @@ def test_many_rows_stay_a_table_that_says_what_it_lacks(
     assert wide[0].endswith("done %")
 
 
+def test_reasons_without_room_stand_below_each_once(make_result: Any, rendered: Rendered) -> None:
+    columns = {f"a{n}_ns": "BIGINT" for n in range(5)} | {"reason": "VARCHAR"}
+    rows = [(*[n * 10**14] * 5, why) for n, why in ((1, None), (2, "too small"), (3, "too small"))]
+    result = make_result("x", columns, *rows)
+    lines = rendered(result, "table", width=72).splitlines()
+    assert "reason" not in lines[0]
+    assert lines[5:] == ["reason: too small"]
+
+
 def test_an_analysis_says_what_stays_longest(make_result: Any, rendered: Rendered) -> None:
     """Kernels keep their name, count, time and share; the shortest and longest go first."""
     spec = load_catalog().analysis("kernels")

@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from tracekit.render._text import cell_width, fit, printable, shorten
 
@@ -82,3 +83,11 @@ def test_a_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
 
 def test_a_million_characters_are_no_trouble() -> None:
     assert len(shorten(printable("k" * 1_000_000), 80)) == 80
+
+
+TEXTS = ["a…b", "日本 x", "a\u0301b", "1\ufe0f\u20e3", "x" * 900 + "… y 日"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_width_of_a_long_text_is_that_of_its_characters(text: str) -> None:
+    assert cell_width(text) == cell_len(text)

@@ -13,12 +13,10 @@ import pytest
 
 import tracekit
 from tracekit.comparison.comparing import compare
-from tracekit.plot import chart_module
+from tracekit.plot import find_chart
 from tracekit.render.sections.comparison import EFFECTS
 from tracekit.report import comparison_page, modules_of
-from tracekit.report.comparison_modules import VIEWS, charts_of
-from tracekit.report.comparison_page import comparison_sentences
-from tracekit.report.comparison_tables import TABLES
+from tracekit.report.comparison_page import TABLES, VIEWS, comparison_sentences, modules_charts
 
 REPO = Path(__file__).resolve().parents[2]
 BASE, NEW = (REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3"))
@@ -54,11 +52,11 @@ def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
 def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
     _, sides = compared
     for view in VIEWS:
-        drawn = [*charts_of(view, sides)]
+        drawn = [*modules_charts(view, sides)]
         assert [chart.name for chart in drawn] == [f"{side}_{view.chart}" for side in sides]
         first, second = (chart.spec["encoding"] for chart in drawn)
         assert (first["x"], first["color"]) == (second["x"], second["color"])
-        needs = chart_module(view.chart).NEEDS
+        needs = find_chart(view.chart).needs
         ends = [end for of in sides.values() for need in needs for end in of[need].column("to_ns")]
         assert first["x"]["scale"]["domain"] == [0, max(ends)]
         for chart, of in zip(drawn, sides.values(), strict=True):
@@ -68,7 +66,7 @@ def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:
 def test_what_one_side_alone_has_is_in_the_colours_of_both(compared: Any) -> None:
     _, sides = compared
     by_class = next(view for view in VIEWS if view.colour == "class")
-    chart = next(charts_of(by_class, sides))
+    chart = next(modules_charts(by_class, sides))
     classes = {of["class_icicle"].column("class")[0] for of in sides.values()}
     domain = chart.spec["encoding"]["color"]["scale"]["domain"]
     assert classes <= set(domain)

@@ -10,7 +10,7 @@ import tracekit
 from tracekit.analysis.result import Result
 from tracekit.errors import TraceError
 from tracekit.report import runs_page
-from tracekit.report.decoder_figure import PHASES, ROLES, decoder_chart, decoder_of
+from tracekit.report.paper_figures import PHASES, ROLES, decoder_chart, decoder_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 Opened = Callable[[Path], tracekit.Trace]

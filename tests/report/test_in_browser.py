@@ -271,6 +271,6 @@ def test_a_broken_file_has_a_report_that_says_so(
         assert gather(trace).results["verdict"].rows
     assert report.messages == []
     assert warned
-    assert "Trust it with care" in report.page.locator("#verdict").text_content()
+    assert "Caution" in report.page.locator("#verdict").text_content()
     shown = report.page.locator("[data-rows=health]").text_content()
     assert all(row["metric"] in shown for row in warned[:5])

@@ -22,8 +22,7 @@ from tracekit.plot import chart_names
 from tracekit.report import report
 from tracekit.report.budget import MAX_BYTES, MAX_ROWS, cut
 from tracekit.report.document import in_script
-from tracekit.report.run_sections import RUN_SECTIONS
-from tracekit.report.sections import SECTIONS
+from tracekit.report.sections import RUN_SECTIONS, SECTIONS
 from tracekit.report.verdict import sentences
 
 REPO = Path(__file__).resolve().parents[2]
@@ -138,9 +137,9 @@ def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
     told = {row["topic"]: row for row in verdict.to_dicts()}
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
     assert told["largest_part"]["subject"] == largest["class"]
-    assert f"{largest['class']} took most: {largest['wall_ns'] / 1e6:,.3f} ms" in part
+    assert f"Largest component: {largest['class']}, {largest['wall_ns'] / 1e6:,.3f} ms" in part
     assert f"{told['largest_loss']['share_pct']:.1f} %" in loss
-    assert "1 of 28 figures of health warns" in trust
+    assert "1 of 28 checks warns" in trust
     assert sentences(None) == []
 
 
@@ -163,7 +162,7 @@ def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
     row = tuple(told.get(column.name) for column in columns)
     (said,) = sentences(Result("verdict", columns, [row]))
     assert said == (
-        "The largest loss is idle time without a known cause (2 gaps): 5.000 ms, 50.0 % of the "
+        "Largest loss: idle time without a known cause (2 gaps), 5.000 ms, 50.0 % of the "
         "devices' windows."
     )
 

@@ -14,9 +14,9 @@ import tracekit
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
 from tracekit.paper.tables import find_table, load_tables
-from tracekit.plot import chart_module, chart_names
+from tracekit.plot import chart_names, find_chart
 from tracekit.report import runs_page
-from tracekit.report.run_sections import RUN_SECTIONS
+from tracekit.report.sections import RUN_SECTIONS
 
 REPO = Path(__file__).resolve().parents[2]
 RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
@@ -45,7 +45,7 @@ def test_every_figure_that_runs_have_is_drawn(html: str) -> None:
     assert set(charts) - ours == drawn
     for section in RUN_SECTIONS:
         assert set(section.charts) <= set(chart_names())
-        assert {*section.published, *section.drawn} <= set(load_tables())
+        assert {*section.published, *section.pictured} <= set(load_tables())
 
 
 def test_rows_are_those_of_the_analyses_and_of_the_paper(html: str) -> None:
@@ -70,11 +70,11 @@ def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone() -> None:
         (*one, 8, 720.0, 7.2, 90.0, 1, "b"),
         ("7b", "pretrain", "Q", "ddp", "a100", 1, 350, 8, 9.0, 1.0, 100.0, 8, "c"),
     ]
-    drawn = chart_module("scaling").chart({"scaling": Result("scaling", columns, rows)})
+    drawn = find_chart("scaling").chart({"scaling": Result("scaling", columns, rows)})
     assert drawn is not None
     label = "7b · pretrain · Z3 · ddp · 1 · 350"
     assert drawn.spec["encoding"]["color"]["scale"]["domain"] == [label]
-    assert chart_module("scaling").chart({"scaling": Result("scaling", columns, rows[1:])}) is None
+    assert find_chart("scaling").chart({"scaling": Result("scaling", columns, rows[1:])}) is None
 
 
 def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> None:

@@ -10,10 +10,11 @@ from every_trace import BEGIN, group_of
 _REPO = Path(__file__).resolve().parents[2]
 
 _LONGEST = (
-    "tests/evidence/test_runs.py",
+    "tests/gpu/test_carry.py",
     "tests/collectors/test_engines.py",
     "tests/engine/test_equality.py",
     "tests/queries/test_agreement.py",
+    "tests/gpu/",
     "tests/collectors/loops/",
     "tests/engine/",
     "tests/dataset/",

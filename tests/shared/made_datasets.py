@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tracekit.analysis.contents import Contents
+from tracekit.analysis.scopes import Contents
 from tracekit.dataset.manifest import Manifest
-from tracekit.engine.ingesting import ingest_dataset
-from tracekit.engine.many_ranks import EngineChoice, ManyRanks
+from tracekit.engine.many_ranks import EngineChoice, ManyRanks, ingest_dataset
 from tracekit.ingest.sources import find_sources
 from tracekit.storage import Location, Place
 

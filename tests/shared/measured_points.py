@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracekit.analysis.ceiling_matching import Place, find
-from tracekit.analysis.ceilings import Sources
+from tracekit.analysis.ceilings import Sources, TracedDevice, find
 
 MakeBench = Callable[..., Path]
 EPYC = "AMD EPYC"
@@ -27,15 +26,15 @@ ALL_REDUCE = {
 }
 
 
-def found(place: Place, sources: Sources) -> list[tuple[Any, ...]]:
+def found(place: TracedDevice, sources: Sources) -> list[tuple[Any, ...]]:
     """Return of each row: kind, thread_count, rate, origin, reason."""
     rows = find(place, sources)
     return [(row[4], row[3], row[10] or row[11] or row[12], row[13], row[16]) for row in rows]
 
 
-def cpu(name: str | None = EPYC, threads: int | None = 2, nodes: int | None = 1) -> Place:
-    return Place(0, "cpu", name, None, threads, nodes)
+def cpu(name: str | None = EPYC, threads: int | None = 2, nodes: int | None = 1) -> TracedDevice:
+    return TracedDevice(0, "cpu", name, None, threads, nodes)
 
 
-def gpu(name: str | None = NAME, units: int | None = 132) -> Place:
-    return Place(0, "*", name, units, 8, 1)
+def gpu(name: str | None = NAME, units: int | None = 132) -> TracedDevice:
+    return TracedDevice(0, "*", name, units, 8, 1)

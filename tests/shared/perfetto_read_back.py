@@ -111,8 +111,8 @@ def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> Non
     with staged(trace, scope_of(trace, Selection())):
         stored = trace.sql(
             f"SELECT name, at_ns + {shift_ns}, value "
-            "FROM counter_values('export_near_wall', 'export_fact', 'export_queue', "
-            "'export_before') WHERE isfinite(value)"
+            "FROM counter_values('export_wall', 'export_fact', 'export_queue') "
+            "WHERE isfinite(value)"
         ).rows
     assert found == sorted((shown(name), at_ns, value) for name, at_ns, value in stored)
     last: dict[str, float] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from traces_by_hand import call, kernel, span
 
-from tracekit.engine import batches
+from tracekit.engine import work
 
 
 def events_of(rank: int) -> list[dict[str, Any]]:
@@ -57,4 +57,4 @@ def write_ranks(folder: Path, count: int = 3, world_size: int | None = None) -> 
 
 def read_apart(patch: pytest.MonkeyPatch) -> None:
     """Let small traces be read apart too, where there is more than one worker."""
-    patch.setattr(batches, "LEAST_BATCH_BYTES", 1)
+    patch.setattr(work, "LEAST_BATCH_BYTES", 1)

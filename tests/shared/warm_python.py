@@ -31,14 +31,13 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *("duckdb", "msgspec", "click", "rich.console", "rich.table", "asyncio"),
         # What most commands need, down to the headers of all analyses.
         *("tracekit.cli._main", "tracekit.cli.breakdown", "tracekit.cli.query", "tracekit.trace"),
-        *(
-            "tracekit.opening",
-            "tracekit.filling",
-            "tracekit.ingest.reading",
-            "tracekit.ingest.load",
-        ),
+        *("tracekit.opening", "tracekit.ingest.reading", "tracekit.ingest.load"),
         *("tracekit.ingest.event_loader", "tracekit.ingest.threads", "tracekit.analysis.derive"),
-        *("tracekit.analysis.library", "tracekit.analysis.scopes", "tracekit.analysis.ceilings"),
+        *(
+            "tracekit.analysis.query_folders",
+            "tracekit.analysis.scopes",
+            "tracekit.analysis.ceilings",
+        ),
         *("tracekit.render.sections", "warm_commands:run_once"),
     ),
     "compiling": _TORCH,

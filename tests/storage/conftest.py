@@ -14,7 +14,7 @@ from s3_server import S3Server
 from web_server import WebServer
 
 from tracekit.cli._main import main
-from tracekit.storage import Location, filesystems, retries
+from tracekit.storage import Location, filesystems, requests
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ def web() -> Iterator[WebServer]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tries follow each other at once."""
-    monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(requests, "FIRST_WAIT_S", 0.0)
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import gzip
@@ -14,12 +15,13 @@ import pytest
 from web_server import WebServer
 
 from tracekit import manifest
-from tracekit.checking import baseline, rules_file
+from tracekit.checking import baseline, rules
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest import json_lines
-from tracekit.ingest.requests import REQUESTS
-from tracekit.storage import Location
+from tracekit.ingest.line_kinds import REQUESTS
+from tracekit.storage import Location, remote
 from tracekit.storage import web as web_files
+from tracekit.storage.requests import Came, telling
 
 LONGER = "longer than 100 bytes, the most that is read of such a file"
 
@@ -57,8 +59,8 @@ def test_an_endless_manifest_is_refused(endless: Path) -> None:
 
 def test_endless_rules_and_pyproject_are_refused(endless: Path) -> None:
     with pytest.raises(UsageError, match=r"longer than 32,000,000 bytes"):
-        rules_file.load_rules(endless)
-    assert not rules_file.has_rules(endless)
+        rules.load_rules(endless)
+    assert not rules.has_rules(endless)
 
 
 def test_an_endless_baseline_is_refused(endless: Path, tmp_path: Path) -> None:
@@ -80,9 +82,9 @@ def test_a_dripping_body_ends_with_the_limit(
 ) -> None:
     web.files["run.json"] = b"{}"
     web.is_endless, web.drip_s = True, 0.05
-    monkeypatch.setenv("TRACEKIT_WEB_LIMIT_S", "1")
+    monkeypatch.setenv("TRACEKIT_URL_LIMIT_S", "1")
     file = Location.of(f"{web.url}run.json")
-    with pytest.raises(OSError, match=r"not all of it came within 1 s; TRACEKIT_WEB_LIMIT_S"):
+    with pytest.raises(OSError, match=r"not all of it came within 1 s; TRACEKIT_URL_LIMIT_S"):
         file.read_bytes()
     # It is not asked for again.
     assert len(web.requests) == 1
@@ -93,7 +95,7 @@ def test_an_endless_trace_ends_with_the_limit(
 ) -> None:
     web.files["rank0.json"] = b" " * 10_000
     web.is_endless = True
-    monkeypatch.setenv("TRACEKIT_WEB_LIMIT_S", "1")
+    monkeypatch.setenv("TRACEKIT_URL_LIMIT_S", "1")
     with (
         Location.of(f"{web.url}rank0.json").open() as stream,
         pytest.raises(OSError, match=r"not all of it came within 1 s"),
@@ -196,3 +198,51 @@ def test_an_endless_file_of_lines_is_refused(
         json_lines.load_lines(
             connection, Location.of(f"{web.url}requests.jsonl"), REQUESTS, "run", tmp_path
         )
+
+
+def test_an_object_of_a_store_ends_with_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store that drips, which no timeout of a socket sees."""
+    fsspec_asyn = pytest.importorskip("fsspec.asyn")
+
+    class Store(fsspec_asyn.AsyncFileSystem):  # type: ignore[misc]
+        asked = 0
+
+        async def _info(self, path: str) -> dict[str, object]:
+            return {"name": path, "type": "file", "size": 100, "ETag": "x"}
+
+        async def _cat_file(self, *_: object, **__: object) -> bytes:
+            Store.asked += 1
+            await asyncio.sleep(600)
+            raise AssertionError("unreachable")
+
+    monkeypatch.setattr(remote, "filesystem", lambda _: Store(skip_instance_cache=True))
+    monkeypatch.setenv("TRACEKIT_URL_LIMIT_S", "1")
+    place = Location.of("s3://bucket/run.json")
+    told: list[Came] = []
+    for read in (place.read_bytes, lambda: place.read_range(5, 9), lambda: place.open().read()):
+        with (
+            telling(told.append),
+            pytest.raises(OSError, match=r"not all of it came within 1 s; TRACEKIT_URL_LIMIT_S"),
+        ):
+            read()
+    # None is asked for again; each was told of while it lasted.
+    assert Store.asked == 3
+    assert {came.name for came in told} == {"s3://bucket/run.json"}
+    assert {came.count_bytes for came in told} == {0, 5}
+
+
+def test_a_dripping_file_is_told_of_while_it_comes(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.files["run.json"] = b"{}"
+    web.is_endless, web.drip_s = True, 0.05
+    monkeypatch.setenv("TRACEKIT_URL_LIMIT_S", "1")
+    told: list[Came] = []
+    with telling(told.append), pytest.raises(OSError, match=r"not all of it came"):
+        Location.of(f"{web.url}run.json").read_bytes()
+    assert {came.name for came in told} == {f"{web.url}run.json"}
+    counts = [came.count_bytes for came in told]
+    assert counts == sorted(counts)
+    assert counts[-1] > 5

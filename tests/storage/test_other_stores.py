@@ -169,7 +169,7 @@ def test_without_credentials_it_is_said_at_once(
     if text is not None:
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
     waits: list[int] = []
-    monkeypatch.setattr("tracekit.storage.retries.wait", waits.append)
+    monkeypatch.setattr("tracekit.storage.requests.wait", waits.append)
     with clients_anew():
         found = cli("query", "timeline", "az://container/run")
     assert found.exit_code == 3

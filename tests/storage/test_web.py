@@ -13,7 +13,7 @@ import pytest
 from web_server import WebServer
 
 import tracekit
-from tracekit.storage import Location, retries
+from tracekit.storage import Location, requests
 from tracekit.storage.failures import passes
 
 # Far more than what is on its way at any time, and lost with a connection.
@@ -67,7 +67,7 @@ def test_a_connection_that_never_brings_more_is_given_up(web: WebServer, file: L
     with file.open() as stream, pytest.raises(OSError, match=r"broke off|was cut off") as caught:
         stream.read()
     assert caught.value.filename == str(file)
-    assert len(web.requests) == retries.TRIES
+    assert len(web.requests) == requests.TRIES
 
 
 @pytest.mark.parametrize("status", [503, 429, 500, 502, 504])
@@ -148,7 +148,7 @@ def test_a_web_server_is_only_read_from(web: WebServer, tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "TRIES", 2)
+    monkeypatch.setattr(requests, "TRIES", 2)
     with pytest.raises(OSError, match="the server cannot be reached"):
         Location.of("http://127.0.0.1:9/x").read_bytes()
 
@@ -186,10 +186,10 @@ def test_a_trace_is_the_same_behind_a_server_that_breaks_off(
 
 def test_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(retries, "FIRST_WAIT_S", 0.25)
+    monkeypatch.setattr(requests, "FIRST_WAIT_S", 0.25)
     monkeypatch.setattr(time, "sleep", waits.append)
-    for failed in range(1, retries.TRIES):
-        retries.wait(failed)
+    for failed in range(1, requests.TRIES):
+        requests.pause(failed)
     assert all(later > 1.1 * before for before, later in itertools.pairwise(waits))
     assert 5 < sum(waits) < 11
 

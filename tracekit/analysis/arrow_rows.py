@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.query_errors import sql_error
-from tracekit.database.engine import arrow_stream, duckdb
 from tracekit.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
-
-_ROWS_AT_ONCE = 2_048
 
 _KINDS = {
     "Out of Memory Error": duckdb.OutOfMemoryException,
@@ -50,11 +49,7 @@ class ArrowRows:
 
 
 def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
-    """Run one statement that returns rows.
-
-    Args:
-        connection: decides what the statement may do; used by nothing else until the end.
-        text: the SQL.
+    """Run one statement that returns rows; nothing else uses the connection until the end.
 
     Raises:
         QueryError: DuckDB refuses the statement.
@@ -64,7 +59,8 @@ def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
     def ask() -> CapsuleType:
         try:
             provide_macros_in(connection, text)
-            return arrow_stream(connection, text, _ROWS_AT_ONCE)
+            stream: CapsuleType = connection.sql(text).__arrow_c_stream__()
+            return stream
         except BaseException:
             # An open result would block the connection.
             connection.abort()

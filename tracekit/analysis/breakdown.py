@@ -73,10 +73,6 @@ def reductions_kept(analyses: Collection[str], trace_count: int) -> list[str]:
     """Return the analyses of scope ``run`` whose rows a dataset keeps, in an order to run them.
 
     They are those of a breakdown, and what these reduce that is of scope ``run`` itself.
-
-    Args:
-        analyses: those of scope ``trace`` whose rows it keeps.
-        trace_count: how many traces it is of.
     """
     from tracekit.analysis.catalog import load_catalog
 

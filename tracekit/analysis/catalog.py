@@ -5,8 +5,9 @@ They lie in a folder for each subject; what a file is, an analysis or a table, i
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -20,7 +21,6 @@ from tracekit.errors import QueryError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
 
 _KIND = re.compile(r"^--[ ]?Kind:[ \t]*(?P<kind>\w+)[ \t]*$", re.MULTILINE)
 
@@ -54,7 +54,7 @@ class Specs(Mapping[str, Spec]):
     noticeable part of its time.
     """
 
-    _files: dict[str, _File] = field(default_factory=dict)
+    files: dict[str, _File] = field(default_factory=dict)
     _read: dict[str, Spec] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
@@ -66,51 +66,34 @@ class Specs(Mapping[str, Spec]):
         """
         spec = self._read.get(name)
         if spec is None:
-            file = self._files[name]
+            file = self.files[name]
             spec = parse_header(file.text, name, file.path, file.subject)
             self._read[name] = spec
         return spec
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
-        return iter(self._files)
+        return iter(self.files)
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._files)
+        return len(self.files)
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a file of that name; its header is not read for that."""
-        return name in self._files
-
-    def add(self, name: str, file: _File) -> None:
-        """Have one more file."""
-        self._files[name] = file
-
-    def __or__(self, other: Mapping[str, Spec]) -> dict[str, Spec]:
-        """Return the files of both, their headers read."""
-        return {**self, **other}
+        return name in self.files
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield the names and the texts of the files."""
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             yield name, file.text
 
     def titles(self) -> Iterator[Title]:
         """Yield what a list shows of each file, for which its header need not be read whole."""
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
             yield Title(name, file.subject, scope["scope"] if scope else None, question)
-
-    def read_all(self) -> None:
-        """Read every header.
-
-        Raises:
-            QueryError: one of them cannot be read.
-        """
-        for name in self._files:
-            self[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,40 +111,19 @@ class Catalog:
         Raises:
             QueryError: there is none; the hint names close matches.
         """
-        return _named(self.analyses, "analysis", name)
-
-    def table(self, name: str) -> Spec:
-        """Return the materialised table of that name.
-
-        Raises:
-            QueryError: there is none; the hint names close matches.
-        """
-        return _named(self.tables, "table", name)
-
-    def view(self, name: str) -> Spec:
-        """Return the view of that name.
-
-        Raises:
-            QueryError: there is none; the hint names close matches.
-        """
-        return _named(self.views, "view", name)
-
-    def macro(self, name: str) -> Spec:
-        """Return the macro file of that name.
-
-        Raises:
-            QueryError: there is none; the hint names close matches.
-        """
-        return _named(self.macros, "macro", name)
+        if name in self.analyses:
+            return self.analyses[name]
+        close = get_close_matches(name, self.analyses, n=3)
+        known = f"there are: {', '.join(self.analyses)}"
+        hint = f"did you mean {' or '.join(close)}?" if close else known
+        raise QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 
 @cache
 def load_catalog(root: Path | None = None) -> Catalog:
     """Find every SQL file; the header of one is read when it is asked for.
 
-    Args:
-        root: a folder of folders of SQL files, whose headers are all read at once; the installed
-            `tracekit.queries` if None.
+    In a `root` other than the installed `tracekit.queries`, all headers are read at once.
 
     Raises:
         QueryError: a header that cannot be read, or two files of one name.
@@ -174,16 +136,11 @@ def load_catalog(root: Path | None = None) -> Catalog:
         if name in paths:
             raise QueryError(f"{path}: {paths[name]} is of the same name")
         paths[name] = file.path
-        found[_kind_of(name, file)].add(name, file)
-    catalog = Catalog(
-        analyses=found["analysis"],
-        tables=found["table"],
-        views=found["view"],
-        macros=found["macro"],
-    )
+        found[_kind_of(name, file)].files[name] = file
+    catalog = Catalog(found["analysis"], found["table"], found["view"], found["macro"])
     if root is not None:
         for specs in found.values():
-            specs.read_all()
+            list(specs.values())
     return catalog
 
 
@@ -215,9 +172,50 @@ def _sql_files(root: Traversable) -> list[tuple[str, str, Traversable]]:
     return sorted(found, key=lambda item: item[:2])
 
 
-def _named(specs: Mapping[str, Spec], what: str, name: str) -> Spec:
-    if name in specs:
-        return specs[name]
-    close = get_close_matches(name, specs, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(specs)}"
-    raise QueryError(f"there is no {what} named {name!r}", hint=hint if specs else None)
+def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
+    """Return the names of the tables that analyses require, as the headers of SQL files say it.
+
+    What a table was made of is not among them, and neither are the tables of the file itself, which
+    headers do not name.
+    """
+    catalog = load_catalog()
+    found: set[str] = set()
+
+    def look(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in found:
+                found.add(name)
+                between = catalog.views.get(name) or catalog.macros.get(name)
+                if between is not None:
+                    look(between.requires)
+
+    for name in analyses:
+        look(catalog.analysis(name).requires)
+    return frozenset(found)
+
+
+_STEPS = (
+    *("context_walk.py", "rules.py", "stretch_alignment.py"),
+    *("walk_markers.py", "walked_modules.py"),
+)
+"""The files of the steps that are no SQL. They are read, not imported: a store that is there needs
+none of them."""
+
+
+def queries_digest(rules: Path | None = None) -> str:
+    """Return a digest of everything that decides what is derived from the ingested tables."""
+    digest = hashlib.sha256()
+    catalog = load_catalog()
+    derived = {"macro": catalog.macros, "table": catalog.tables, "view": catalog.views}
+    for kind, specs in derived.items():
+        for name, sql in specs.texts():
+            digest.update(f"{kind} {name}\0{sql}\0".encode())
+    rules_folder = files("tracekit.queries") / "rules"
+    builtin = (file for file in rules_folder.iterdir() if file.name.endswith(".toml"))
+    for file in sorted(builtin, key=lambda file: file.name):
+        digest.update(file.read_bytes())
+    for name in _STEPS:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    if rules is not None and rules.is_file():
+        digest.update(rules.read_bytes())
+    return digest.hexdigest()

@@ -11,25 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
+
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.header import SQL_TOKEN, read_header
-from tracekit.analysis.header_lines import split_header
+from tracekit.analysis.header import SQL_TOKEN, read_header, split_header
 from tracekit.analysis.interruptible import interruptible
-from tracekit.analysis.keys import columns_of_spec, dangling_sql, wrong_key
-from tracekit.analysis.library import Library, OwnFile, read_text, taken_names
-from tracekit.analysis.own_sql import (
+from tracekit.analysis.params import ParamValue, default_of
+from tracekit.analysis.query_folders import Library, OwnFile, read_text, taken_names
+from tracekit.analysis.run import columns_of, with_values
+from tracekit.analysis.spec import Spec, columns_of_spec, dangling_sql, wrong_key
+from tracekit.analysis.store_catalogue import empty_store
+from tracekit.analysis.user_queries import (
     lay,
     own_cursor,
     own_error,
     select_of,
     without_comments,
 )
-from tracekit.analysis.params import ParamValue, default_of
-from tracekit.analysis.run import columns_of
-from tracekit.analysis.spec import Spec
-from tracekit.analysis.statement import with_values
-from tracekit.analysis.store_catalogue import empty_store
-from tracekit.database.engine import duckdb
 from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES
 

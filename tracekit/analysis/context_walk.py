@@ -36,7 +36,6 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
-from tracekit.database import execute
 from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
@@ -154,12 +153,7 @@ _OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
 
 
 def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = None) -> None:
-    """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``.
-
-    Args:
-        connection: the store that is being built; what :data:`REQUIRES` names is there.
-        folder: for temporary files; one of the system's if None.
-    """
+    """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``."""
     markers = read_markers(connection)
     qualified: set[int] = set()
     if any(marker.kind == MODULE and marker.is_qualified for marker in markers):
@@ -176,17 +170,11 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             nodes.open("wb") as node_file,
         ):
             walk = _Walk(markers, qualified, numbered, context_file, module_file, node_file)
-            execute(connection, _SPANS)
+            connection.execute(_SPANS)
             while chunk := connection.fetchmany(_CHUNK_ROWS):
                 walk.feed(chunk)
             walk.end_trace()
         _load(connection, contexts, modules, nodes)
-
-
-def drop_walk(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop the tables of the walk."""
-    for table in TABLES:
-        connection.execute(f"DROP TABLE scratch.{table}")
 
 
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
@@ -252,8 +240,12 @@ class _Walk:
                 context = (*context[:5], 0, *context[6:])
             if kind == OP and not bits & _IS_NODE:
                 around, module, node, how, told, row, span, hook, part = context
-                if node is not None and around == node and not how & _AGAIN:
-                    nodes.run_op(start, node, marker.label, has_number=bits & _HAS_SEQUENCE > 0)
+                if node is not None and not how & _AGAIN:
+                    if around == node:
+                        has_number = bits & _HAS_SEQUENCE > 0
+                        nodes.run_op(start, end, node, marker.label, has_number=has_number)
+                    else:
+                        nodes.run_inner_op(start, node, marker.label)
                 if bits & _HAS_SEQUENCE:
                     how |= _IN_GRAD_MODE
                     # An optimizer computes without gradients; what its closure does is forward.

@@ -11,14 +11,17 @@ in the grad mode of the pass. A node that torch generated (``MmBackward0``) alwa
 program wrote may run nothing of torch's behind it, so one beside it in the pass must agree.
 
 A Function of the program's has a number in every grad mode. A node that calls one (the backward
-pass of a collective is a collective) recomputes only if an op of torch's has a number in it, or
-if another node runs inside of it.
+pass of a collective is a collective) recomputes only if an op of torch's has a number in it, if
+another node runs inside of it, or if a Function in it ends with the detaching of a tensor that it
+saves: checkpointing runs again what saved a tensor, and keeps of that one its values alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import IO
+
+_DETACH = frozenset(("aten::detach", "detach"))
 
 
 @dataclass(slots=True)
@@ -29,7 +32,10 @@ class _Node:
     ran_last: bool | None = None
     """Whether the last op directly inside has a number; None where it is a node, or nothing."""
     has_function: bool = False
+    function_end_ns: int = 0
     is_in_grad_mode: bool = False
+    ends_saving: bool = False
+    """The last op inside of its latest Function detaches a tensor."""
 
 
 class DerivativeNodes:
@@ -62,23 +68,34 @@ class DerivativeNodes:
             self._open[-1].is_in_grad_mode = True
         self._open.append(_Node(event_id, end_ns, is_generated))
 
-    def run_op(self, start_ns: int, node_id: int, name: str, *, has_number: bool) -> None:
+    def run_op(
+        self, start_ns: int, end_ns: int, node_id: int, name: str, *, has_number: bool
+    ) -> None:
         """An op begins directly inside of a node."""
         self._close(start_ns)
         if self._open and self._open[-1].event_id == node_id:
             node = self._open[-1]
             node.ran_last = has_number
-            if has_number and "::" in name:
+            if node.ends_saving or (has_number and "::" in name):
                 node.is_in_grad_mode = True
             elif has_number:
                 node.has_function = True
+                node.function_end_ns = end_ns
+
+    def run_inner_op(self, start_ns: int, node_id: int, name: str) -> None:
+        """An op begins inside of an op of a node."""
+        self._close(start_ns)
+        if self._open and self._open[-1].event_id == node_id:
+            node = self._open[-1]
+            if start_ns < node.function_end_ns:
+                node.ends_saving = name in _DETACH
 
     def _close(self, at_ns: int | None) -> None:
         while self._open and (at_ns is None or self._open[-1].end_ns <= at_ns):
             self._decide(self._open.pop())
 
     def _decide(self, node: _Node) -> None:
-        if node.has_function and not node.is_in_grad_mode:
+        if node.has_function and not (node.is_in_grad_mode or node.ends_saving):
             self._file.write(b"[%d, %d, 0]\n" % (self._trace_id, node.event_id))
             return
         if node.ran_last is None:

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import context_walk, kernel_rules, range_rules, stretch_alignment
+from tracekit.analysis import context_walk, stretch_alignment
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.device_rules import (
@@ -22,17 +22,23 @@ from tracekit.analysis.device_rules import (
     create_device_marks,
     create_unrecorded_marks,
 )
-from tracekit.analysis.kernel_rules import create_rules, load_rules
 from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
-from tracekit.analysis.range_rules import create_range_rules, load_range_rules
-from tracekit.analysis.role_rules import create_role_rules, load_role_rules
+from tracekit.analysis.rules import (
+    CLASS_FACT,
+    RULED_RANGE,
+    RULED_WORK,
+    create_class_facts,
+    create_rule_tables,
+    rule_ranges,
+    rule_work,
+)
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
 from tracekit.database import (
+    SCRATCH,
     SMALL_SOURCE_BYTES,
     create_run_tables,
     cursor_of,
-    execute,
     set_first_limit,
     with_more_room,
 )
@@ -50,20 +56,14 @@ _QUESTION = "?"
 def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
     """Create what depends on no trace: the tables of runs and of rules, the macros of every store.
 
-    Args:
-        connection: the store that is being built.
-        rules: a rules file of the user's for the classifiers.
-
     Raises:
         UsageError: the rules file is not valid.
     """
     create_run_tables(connection)
-    create_rules(connection, load_rules(rules))
-    create_range_rules(connection, load_range_rules(rules))
-    create_role_rules(connection, load_role_rules(rules))
+    create_rule_tables(connection, rules)
     create_unrecorded_marks(connection)
     for spec in macros_of_stores_in_order():
-        execute(connection, spec.sql)
+        connection.execute(spec.sql)
 
 
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
@@ -146,10 +146,14 @@ def derive(
                 raise
     for cursor in cursors:
         cursor.close()
-    context_walk.drop_walk(connection)
-    stretch_alignment.drop_alignment(connection)
-    kernel_rules.drop_names(connection)
-    range_rules.drop_names(connection)
+    for table in (
+        *context_walk.TABLES,
+        stretch_alignment.TABLE,
+        RULED_WORK,
+        CLASS_FACT,
+        RULED_RANGE,
+    ):
+        connection.execute(f"DROP TABLE {SCRATCH}.{table}")
     return results
 
 
@@ -165,18 +169,19 @@ def _heights(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
-        execute(connection, f"CREATE TABLE {spec.name} ({columns})")
+        connection.execute(f"CREATE TABLE {spec.name} ({columns})")
     else:
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        execute(connection, f"CREATE {what} {spec.name} AS\n{spec.sql}")
+        connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
 _IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
     stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
-    kernel_rules.RULED_WORK: kernel_rules.rule_names,
-    range_rules.RULED_RANGE: range_rules.rule_names,
+    RULED_WORK: rule_work,
+    CLASS_FACT: create_class_facts,
+    RULED_RANGE: rule_ranges,
     DEVICE_PEAK: create_device_peaks,
     DEVICE_MARK: create_device_marks,
 }
@@ -185,8 +190,8 @@ _IN_PYTHON: dict[str, Step] = {
 _REQUIRED_IN_PYTHON = {
     context_walk.WALK: context_walk.REQUIRES,
     stretch_alignment.ALIGNMENT: stretch_alignment.REQUIRES,
-    kernel_rules.RULED_WORK: kernel_rules.REQUIRES,
-    range_rules.RULED_RANGE: range_rules.REQUIRES,
+    RULED_WORK: ("device_work",),
+    RULED_RANGE: (DEVICE_MARK,),
 }
 """What these require; the others require what was ingested."""
 
@@ -195,7 +200,7 @@ def _steps(
     catalog: Catalog, in_python: Mapping[str, Step]
 ) -> tuple[dict[str, Spec], dict[str, list[str]]]:
     """Return the tables and views, and of every step what it requires."""
-    specs = catalog.tables | catalog.views
+    specs = {**catalog.tables, **catalog.views}
     steps = {*specs, *in_python}
     graph = {
         name: [other for other in spec.requires if other in steps] for name, spec in specs.items()

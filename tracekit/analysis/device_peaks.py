@@ -6,12 +6,12 @@ The file says how an entry is found and what its figures are.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit import sql_text
-from tracekit.analysis.rule_loader import builtin_content
+from tracekit.analysis.rules import builtin_content
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,19 +23,13 @@ DEVICE_PEAK = "device_peak"
 """The table, and what SQL files write under ``Requires`` when they read it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePeak:
+class DevicePeak(NamedTuple):
     """The peak rates of one product.
 
-    Attributes:
-        product: its name.
-        pattern: what is, as a whole, a name that traces give it.
-        unit_count: multiprocessors or compute units of the whole product, where a part of it
-            goes by the same name; None where the name alone tells.
-        memory_bytes_per_s: bandwidth of its memory, bytes/s.
-        flop_per_s: dense FLOP/s (integer types: operations/s) by type, as ``bf16``.
-        source: the document in which the vendor says so.
-        address: where that document is public.
+    `pattern` is what is, as a whole, a name that traces give it; `unit_count` its multiprocessors
+    or compute units, where a part of it goes by the same name, None where the name alone tells;
+    `flop_per_s` dense FLOP/s (integer types: operations/s) by type, as ``bf16``; `source` the
+    vendor's document that says so, public at `address`.
     """
 
     product: str
@@ -65,15 +59,10 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
 
 
 def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | None:
-    """Find the peak rates of a device.
+    """Find the peak rates of a device by its name in a trace.
 
-    Args:
-        device_name: its name in a trace.
-        unit_count: its multiprocessors or compute units in the trace, if it tells them. A partition
-            of some devices has the name of the whole, but fewer units.
-
-    Returns:
-        The rates, or None if the device is unknown or a part of a known one.
+    None if the device is unknown or a part of a known one: a partition of some devices has the name
+    of the whole, but fewer multiprocessors or compute units (`unit_count`, where the trace tells).
     """
     for peak in load_device_peaks():
         if re.fullmatch(peak.pattern, device_name.strip(), re.IGNORECASE):
@@ -87,9 +76,6 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 
     Where all devices that a file lists are the same product, the rows hold for every device
     (``*``): the numbers of the devices that ran are not always among those listed.
-
-    Args:
-        connection: the store that is being built; its table ``device`` is filled.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {DEVICE_PEAK} (trace_id INTEGER, device VARCHAR, "
@@ -108,39 +94,29 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         (trace_id, "*" if len(kinds[trace_id]) == 1 else device, name, unit_count)
         for trace_id, device, name, unit_count in listed
     )
-    found = [
-        (
-            trace_id,
-            device,
-            peak.product,
-            dtype,
-            rate,
-            peak.memory_bytes_per_s,
-            peak.source,
-        )
-        for trace_id, device, name, unit_count in devices
-        if (peak := peak_of(name, unit_count)) is not None
-        for dtype, rate in peak.flop_per_s.items()
-    ]
-    if found:
-        connection.execute(f"INSERT INTO {DEVICE_PEAK} VALUES {sql_text.rows(found)}")
+    _insert_peaks(connection, DEVICE_PEAK, devices)
 
 
 def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``named_peak`` with what is known of the devices of table ``benchmark``.
-
-    Args:
-        connection: the store that is being built; its table ``benchmark`` is filled.
-    """
+    """Fill table ``named_peak`` with what is known of the devices of table ``benchmark``."""
     named = connection.execute(
         "SELECT DISTINCT device_name, unit_count FROM benchmark "
         "WHERE device_name IS NOT NULL AND device <> 'cpu' ORDER BY ALL"
     ).fetchall()
+    _insert_peaks(connection, "named_peak", [2 * row for row in named])
+
+
+def _insert_peaks(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    devices: Iterable[tuple[object, object, str, int | None]],
+) -> None:
+    """Add a row for each type of number to those of a device: two columns, its name, its units."""
     found = [
-        (name, unit_count, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
-        for name, unit_count in named
+        (*key, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
+        for *key, name, unit_count in devices
         if (peak := peak_of(name, unit_count)) is not None
         for dtype, rate in peak.flop_per_s.items()
     ]
     if found:
-        connection.execute(f"INSERT INTO named_peak VALUES {sql_text.rows(found)}")
+        connection.execute(f"INSERT INTO {table} VALUES {sql_text.rows(found)}")

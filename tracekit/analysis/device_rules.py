@@ -6,11 +6,9 @@ most traces have no event to try them on, and then this costs one look at their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.rule_loader import builtin_content
-from tracekit.database import execute
+from tracekit.analysis.rules import Rule, builtin_content, condition, first_match
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
@@ -44,114 +42,34 @@ categories of each trace, which tell nearly always that there is nothing to look
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
-
-@dataclass(frozen=True, slots=True)
-class DeviceRule:
-    """One rule; conditions that it does not have are None."""
-
-    accelerator: str
-    role: str
-    process: str | None
-    label: str | None
-    thread: str | None
-    category: str | None
-    event: str | None
-    argument: str | None
-    value: str | None
-    event_class: str | None
-    is_fallback: bool
-    is_one_device: bool
-    source: str
-
-    def lane_sql(self) -> str:
-        """Return the condition on a thread's names and the category of its events."""
-        found = [
-            f"regexp_matches({column}, {quote(pattern)})"
-            for column in _LANE_CONDITIONS
-            if (pattern := getattr(self, column)) is not None
-        ]
-        return " AND ".join(found) or "TRUE"
-
-    def event_sql(self) -> str:
-        """Return the condition on a single event; TRUE if there is none."""
-        found = []
-        if self.event is not None:
-            found.append(f"regexp_matches(name, {quote(self.event)})")
-        if self.argument is not None:
-            path = quote('$."' + self.argument + '"')
-            found.append(
-                f"coalesce(regexp_matches(args ->> {path}, {quote(self.value or '')}), FALSE)"
-            )
-        return " AND ".join(found) or "TRUE"
+_MARK_COLUMNS = dict.fromkeys(
+    ("accelerator", "reason", "call", "label", "product", "op"), "VARCHAR"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """The marks of a run on an accelerator whose work the file does not hold."""
-
-    accelerator: str
-    reason: str
-    call: str | None
-    label: str | None
-    product: str | None
-    op: str | None
+def lane_sql(rule: Rule) -> str:
+    """Return the condition of a rule on a thread's names and the category of its events."""
+    found = [condition(rule[column], column) for column in _LANE_CONDITIONS if column in rule]
+    return " AND ".join(found) or "TRUE"
 
 
-def load_device_rules() -> tuple[DeviceRule, ...]:
-    """Read the rules in the order in which they are tried."""
-    return tuple(
-        DeviceRule(
-            rule["accelerator"],
-            rule["role"],
-            rule.get("process"),
-            rule.get("label"),
-            rule.get("thread"),
-            rule.get("category"),
-            rule.get("event"),
-            rule.get("argument"),
-            rule.get("value"),
-            rule.get("class"),
-            rule.get("is_fallback", False),
-            rule.get("is_one_device", False),
-            rule["source"],
-        )
-        for rule in builtin_content(FILE_NAME)["rule"]
-    )
-
-
-def load_unrecorded() -> tuple[Unrecorded, ...]:
-    """Read the marks of runs without recorded work, in the order in which they are tried."""
-    return tuple(
-        Unrecorded(
-            entry["accelerator"],
-            entry["reason"],
-            entry.get("call"),
-            entry.get("label"),
-            entry.get("product"),
-            entry.get("op"),
-        )
-        for entry in builtin_content(FILE_NAME)["unrecorded"]
-    )
-
-
-_COLUMNS = {
-    "mark_id": "INTEGER",
-    "accelerator": "VARCHAR",
-    "reason": "VARCHAR",
-    "call": "VARCHAR",
-    "label": "VARCHAR",
-    "product": "VARCHAR",
-    "op": "VARCHAR",
-}
+def event_sql(rule: Rule) -> str:
+    """Return the condition of a rule on a single event; TRUE if there is none."""
+    found = [condition(rule["event"])] if "event" in rule else []
+    if "argument" in rule:
+        path = quote('$."' + rule["argument"] + '"')
+        found.append(f"coalesce({condition(rule['value'], f'(args ->> {path})')}, FALSE)")
+    return " AND ".join(found) or "TRUE"
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create table ``unrecorded_mark``: the marks of runs without recorded work, in order."""
     marks = [
-        (number, mark.accelerator, mark.reason, mark.call, mark.label, mark.product, mark.op)
-        for number, mark in enumerate(load_unrecorded(), start=1)
+        (number, *(mark.get(name) for name in _MARK_COLUMNS))
+        for number, mark in enumerate(builtin_content(FILE_NAME)["unrecorded"], start=1)
     ]
-    execute(connection, f"CREATE TABLE unrecorded_mark AS {select_rows(_COLUMNS, marks)}")
+    columns = {"mark_id": "INTEGER", **_MARK_COLUMNS}
+    connection.execute(f"CREATE TABLE unrecorded_mark AS {select_rows(columns, marks)}")
 
 
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
@@ -159,11 +77,8 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
 
     A row of ``device_process`` is a process that is named or labelled like a device, with the count
     of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.
-
-    Args:
-        connection: the store that is being built; its ingested tables are filled.
     """
-    execute(connection, _TABLES)
+    connection.execute(_TABLES)
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
         "bool_or(trace_id NOT IN (SELECT trace_id FROM event_kind WHERE is_device_work(category))) "
@@ -172,7 +87,7 @@ def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     if is_odd:
         _try_rules(connection)
     elif is_bare or is_bare is None:
-        execute(connection, _LABELLED)
+        connection.execute(_LABELLED)
 
 
 _LABELLED = """
@@ -188,17 +103,22 @@ ORDER BY trace_id, pid
 
 
 def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
-    rules = load_device_rules()
-    numbers = range(len(rules))
-    candidates = ", ".join(f"CASE WHEN {rules[i].lane_sql()} THEN {i} END" for i in numbers)
-    chosen = " ".join(
-        f"WHEN list_contains(rules, {i}) AND {rules[i].event_sql()} THEN {i}" for i in numbers
+    rules: list[Rule] = builtin_content(FILE_NAME)["rule"]
+    candidates = ", ".join(
+        f"CASE WHEN {lane_sql(rule)} THEN {number} END" for number, rule in enumerate(rules)
     )
-    unconditional = [i for i in numbers if rules[i].event_sql() == "TRUE"]
-    primary = [i for i in unconditional if rules[i].role == "work" and not rules[i].is_fallback]
+    chosen = first_match(
+        (f"list_contains(rules, {number}) AND {event_sql(rule)}", number)
+        for number, rule in enumerate(rules)
+    )
+    primary = [
+        number
+        for number, rule in enumerate(rules)
+        if event_sql(rule) == "TRUE" and rule["role"] == "work" and not rule.get("is_fallback")
+    ]
 
-    def of_rule(column: str) -> str:
-        values = [getattr(rules[i], column) for i in numbers]
+    def of_rule(key: str, default: object = None) -> str:
+        values = [rule.get(key, default) for rule in rules]
         return f"list_extract({values!r}, rule_id + 1)".replace("None", "NULL")
 
     unknown = builtin_content(FILE_NAME)["unknown"]
@@ -277,7 +197,7 @@ def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
             SELECT
                 e.trace_id, e.event_id, e.pid, e.tid, e.device, e.stream, lane.own_number,
                 lane.thread, lane.has_main,
-                CASE {chosen} END AS rule_id
+                {chosen} AS rule_id
             FROM event AS e
             INNER JOIN lane
                 ON e.trace_id = lane.trace_id AND e.pid IS NOT DISTINCT FROM lane.pid
@@ -287,10 +207,11 @@ def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
         )
         SELECT
             trace_id, event_id, {of_rule("accelerator")},
-            CASE WHEN has_main AND {of_rule("is_fallback")} THEN 'mark' ELSE {of_rule("role")} END,
-            {of_rule("event_class")},
+            CASE WHEN has_main AND {of_rule("is_fallback", default=False)} THEN 'mark'
+                ELSE {of_rule("role")} END,
+            {of_rule("class")},
             CASE
-                WHEN {of_rule("is_one_device")} THEN {of_rule("accelerator")}
+                WHEN {of_rule("is_one_device", default=False)} THEN {of_rule("accelerator")}
                 ELSE coalesce(device, own_number, pid)::VARCHAR
             END,
             coalesce(

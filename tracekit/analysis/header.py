@@ -22,6 +22,8 @@ The header is the run of `--` lines at the top of the file:
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
     -- Keep:      columns, the last to go where a screen is too narrow for all
     -- Invariant: condition over the columns, true for every row (repeatable)
+    -- Empty: why it has no row, where it has none
+    -- Empty: relation: the same, where that has none (repeatable; the first that holds is said)
     -- Note: free text (repeatable)
 """
 
@@ -29,23 +31,110 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TypeVar, get_args
+from typing import NamedTuple, TypeVar, get_args
 
-from tracekit.analysis.header_columns import COLUMN, TYPE, key_of
-from tracekit.analysis.header_lines import HeaderField, Line, split_header, until_blank
 from tracekit.analysis.params import PARAM_TYPES, default_of
 from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Reduced, Scope, Spec
 from tracekit.errors import QueryError, UsageError
+
+_HEADER = re.compile(r"(?:--[^\n]*(?:\n|\Z))*")
+
+
+class Line(NamedTuple):
+    """A line of the header without its comment marks, and its number in the file, from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass
+class HeaderField:
+    """One field as written: the text after the colon and the indented lines below it."""
+
+    name: str
+    value: str
+    number: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The field as one line."""
+        parts = (self.value, *(line.text for line in self.lines))
+        return " ".join(part.strip() for part in parts if part.strip())
+
+    @property
+    def entries(self) -> list[tuple[int, str]]:
+        """The entries below it with the numbers of their lines.
+
+        A line that is indented deeper than the first continues the entry above.
+        """
+        entries: list[tuple[int, str]] = []
+        stripped = [(line.number, line.text, line.text.lstrip()) for line in self.lines]
+        base = min((len(text) - len(rest) for _, text, rest in stripped), default=0)
+        for number, text, rest in stripped:
+            if len(text) - len(rest) > base and entries:
+                first, before = entries[-1]
+                entries[-1] = (first, f"{before} {rest.rstrip()}")
+            else:
+                entries.append((number, rest.rstrip()))
+        return entries
+
+
+def split_header(sql_text: str) -> tuple[list[Line], str]:
+    """Split a file into its header lines, without the comment marks, and the SQL below."""
+    text = sql_text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    match = _HEADER.match(text)
+    end = match.end() if match else 0
+    header = [
+        Line(number, line[2:].removeprefix(" ").rstrip())
+        for number, line in enumerate(text[:end].removesuffix("\n").split("\n"), start=1)
+        if end
+    ]
+    return header, text[end:]
+
+
+def until_blank(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines before the first empty one."""
+    paragraph = []
+    for line in lines:
+        if not line.text.strip():
+            break
+        paragraph.append(line)
+    return paragraph
+
+
+TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
+"""A type, as headers write it."""
+
+COLUMN = re.compile(
+    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})\s+"
+    r"(?:->\s*(?P<table>[a-z][a-z0-9_]*)"
+    r"(?:\.(?P<other>[a-z][a-z0-9_]*)|\((?P<several>[a-z0-9_, ]+)\))?\s+)?"
+    r"(?P<meaning>(?!->)\S.*)"
+)
+
+
+def key_of(match: re.Match[str]) -> Key | None:
+    """Return what a column joins, from a match of `COLUMN`; None if nothing."""
+    if match["table"] is None:
+        return None
+    if match["several"] is not None:
+        names = [name.strip() for name in match["several"].split(",")]
+        return Key(match["table"], tuple((name, name) for name in names))
+    return Key(match["table"], ((match["name"], match["other"] or match["name"]),))
+
 
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
 
 _FIELDS = (
     *("Kind", "Scope", "Access", "Requires", "Reduces", "Params", "Needs", "Columns"),
-    *("Keep", "Invariant", "Note"),
+    *("Keep", "Invariant", "Empty", "Note"),
 )
-_REPEATABLE = ("Invariant", "Note")
+_REPEATABLE = ("Invariant", "Empty", "Note")
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -77,12 +166,6 @@ class HeaderProblem:
 def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec:
     """Return what the header of a SQL file declares.
 
-    Args:
-        sql_text: the whole file.
-        name: the feature's name (the file name without `.sql`).
-        path: where the text came from, for error messages.
-        subject: the folder that the file lies in.
-
     Raises:
         QueryError: the header is missing, incomplete or contradicts the SQL below it.
     """
@@ -96,14 +179,7 @@ def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec
 def read_header(
     sql_text: str, name: str, path: str, subject: str = ""
 ) -> tuple[Spec, list[HeaderProblem]]:
-    """Return what a header declares, as far as it can be read, and all that is wrong with it.
-
-    Args:
-        sql_text: the whole file.
-        name: the feature's name (the file name without `.sql`).
-        path: where the text came from.
-        subject: the folder that the file lies in.
-    """
+    """Return what a header declares, as far as it can be read, and all that is wrong with it."""
     reader = _Reader(sql_text, name)
     spec = reader.read(path, subject)
     return spec, sorted(reader.problems, key=lambda problem: problem.line)
@@ -145,6 +221,7 @@ class _Reader:
             params=params,
             columns=self._columns(kind),
             invariants=self._texts("Invariant"),
+            empty=self._empty(),
             notes=self._texts("Note"),
             sql=self._sql,
             subject=subject,
@@ -203,6 +280,14 @@ class _Reader:
             if not one.text:
                 self._wrong(one.number, f"the header field {name} is empty")
         return tuple(one.text for one in found)
+
+    def _empty(self) -> tuple[tuple[str, str], ...]:
+        """Return reasons, each behind the relation that has to be empty for it, or behind none."""
+        parts = (text.partition(": ") for text in self._texts("Empty"))
+        return tuple(
+            (name, why) if why and _NAME.fullmatch(name) else ("", name + colon + why)
+            for name, colon, why in parts
+        )
 
     def _choice(self, name: str, choices: tuple[T, ...]) -> T | None:
         """Return what a field says, which is one of these words, or None."""

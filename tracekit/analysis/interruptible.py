@@ -1,4 +1,4 @@
-"""Let Ctrl-C end a running query, always.
+"""Let Ctrl-C or a time limit end a running query, always.
 
 DuckDB looks for a pending Ctrl-C itself while it runs in the main thread, but misses one that the
 system delivered to another thread. So a query runs in a thread of its own, and the main thread
@@ -10,7 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from time import monotonic
 from typing import Protocol, TypeVar
+
+import duckdb
 
 T = TypeVar("T")
 
@@ -26,13 +29,6 @@ class Interruptible(Protocol):
 
 def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
     """Run work on a connection so that an interrupt of the process stops it at once.
-
-    Args:
-        connection: the connection that the work uses; nothing else uses it meanwhile.
-        work: what to run.
-
-    Returns:
-        What the work returns.
 
     Raises:
         KeyboardInterrupt: the process was interrupted; the connection can be used again.
@@ -66,3 +62,42 @@ def _run(future: Future[T], work: Callable[[], T]) -> None:
         future.set_exception(error)
     finally:
         del future
+
+
+_POLL_S = 0.05
+
+
+class Deadline:
+    """Stops what runs on a connection when its time is over.
+
+    Time between two statements, or while somebody reads the rows, counts too.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:
+        self._connection = connection
+        self._end_s = None if timeout_s is None else monotonic() + timeout_s
+        self._done = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
+        return self._end_s is not None and monotonic() >= self._end_s
+
+    def __enter__(self) -> None:
+        self._done = threading.Event()
+        if self._end_s is not None:
+            watch = threading.Thread(
+                target=self._watch, args=(self._done,), name="tracekit-timeout", daemon=True
+            )
+            watch.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def _watch(self, done: threading.Event) -> None:
+        assert self._end_s is not None
+        if done.wait(max(0.0, self._end_s - monotonic())):
+            return
+        # Again and again: an interrupt that comes between two statements is lost.
+        while not done.wait(_POLL_S):
+            self._connection.interrupt()

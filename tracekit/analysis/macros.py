@@ -11,18 +11,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.interruptible import interruptible
-from tracekit.analysis.role_rules import ROLE_CALL, role_macros
+from tracekit.analysis.rules import ROLE_CALL, role_macros
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.spec import Spec
-from tracekit.database import execute
-from tracekit.database.engine import duckdb as engine
-
-if TYPE_CHECKING:
-    import duckdb
 
 ONLY_IF = {
     "cpu_work": "SELECT 1 FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded LIMIT 1",
@@ -135,8 +131,7 @@ def make_macros(
     for macro in macros:
         if macro.name in kept:
             takes, _ = _KEPT_OF_TRACES[macro.name]
-            execute(
-                connection,
+            connection.execute(
                 f"CREATE OR REPLACE TEMP MACRO {macro.name}({takes}) AS TABLE "
                 f"FROM {_rows(macro.name)}",
             )
@@ -145,7 +140,7 @@ def make_macros(
                 f"CREATE OR REPLACE TEMP MACRO {macro.name}() AS TABLE FROM {_rows(macro.name)}"
             )
         else:
-            execute(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+            connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
 
 
 @contextmanager
@@ -196,7 +191,7 @@ def _rows_of_traces_kept(connection: duckdb.DuckDBPyConnection, spec: Spec) -> l
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {_rows(macro.name)} AS FROM {macro.name}({given})"
             )
-        except (engine.TransactionException, engine.OutOfMemoryException):
+        except (duckdb.TransactionException, duckdb.OutOfMemoryException):
             # Another connection is making it, or there is no room: the question needs less.
             return []
     return [macro.name for macro in required]
@@ -217,7 +212,7 @@ def _are_few(connection: duckdb.DuckDBPyConnection) -> bool:
 def _are_kept(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     try:
         connection.execute(f"FROM {_rows(name)} LIMIT 0")
-    except engine.CatalogException:
+    except duckdb.CatalogException:
         return False
     return True
 
@@ -231,5 +226,5 @@ def _provide(
 ) -> None:
     made = [macro for macro in macros if macro.name not in macros_of_stores()]
     if any(ROLE_CALL in macro.sql for macro in made if macro.name not in kept):
-        execute(connection, role_macros(connection))
+        connection.execute(role_macros(connection))
     make_macros(connection, made, kept)

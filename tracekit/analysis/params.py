@@ -71,10 +71,6 @@ PARAM_TYPES = tuple(_READERS)
 def coerce(param: Param, value: object) -> ParamValue:
     """Return a value as the parameter's type.
 
-    Args:
-        param: the declared parameter.
-        value: what the caller gave; text is read as the declared type.
-
     Raises:
         UsageError: the value is not of that type, out of its range, or none of the choices.
     """
@@ -112,10 +108,6 @@ def default_of(param: Param) -> ParamValue:
 
 def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
     """Return a value for every declared parameter.
-
-    Args:
-        spec: the analysis.
-        given: the caller's values by parameter name.
 
     Raises:
         QueryError: a parameter that the analysis does not have, or a required one is missing.

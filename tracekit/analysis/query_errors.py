@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
+import duckdb
+
 from tracekit.database import DamagedStoreError
-from tracekit.database.engine import duckdb
 from tracekit.errors import QueryError, StoreError
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
@@ -32,12 +33,7 @@ _LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts tha
 
 
 def query_error(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> QueryError:
-    """Return the error to show for a failed statement.
-
-    Args:
-        connection: where it failed, to look up names that are close to an unknown table.
-        error: DuckDB's error.
-    """
+    """Return the error to show for a failed statement."""
     message = str(error)
     first_line = message.strip().splitlines()[0] if message.strip() else type(error).__name__
     return QueryError(first_line, hint=_hint(connection, error, message))
@@ -54,12 +50,7 @@ def sql_error(
 
 
 def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreError | None:
-    """Return the error to show where the store is to blame and not the statement, else None.
-
-    Args:
-        what: what was asked.
-        error: what was raised.
-    """
+    """Return the error to show where the store is to blame and not the statement, else None."""
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True

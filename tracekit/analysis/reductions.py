@@ -32,12 +32,7 @@ Inputs = Mapping["Reduced", "Result"]
 
 
 def columns_read(specs: Iterable[Spec], inputs: Inputs) -> dict[Reduced, Result]:
-    """Return results with those columns alone whose names stand in the SQL of reductions.
-
-    Args:
-        specs: the reductions; each names the columns that it reads.
-        inputs: the results.
-    """
+    """Return results with those columns alone whose names stand in the SQL of reductions."""
     words: dict[Reduced, set[str]] = {reduced: set() for reduced in inputs}
     for spec in specs:
         named = set(_WORD.findall(_COMMENT.sub("", spec.sql)))
@@ -60,12 +55,7 @@ def _only(result: Result, names: set[str]) -> Result:
 
 @contextmanager
 def rows_laid(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> Iterator[None]:
-    """Have results as the tables that reductions read; the connection's alone, and gone behind.
-
-    Args:
-        connection: it runs the reductions.
-        inputs: the results.
-    """
+    """Have results as the tables that reductions read; the connection's alone, and gone behind."""
     try:
         lay_rows(connection, inputs)
         yield
@@ -96,13 +86,7 @@ def is_of_nothing(spec: Spec, inputs: Inputs) -> bool:
 def passed_on(spec: Spec, reduced: Reduced, params: Mapping[str, object]) -> dict[str, object]:
     """Return the parameters with which a reduction asks for what it reduces.
 
-    Args:
-        spec: the reduction.
-        reduced: what its header names; ``layers=$layers`` there hands a parameter on.
-        params: values of the parameters of the reduction by name; its defaults fill the rest.
-
-    Returns:
-        Values by name. What is handed on and is not known (NULL) is left out.
+    ``layers=$layers`` in its header hands one on, or its default; NULL is left out.
     """
     own: dict[str, object] = {
         param.name: default_of(param) for param in spec.params if not param.is_required

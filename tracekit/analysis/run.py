@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import duckdb
+
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.dataset_writes import check_writes
-from tracekit.analysis.deadline import Deadline
-from tracekit.analysis.interruptible import interruptible
+from tracekit.analysis.header import SQL_TOKEN
+from tracekit.analysis.interruptible import Deadline, interruptible
 from tracekit.analysis.macros import provide_macros, provide_macros_in
-from tracekit.analysis.params import bind
+from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.reductions import (
     Inputs,
@@ -26,10 +28,82 @@ from tracekit.analysis.reductions import (
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
-from tracekit.analysis.statement import declared_otherwise, with_values
-from tracekit.database import execute
-from tracekit.database.engine import duckdb, whole
-from tracekit.errors import QueryError
+from tracekit.database import cursor_of
+from tracekit.errors import QueryError, StoreError
+from tracekit.sql_text import literal
+
+
+def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
+    """Return the SQL with every `$name` replaced by its value, cast to its declared type.
+
+    Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
+    """
+    types = {param.name: param.type for param in spec.params}
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match["param"]
+        if name is None:
+            return match.group()
+        return f"CAST({literal(values[name])} AS {types[name]})"
+
+    return SQL_TOKEN.sub(replacement, spec.sql) if types else spec.sql
+
+
+def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
+    """Return how the columns of a result differ from those of the header, or None."""
+    declared = [(column.name, column.type) for column in spec.columns]
+    returned = [(column.name, column.type) for column in columns]
+    if declared == returned:
+        return None
+    missing = [
+        f"{name} {type_name}" for name, type_name in declared if (name, type_name) not in returned
+    ]
+    extra = [
+        f"{name} {type_name}" for name, type_name in returned if (name, type_name) not in declared
+    ]
+    if not missing and not extra:
+        return "the same columns in another order"
+    return (
+        f"declared but not returned: {', '.join(missing) or 'none'}; "
+        f"returned but not declared: {', '.join(extra) or 'none'}"
+    )
+
+
+_WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re.IGNORECASE)
+
+
+def check_writes(
+    connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement]
+) -> None:
+    """Make sure that no statement writes a file, on a connection that reads those of a dataset.
+
+    Raises:
+        QueryError: one of them could.
+    """
+    for statement in statements:
+        if (
+            statement.type != duckdb.StatementType.SELECT
+            and _WRITES_FILES.search(statement.query)
+            and _reads_files(connection)
+        ):
+            raise QueryError(
+                "a dataset is opened read-only: no statement may write files",
+                hint="SELECT from it; --format csv, json or markdown writes a result to stdout",
+            )
+
+
+def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a connection that is kept from files may read some: those of a dataset.
+
+    DuckDB lets it write there too. It allows the folder for what spills by itself.
+    """
+    found = connection.execute(
+        "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
+        "AND len(current_setting('allowed_directories')) "
+        "> (current_setting('temp_directory') <> '')::INTEGER"
+    ).fetchone()
+    return bool(found and found[0])
+
 
 T = TypeVar("T")
 
@@ -48,17 +122,10 @@ def run_analysis(
     params: Mapping[str, object],
     known: Mapping[str, Result] | None = None,
 ) -> Result:
-    """Run one analysis.
+    """Run one analysis on a store that has what it requires.
 
-    Args:
-        connection: a connection to a store that has the views which the analysis requires.
-        spec: the analysis.
-        params: values by parameter name; the defaults of the header fill the rest.
-        known: results of analyses with their default parameters, by name: what a reduction reduces
-            and is here is not run again.
-
-    Returns:
-        A result with exactly the declared columns.
+    Of `known` results of analyses with their default parameters, by name, what a reduction reduces
+    is taken; the defaults of the header fill up `params`.
 
     Raises:
         QueryError: a parameter is unknown or missing.
@@ -77,14 +144,6 @@ def run_reductions(
     connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec], known: Mapping[str, Result]
 ) -> list[Result]:
     """Run several reductions with their default parameters; what they share is laid out once.
-
-    Args:
-        connection: as for :func:`run_analysis`.
-        specs: the reductions.
-        known: results of analyses by name, as for :func:`run_analysis`.
-
-    Returns:
-        Their results, in the order of ``specs``.
 
     Raises:
         The errors of :func:`run_analysis`.
@@ -113,13 +172,6 @@ def input_of(
     params: Mapping[str, object],
 ) -> Result:
     """Return a result that an analysis reduces.
-
-    Args:
-        connection: as for :func:`run_analysis`.
-        spec: the reduction.
-        reduced: what its header names.
-        known: results of analyses by name, as for :func:`run_analysis`.
-        params: values of the parameters of the reduction by name.
 
     Raises:
         QueryError: there is no such analysis, or it cannot be reduced.
@@ -168,11 +220,6 @@ def run_sql(
     silently. Nanosecond timestamps, timestamps with a time zone and intervals come as DuckDB's
     exact text.
 
-    Args:
-        connection: decides what the statement may do; nothing is restricted here.
-        text: the SQL.
-        max_rows: fetch no more rows than this.
-
     Raises:
         QueryError: DuckDB refuses the statement; the message is the first line of DuckDB's.
     """
@@ -188,10 +235,7 @@ def stream_sql(
 ) -> RowStream:
     """Run a statement of the user's, as :func:`run_sql` does; its rows come as they are taken.
 
-    Args:
-        connection: decides what the statement may do; used by nothing else until the end.
-        text: the SQL.
-        timeout_s: how long the statement may take until its last row is there, seconds.
+    The connection is used by nothing else until the last row is there, after `timeout_s` at most.
 
     Raises:
         QueryError: DuckDB refuses the statement, or it takes too long; also while rows are taken.
@@ -245,7 +289,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
     with _left_clean(connection):
         provide_tables(connection, spec)
         provide_macros(connection, spec)
-        execute(connection, statement)
+        connection.execute(statement)
         columns = columns_of(connection)
         _check_declared(spec, columns)
         return columns, connection.fetchall()
@@ -302,7 +346,6 @@ def _exact_relation(
     connection: duckdb.DuckDBPyConnection, statement: str, columns: Sequence[Column]
 ) -> duckdb.DuckDBPyRelation:
     connection.abort()
-    whole()
     picked = ", ".join(
         f"CAST(#{position} AS VARCHAR)" if _AS_TEXT.search(column.type) else f"#{position}"
         for position, column in enumerate(columns, start=1)
@@ -346,3 +389,56 @@ def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     except BaseException:
         connection.abort()
         raise
+
+
+def run_analyses(connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec]) -> list[Result]:
+    """Run several analyses with their default parameters, two at a time.
+
+    DuckDB plans a statement on one thread, and planning is most of the time of a small trace. What
+    finds no room beside another is run alone behind them.
+
+    Raises:
+        The errors of :func:`run_analysis`.
+    """
+    cursors = _Cursors(connection, 2)
+    # From the last on: of a breakdown that is health, the longest; the short ones fill up the end.
+    waiting = iter(reversed(list(enumerate(specs))))
+    results: dict[int, Result] = {}
+    too_large: list[tuple[int, Spec]] = []
+
+    def drain(cursor: duckdb.DuckDBPyConnection) -> None:
+        for position, spec in waiting:
+            try:
+                results[position] = run_analysis(cursor, spec, {})
+            except StoreError as error:
+                if not isinstance(error.__cause__, duckdb.OutOfMemoryException):
+                    raise
+                too_large.append((position, spec))
+
+    def work() -> None:
+        with ThreadPoolExecutor(len(cursors.all), thread_name_prefix="tracekit-query") as pool:
+            for done in [pool.submit(drain, cursor) for cursor in cursors.all]:
+                done.result()
+        for position, spec in too_large:
+            results[position] = run_analysis(cursors.all[0], spec, {})
+
+    try:
+        interruptible(cursors, work)
+    finally:
+        cursors.close()
+    return [results[position] for position in range(len(specs))]
+
+
+class _Cursors:
+    """Connections to the store of another one, which are interrupted together."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, count: int) -> None:
+        self.all = [cursor_of(connection) for _ in range(count)]
+
+    def interrupt(self) -> None:
+        for cursor in self.all:
+            cursor.interrupt()
+
+    def close(self) -> None:
+        for cursor in self.all:
+            cursor.close()

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.errors import QueryError, UsageError
 
 if TYPE_CHECKING:
     from tracekit.analysis.spec import Spec
+
+
+class Contents(NamedTuple):
+    """What a store holds, as far as that decides which questions it answers."""
+
+    has_traces: bool
+    runs: tuple[str, ...]
+    has_requests: bool
+    has_benchmarks: bool
+
 
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
 """What an analysis of runs requires if it is about nothing but their requests."""
@@ -20,32 +30,8 @@ _BENCH_MACROS = frozenset({"bench_points"})
 _MAX_NAMED = 10
 
 
-class Contents(Protocol):
-    """What a store holds; see :class:`tracekit.trace.Contents`."""
-
-    @property
-    def has_traces(self) -> bool:
-        """Whether there are traces."""
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The folders of runs."""
-
-    @property
-    def has_requests(self) -> bool:
-        """Whether there are requests."""
-
-    @property
-    def has_benchmarks(self) -> bool:
-        """Whether there are microbenchmarks."""
-
-
 def check_scope(spec: Spec, contents: Contents) -> None:
     """Make sure that there is what an analysis is about.
-
-    Args:
-        spec: the analysis.
-        contents: what there is.
 
     Raises:
         QueryError: there is nothing of the kind.
@@ -57,16 +43,14 @@ def check_scope(spec: Spec, contents: Contents) -> None:
                 f"{spec.name} is about runs, and there is no run.json beside the trace",
                 hint="tracekit collect writes one; give the folder that it made",
             )
+        count = len(contents.runs)
+        have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
         if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
-            count = len(contents.runs)
-            have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
             raise QueryError(
                 f"{spec.name} is about requests, and {have} none",
                 hint="tracekit collect --stage serve records them",
             )
         if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
-            count = len(contents.runs)
-            have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
             raise QueryError(
                 f"{spec.name} is about microbenchmarks, and {have} none",
                 hint="tracekit bench measures them",

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracekit.database.engine import duckdb
+import duckdb
+
 from tracekit.schema import SESSION_TABLES, Table
 from tracekit.sql_text import select_rows
 
@@ -30,13 +31,7 @@ _TABLES = {table.name: table for table in SESSION_TABLES}
 def lay_table(
     connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[object]]
 ) -> None:
-    """Make a table of :data:`tracekit.schema.SESSION_TABLES` anew, seen by all connections.
-
-    Args:
-        connection: one of those to the store.
-        name: of the table.
-        rows: its rows, values in the order of the columns.
-    """
+    """Make a table of :data:`tracekit.schema.SESSION_TABLES` anew, seen by all connections."""
     table = _TABLES[name]
     place = f"{DATABASE}.main.{name}"
     connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {DATABASE}")

@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
 from tracekit.analysis.device_rules import create_device_marks
 from tracekit.database import SCRATCH, create_tables, lock
-from tracekit.database.engine import duckdb
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
 
@@ -35,10 +36,7 @@ Catalogue = dict[tuple[str, str], str]
 def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Make sure that a store holds what tracekit makes, and nothing else.
 
-    Args:
-        connection: the store, attached as ``store``; nothing of it has been used, and its SQL can
-            reach nothing.
-        path: of the store, for the message.
+    It is attached as ``store``; nothing of it has been used, and its SQL can reach nothing.
 
     Raises:
         StoreError: something in it is not ours, or is missing.
@@ -89,12 +87,7 @@ def create_empty_tables(
 ) -> list[str]:
     """Create every table of a store, with no row in any but those of rules, and its macros.
 
-    Args:
-        connection: to a database that holds nothing.
-        rules: a rules file of the user's for the classifiers.
-
-    Returns:
-        The names of the tables.
+    Return the names of the tables.
 
     Raises:
         UsageError: the rules file is not valid.

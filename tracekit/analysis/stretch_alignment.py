@@ -119,11 +119,7 @@ ORDER BY p.trace_id, p.device, p.stream, p.position
 
 
 def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the table ``aligned`` of the database ``scratch``.
-
-    Args:
-        connection: the store that is being built; what :data:`REQUIRES` names is there.
-    """
+    """Fill the table ``aligned`` of the database ``scratch``."""
     connection.execute(
         f"CREATE OR REPLACE TABLE scratch.{TABLE} "
         "(trace_id INTEGER, event_id BIGINT, like_event_id BIGINT)"
@@ -144,11 +140,6 @@ def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(
             f"INSERT INTO scratch.{TABLE} SELECT unnest($1), unnest($2), unnest($3)", columns
         )
-
-
-def drop_alignment(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop the table of the alignment."""
-    connection.execute(f"DROP TABLE scratch.{TABLE}")
 
 
 def _fetched(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

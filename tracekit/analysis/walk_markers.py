@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.range_rules import PHASES
-from tracekit.database import execute
+from tracekit.analysis.rules import PHASES
 
 if TYPE_CHECKING:
     import duckdb
@@ -79,7 +78,7 @@ def tells(told: int, phase: str) -> bool:
 def read_markers(connection: duckdb.DuckDBPyConnection) -> list[Marker]:
     """Return the markers by number; 0 is no marker."""
     markers = [Marker(SPAN, 0, 0, "", None, None, "", is_qualified=False)]
-    execute(connection, _MARKERS)
+    connection.execute(_MARKERS)
     for found in connection.fetchall():
         number, means, phase, has_row, is_weak, layer, label, *rest = found
         module_class, is_call, is_op, is_own, is_generated, is_collective, is_bare = rest

@@ -18,13 +18,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input, Static
 
-from tracekit.browse.asking import Answers, Asker
 from tracekit.browse.page import Page, View
-from tracekit.browse.texts import HELP, KEYS
-from tracekit.browse.views import VIEWS, Modules
+from tracekit.browse.query_worker import Answers, Asker
+from tracekit.browse.views import HELP, KEYS, VIEWS, Modules
 from tracekit.errors import TracekitError
-from tracekit.render._names_apart import shortened
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._text import cell_width, printable, shorten, shortened
 from tracekit.trace import Trace
 
 _MOST_CELLS = 48
@@ -97,7 +95,7 @@ class Browser(App[None]):
         super().__init__()
         self._traces = traces
         self._asker = Asker(trace)
-        self._places = [_Place(VIEWS["1"][1]())]
+        self._places = [_Place(VIEWS["1"][1])]
         self._page: Page | None = None
 
     def compose(self) -> ComposeResult:
@@ -216,7 +214,7 @@ class Browser(App[None]):
 
     def action_view(self, key: str) -> None:
         """Begin at one of the views."""
-        self._places = [_Place(VIEWS[key][1]())]
+        self._places = [_Place(VIEWS[key][1])]
         self._show()
 
     def action_turn(self, by: int) -> None:

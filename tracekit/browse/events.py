@@ -22,7 +22,7 @@ from tracekit.browse.page import (
 from tracekit.render._cells import text_columns
 
 if TYPE_CHECKING:
-    from tracekit.browse.asking import Answers
+    from tracekit.browse.query_worker import Answers
 
 _EVENTS = """SELECT
     e.dur_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream, e.name,
@@ -74,11 +74,7 @@ def device_text(rank: int | None, device: str) -> str:
 
 
 def module_is(path: str) -> str:
-    """Return the condition that picks the events of a row of modules, and of all inside of it.
-
-    Args:
-        path: as in analysis module_totals.
-    """
+    """Return the condition that picks the events of a row of modules, and of all inside of it."""
     return f"""(e.row_name = {literal_of(path)} OR (e.trace_id, e.module_id) IN (
     SELECT (i.trace_id, i.module_id)
     FROM module AS o

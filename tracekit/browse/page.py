@@ -14,7 +14,7 @@ from tracekit.render._text import is_unsafe, printable
 from tracekit.sql_text import quote
 
 if TYPE_CHECKING:
-    from tracekit.browse.asking import Answers
+    from tracekit.browse.query_worker import Answers
 
 PAGE_ROWS = 200
 """So many rows are on the screen's table at a time."""
@@ -56,12 +56,6 @@ class View(Protocol):
 Deeper = Callable[[Row], View | None]
 
 
-def nowhere(row: Row) -> View | None:
-    """Lead nowhere."""
-    del row
-    return None
-
-
 def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
     """Return some columns of a result as a terminal shows them."""
     places = [result.column_names.index(name) for name in names]
@@ -72,23 +66,12 @@ def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
 
 
 def cut(result: Result, names: Sequence[str], number: int) -> Page:
-    """Return a page of a result that is there whole.
-
-    Args:
-        result: all rows.
-        names: the columns to show.
-        number: of the page, from 0.
-    """
+    """Return a page, from 0, of a result that is there whole, with some of its columns."""
     first = number * PAGE_ROWS
     rows = result.rows[first : first + PAGE_ROWS]
     part = Result(result.name, result.columns, rows)
     total = len(result.rows)
-    return Page(shown(part, names), as_dicts(part), first, first + len(rows) < total, total)
-
-
-def as_dicts(result: Result) -> list[Row]:
-    """Return the rows by column name."""
-    return [dict(zip(result.column_names, row, strict=True)) for row in result.rows]
+    return Page(shown(part, names), [*part.to_dicts()], first, first + len(rows) < total, total)
 
 
 def holding(result: Result, search: str) -> Result:
@@ -110,10 +93,6 @@ class Asked:
 
     name: str
     params: Mapping[str, object] = field(default_factory=dict)
-
-    def answer(self, answers: Answers) -> Result:
-        """Return what it says."""
-        return answers.query(self.name, **self.params)
 
     def told(self, traces: Sequence[str]) -> str:
         """Return its command and its SQL."""
@@ -138,12 +117,12 @@ class AnalysisView:
     asked: Asked
     names: tuple[str, ...]
     where: Mapping[str, object] = field(default_factory=dict)
-    lead: Deeper = nowhere
+    lead: Deeper | None = None
     first: tuple[str, tuple[object, ...]] | None = None
 
     def page(self, answers: Answers, number: int, search: str) -> Page:
         """Return a page of the rows."""
-        result = self.asked.answer(answers)
+        result = answers.query(self.asked.name, **self.asked.params)
         places = [(result.column_names.index(name), value) for name, value in self.where.items()]
         rows = [row for row in result.rows if all(row[place] == value for place, value in places)]
         if self.first is not None:
@@ -156,11 +135,13 @@ class AnalysisView:
     def told(self, traces: Sequence[str], search: str) -> str:
         """Return the analysis' command and SQL, and which of its rows are shown."""
         notes = [f"{name} is {value}" for name, value in self.where.items()]
-        return _noted(self.asked.told(traces), notes, search)
+        notes += [f"holding {search!r}"] if search else []
+        text = self.asked.told(traces)
+        return f"{text}\n\nShown of it: rows where {', and '.join(notes)}" if notes else text
 
     def deeper(self, row: Row) -> View | None:
         """Return where the row leads."""
-        return self.lead(row)
+        return self.lead(row) if self.lead else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +156,7 @@ class SqlView:
     order: str
     names: tuple[str, ...]
     searched: tuple[str, ...]
-    lead: Deeper = nowhere
+    lead: Deeper | None = None
 
     def _statement(self, search: str) -> str:
         if not search:
@@ -193,7 +174,7 @@ class SqlView:
         found = answers.sql(f"{self._statement(search)}\n{limit}")
         part = Result(self.title, found.columns, found.rows[:PAGE_ROWS])
         is_more = len(found.rows) > PAGE_ROWS
-        return Page(shown(part, self.names), as_dicts(part), first, is_more)
+        return Page(shown(part, self.names), [*part.to_dicts()], first, is_more)
 
     def told(self, traces: Sequence[str], search: str) -> str:
         """Return the statement, and the command that runs it."""
@@ -203,7 +184,7 @@ class SqlView:
 
     def deeper(self, row: Row) -> View | None:
         """Return where the row leads."""
-        return self.lead(row)
+        return self.lead(row) if self.lead else None
 
 
 def literal_of(text: str) -> str:
@@ -220,10 +201,3 @@ def literal_of(text: str) -> str:
 def table_of(name: str, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> Result:
     """Return rows that several answers gave as one result."""
     return Result(name, tuple(Column(*column) for column in columns), rows)
-
-
-def _noted(text: str, notes: Sequence[str], search: str) -> str:
-    """Return what gives the same, with which of its rows are shown."""
-    found = [f"holding {search!r}"] if search else []
-    lines = [*notes, *found]
-    return f"{text}\n\nShown of it: rows where " + ", and ".join(lines) if lines else text

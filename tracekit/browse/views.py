@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis.result import Result
-from tracekit.browse.collectives import collectives
 from tracekit.browse.events import device_is, device_text, events_of, gaps_of, module_is
 from tracekit.browse.page import (
     AnalysisView,
     Asked,
     Page,
     Row,
+    SqlView,
     View,
     cut,
     holding,
     literal_of,
-    nowhere,
     table_of,
 )
-from tracekit.browse.requests import requests
-from tracekit.browse.steps import steps
 
 if TYPE_CHECKING:
-    from tracekit.browse.asking import Answers
+    from tracekit.browse.query_worker import Answers
 
 _PARTS = (
     ("compute", "compute_ns", "compute_pct"),
@@ -44,6 +40,27 @@ _OVERVIEW_COLUMNS = (
     ("device", "VARCHAR"),
 )
 
+_STEPS = """SELECT
+    s.step, s.phase, s.dur_ns, s.ts_ns - t.first_ts_ns AS start_ns, s.prefill_token_count,
+    s.decode_token_count, s.request_count, t.rank, s.trace_id
+FROM request_step AS r
+INNER JOIN run AS n ON r.run_id = n.run_id
+INNER JOIN trace AS t ON r.run_id = t.run_id
+INNER JOIN serving_step_ranges AS s
+    ON t.trace_id = s.trace_id AND s.step BETWEEN r.first_step AND r.last_step
+WHERE n.folder_name = {run} AND r.request_id = {request_id}"""
+
+_OF_STEP = """(e.event_id, e.piece) IN (
+    SELECT (d.event_id, d.piece)
+    FROM attributed_events AS d
+    LEFT JOIN launch AS l ON d.trace_id = l.trace_id AND d.launch_id = l.launch_id
+    INNER JOIN serving_step_ranges AS s
+        ON d.trace_id = s.trace_id
+        AND coalesce(l.ts_ns, d.ts_ns) >= s.ts_ns
+        AND coalesce(l.ts_ns, d.ts_ns) < s.end_ns
+    WHERE s.trace_id = {trace_id} AND s.step = {step}
+)"""
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -56,13 +73,13 @@ class Overview:
         """Return a page of the parts."""
         timeline, phases = answers.query("timeline"), answers.query("phases")
         by_device: dict[tuple[Any, Any], list[tuple[Any, ...]]] = {}
-        for row in _dicts(timeline):
+        for row in timeline.to_dicts():
             place = (row["rank"], row["device"])
             rows = by_device.setdefault(place, [])
             for part, wall, share in _PARTS:
                 rows.append(("timeline", part, row[wall], None, row[share], *place))
             rows.append(("timeline", "idle", None, row["idle_ns"], row["idle_pct"], *place))
-        for row in _dicts(phases):
+        for row in phases.to_dicts():
             place = (row["rank"], row["device"])
             times = (row["wall_ns"], row["idle_ns"], row["span_pct"])
             by_device.setdefault(place, []).append(("phase", row["phase"], *times, *place))
@@ -145,16 +162,6 @@ class Modules:
         return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
 
 
-def kernels() -> View:
-    """Return the kernels by name, those that held the device longest first."""
-    return AnalysisView(
-        "Kernels, copies and ops by name",
-        Asked("kernels", {"limit": 0}),
-        ("wall_pct", "kernel_ns", "kernel_count", "class", "name", "mean_ns", "rank", "device"),
-        lead=_events_of_kernel,
-    )
-
-
 def _events_of_kernel(row: Row) -> View:
     name = f"e.name = {literal_of(row['name'])}"
     place = device_is(row["rank"], row["device"])
@@ -167,33 +174,10 @@ def _events_of_kernel(row: Row) -> View:
     )
 
 
-def gaps() -> View:
-    """Return the idle gaps of all devices, the longest first."""
-    return gaps_of("Idle gaps, longest first", [])
-
-
-def causes() -> View:
-    """Return why devices were idle."""
-    return AnalysisView(
-        "Causes of idle time",
-        Asked("idle_causes"),
-        ("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module", "rank", "device"),
-        lead=_gaps_of_cause,
-    )
-
-
 def _gaps_of_cause(row: Row) -> View:
     place = device_is(row["rank"], row["device"])
     title = f"Idle gaps: {row['cause']} on {device_text(row['rank'], row['device'])}"
     return gaps_of(title, [*place, f"e.cause = {literal_of(row['cause'])}"])
-
-
-def ranks() -> View:
-    """Return what each rank did with its time."""
-    names = "rank device window_ns compute_ns exposed_comm_ns idle_ns comm_wait_ns caused_wait_ns"
-    return AnalysisView(
-        "Ranks", Asked("rank_summary"), tuple(names.split()), lead=_overview_of_rank
-    )
 
 
 def _overview_of_rank(row: Row) -> View:
@@ -201,31 +185,157 @@ def _overview_of_rank(row: Row) -> View:
     return Overview(f"Overview of {device_text(*place)}", place)
 
 
-def health() -> View:
-    """Return what the figures rest on; what warns comes first."""
-    return AnalysisView(
-        "Health: what the figures rest on",
-        Asked("health"),
-        ("severity", "metric", "value", "unit", "meaning", "rank"),
-        lead=nowhere,
-        first=("severity", ("warn", "note", "ok")),
+def _event_of_collective(row: Row) -> View:
+    title = f"{row['class']} on {device_text(row['rank'], row['device'])}"
+    conditions = [
+        *device_is(row["rank"], row["device"]),
+        f"e.stream = {int(row['stream'])}" if row["stream"] is not None else "e.stream IS NULL",
+        f"e.ts_ns - t.first_ts_ns = {int(row['start_ns'])}",
+        f"e.name = {literal_of(row['name'])}",
+    ]
+    return events_of(f"Collective: {title}", conditions)
+
+
+def _events_of_step(row: Row) -> View:
+    step = row["step"]
+    named, condition = (
+        ("no step", "e.step IS NULL") if step is None else (f"step {step}", f"e.step = {int(step)}")
+    )
+    place = (row["rank"], row["device"])
+    return events_of(f"Events: {named} on {device_text(*place)}", [*device_is(*place), condition])
+
+
+def _steps_of_request(row: Row) -> View:
+    """Return the steps in the trace that served a request."""
+    values = {"run": literal_of(row["run"]), "request_id": int(row["request_id"])}
+    return SqlView(
+        f"Steps that served request {row['request_id']}",
+        _STEPS.format(**values),
+        "step, trace_id",
+        (
+            *("step", "phase", "dur_ns", "start_ns", "prefill_token_count", "decode_token_count"),
+            *("request_count", "rank"),
+        ),
+        ("phase",),
+        _events_of_serving_step,
     )
 
 
-VIEWS: dict[str, tuple[str, Callable[[], View]]] = {
-    "1": ("overview", Overview),
-    "2": ("modules", Modules),
-    "3": ("kernels", kernels),
-    "4": ("idle gaps", gaps),
-    "5": ("causes of idle time", causes),
-    "6": ("ranks", ranks),
-    "7": ("health", health),
-    "8": ("collectives", collectives),
-    "9": ("steps", steps),
-    "0": ("requests of serving", requests),
+def _events_of_serving_step(row: Row) -> View:
+    of_step = _OF_STEP.format(trace_id=int(row["trace_id"]), step=int(row["step"]))
+    conditions = [f"e.trace_id = {int(row['trace_id'])}", of_step]
+    return events_of(f"Events: {row['phase']} step {row['step']}", conditions)
+
+
+VIEWS: dict[str, tuple[str, View]] = {
+    "1": ("overview", Overview()),
+    "2": ("modules", Modules()),
+    "3": (
+        "kernels",
+        AnalysisView(
+            "Kernels, copies and ops by name",
+            Asked("kernels", {"limit": 0}),
+            ("wall_pct", "kernel_ns", "kernel_count", "class", "name", "mean_ns", "rank", "device"),
+            lead=_events_of_kernel,
+        ),
+    ),
+    "4": ("idle gaps", gaps_of("Idle gaps, longest first", [])),
+    "5": (
+        "causes of idle time",
+        AnalysisView(
+            "Causes of idle time",
+            Asked("idle_causes"),
+            ("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module", "rank", "device"),
+            lead=_gaps_of_cause,
+        ),
+    ),
+    "6": (
+        "ranks",
+        AnalysisView(
+            "Ranks",
+            Asked("rank_summary"),
+            (
+                *("rank", "device", "window_ns", "compute_ns", "exposed_comm_ns", "idle_ns"),
+                *("comm_wait_ns", "caused_wait_ns"),
+            ),
+            lead=_overview_of_rank,
+        ),
+    ),
+    "7": (
+        "health",
+        AnalysisView(
+            "Health: what the figures rest on",
+            Asked("health"),
+            ("severity", "metric", "value", "unit", "meaning", "rank"),
+            first=("severity", ("warn", "note", "ok")),
+        ),
+    ),
+    "8": (
+        "collectives",
+        AnalysisView(
+            "Collectives, the longest of each device first",
+            Asked("collectives", {"limit": 0}),
+            (
+                *("dur_ns", "wall_ns", "message_bytes", "bus_bytes_per_s", "class", "step"),
+                *("phase", "start_ns", "group_size", "pg_name", "name", "rank", "device"),
+                "reason",
+            ),
+            lead=_event_of_collective,
+        ),
+    ),
+    "9": (
+        "steps",
+        AnalysisView(
+            "Steps, and what they put on each device",
+            Asked("steps"),
+            (
+                *("step", "dur_ns", "span_ns", "work_ns", "wall_ns", "kernel_ns", "kernel_count"),
+                *("start_ns", "ends_with", "rank", "device"),
+            ),
+            lead=_events_of_step,
+        ),
+    ),
+    "0": (
+        "requests of serving",
+        AnalysisView(
+            "Requests of serving, those that took longest first",
+            Asked("requests", {"limit": 0, "kind": "all"}),
+            (
+                *("e2e_ns", "ttft_ns", "tpot_ns", "max_itl_ns", "request_id", "outcome"),
+                *("step_count", "prompt_token_count", "output_token_count", "sent_ns", "run"),
+                "reason",
+            ),
+            lead=_steps_of_request,
+        ),
+    ),
 }
 """What each key shows."""
 
+KEYS = "enter deeper  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
+"""One line of 80 columns."""
 
-def _dicts(result: Result) -> list[dict[str, Any]]:
-    return [dict(zip(result.column_names, row, strict=True)) for row in result.rows]
+HELP = "\n".join(
+    [
+        "Every row leads deeper: a part of the time to its events, a module to those",
+        "inside of it, a kernel to its events, a gap to what ran around it, an event to",
+        "all that is known of it, and that to why it is in its phase and its module. A",
+        "collective leads to its event, a step to its events, a request to its steps.",
+        "",
+        "enter               go deeper",
+        "esc, backspace      go back",
+        "e                   of a module: the events of it and of all inside of it",
+        "up, down            the row before, the next; page up, page down likewise",
+        "left, right         the columns that do not fit",
+        "n, p                the next 200 rows, those before",
+        "/                   search: rows with that text, in any case; empty shows all",
+        "s                   the command and the SQL that give the same",
+        "? (or h)            this help",
+        "q, ctrl+c           quit",
+        "",
+        *(f"{key}                   {name}" for key, (name, _) in VIEWS.items()),
+        "",
+        "Times of events count from the first event of their trace. On cpu, an op that",
+        "others interrupt is a row for each of its pieces. s shows what a figure means.",
+    ]
+)
+"""What ? shows."""

@@ -9,20 +9,23 @@ that a change of it can be read.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, get_args
 
-from tracekit.checking.baseline_document import check_document
-from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Side
-from tracekit.comparison.ordered import Ordered
-from tracekit.comparison.quantiles import is_enough
+from tracekit.amounts import check_amounts
+from tracekit.analysis.result import Column, Result
+from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Per, Side
+from tracekit.comparison.quantiles import Ordered, is_enough
 from tracekit.comparison.serving import QUANTILES
-from tracekit.comparison.setup import Facts, Health
+from tracekit.comparison.setup import Facts, Health, Weight
 from tracekit.errors import StoreError, UsageError
 from tracekit.storage import Location
+from tracekit.typed_json import build
 from tracekit.units import MB
 
 VERSION = 1
@@ -38,6 +41,12 @@ Folder = str | Path | Location
 _SMALL_PPM = 100
 """Ops with less than these millionths of the whole are not told apart."""
 
+_OF_SIDE = (
+    *("label", "per", "unit_count", "device_count", "run_count", "sample_names", "sample_units"),
+    *("outside_ns", "total_ns"),
+)
+"""What the file has of a side as it is."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -45,8 +54,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Baseline:
     """What is kept of a run: its side of a comparison, and what it says of itself.
 
-    `repeats` holds the tokens per second of each repeat of its measured steps, `latencies` those of
-    its requests by metric, ns: all, or of many those that percentiles are compared by.
+    `repeats` holds the tokens per second of each repeat of its measured steps, `step_ns` the times
+    of those, `latencies` those of its requests by metric, ns: all, or of many those that
+    percentiles are compared by.
     """
 
     name: str
@@ -57,15 +67,11 @@ class Baseline:
     created_at: str
     repeats: Sequence[float] = ()
     latencies: Mapping[str, Ordered] = field(default_factory=dict)
+    step_ns: Sequence[float] = ()
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
     """Write a baseline, whole or not at all; return where it lies, and its size in bytes.
-
-    Args:
-        baseline: what to keep.
-        folder: a local one, or one behind a URL.
-        replaces: whether one of the same name is replaced.
 
     Raises:
         UsageError: the name cannot be that of a file, or there is such a baseline.
@@ -77,17 +83,10 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         "tracekit_baseline": VERSION,
         "name": baseline.name,
         "created_at": baseline.created_at,
-        "label": side.label,
-        "per": side.per,
-        "unit_count": side.unit_count,
-        "device_count": side.device_count,
-        "run_count": side.run_count,
-        "sample_names": list(side.sample_names),
-        "sample_units": list(side.sample_units),
-        "outside_ns": side.outside_ns,
-        "total_ns": side.total_ns,
+        **{name: getattr(side, name) for name in _OF_SIDE},
         "figures": dict(baseline.figures),
         "tokens_per_s_of_repeats": list(baseline.repeats),
+        "plain_step_ns": list(baseline.step_ns),
         "health": dict(baseline.health),
     }
     lists: dict[str, Sequence[object]] = {
@@ -221,19 +220,8 @@ def _loaded(document: Mapping[str, Any]) -> Baseline:
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
         cell.wall_ns = sum(samples)
         cells.append(cell)
-    side = Side(
-        label=document["label"],
-        per=document["per"],
-        cells=cells,
-        modules={one[0]: ModuleNode(*one) for one in document["modules"]},
-        unit_count=document["unit_count"],
-        device_count=document["device_count"],
-        run_count=document["run_count"],
-        sample_names=document["sample_names"],
-        sample_units=document["sample_units"],
-        outside_ns=document["outside_ns"],
-        total_ns=document["total_ns"],
-    )
+    modules = {one[0]: ModuleNode(*one) for one in document["modules"]}
+    side = Side(cells=cells, modules=modules, **{name: document[name] for name in _OF_SIDE})
     facts: Facts = {
         (subject, name): (text, weight) for subject, name, text, weight in document["facts"]
     }
@@ -247,6 +235,7 @@ def _loaded(document: Mapping[str, Any]) -> Baseline:
         # Baselines of before have none.
         document.get("tokens_per_s_of_repeats", []),
         _latencies(document.get("latencies_ns", [])),
+        document.get("plain_step_ns", []),
     )
 
 
@@ -265,3 +254,107 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if is_enough(series, QUANTILES):
             found[metric] = series
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The members of the file, apart from latencies, which are checked as they are read."""
+
+    name: str
+    created_at: str
+    label: str
+    per: Per
+    unit_count: int
+    device_count: int
+    run_count: int
+    sample_names: list[str]
+    sample_units: list[int]
+    outside_ns: int
+    total_ns: int
+    figures: dict[str, float]
+    health: dict[str, float]
+    facts: list[list[str]]
+    modules: list[list[str | None]]
+    cells: list[list[Any]]
+    tokens_per_s_of_repeats: list[float] = field(default_factory=list)
+    plain_step_ns: list[float] = field(default_factory=list)
+
+
+def check_document(document: Mapping[str, Any]) -> None:
+    """Check the types, lengths and amounts of a baseline, and that its times add up.
+
+    Raises:
+        TypeError: a member is of a wrong type.
+        ValueError: one is missing, below zero or no number, or does not fit the others.
+    """
+    found = build(_Document, document, "baseline")
+    check_amounts(found, "baseline")
+    check_amounts([*found.figures.values()], "baseline: figures")
+    # A step may be faster under the profiler than without: then its slowdown is below zero.
+    if not all(math.isfinite(value) for value in found.health.values()):
+        raise ValueError("baseline: health that is no number")
+    if not found.unit_count or not all(found.sample_units):
+        raise ValueError("baseline: of no unit")
+    if len(found.sample_names) != len(found.sample_units):
+        raise ValueError("baseline: samples without names")
+    if any(len(row) != 4 or row[3] not in get_args(Weight) for row in found.facts):
+        raise ValueError("baseline: facts of another form")
+    if any(len(row) != 3 or row[0] is None for row in found.modules):
+        raise ValueError("baseline: modules of another form")
+    total_ns = sum(_wall_ns(row, len(found.sample_units)) for row in found.cells)
+    if total_ns != found.total_ns:
+        raise ValueError(f"baseline: its parts add up to {total_ns} ns, not {found.total_ns} ns")
+
+
+def _wall_ns(row: list[Any], sample_count: int) -> int:
+    """Return the time of a cell in all samples, ns."""
+    part, class_name, phase, module, op, count, kernel_ns, samples = row
+    if part not in PARTS:
+        raise ValueError(f"baseline: no part of the time: {part!r:.40}")
+    if not all(isinstance(text, str) for text in (class_name, phase, module, op or "")):
+        raise TypeError("baseline: names of a cell that are no texts")
+    if len(samples) != sample_count:
+        raise ValueError("baseline: a cell of another number of samples")
+    for number in (count, kernel_ns, *samples):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise TypeError(f"baseline: an amount of a cell is {number!r:.40}")
+    return sum(samples)
+
+
+def baseline_list(baselines: Sequence[Baseline]) -> Result:
+    """Return one row for each baseline: what it is of, and how long a unit of it took."""
+    columns = (
+        *(Column(name, "VARCHAR") for name in ("name", "run", "created_at", "per")),
+        Column("sample_count", "BIGINT"),
+        Column("median_ns", "DOUBLE"),
+    )
+    rows = [
+        (
+            *(one.name, one.side.label, one.created_at, one.side.per),
+            len(one.side.sample_units),
+            median(one.side.series(one.side.cells)),
+        )
+        for one in baselines
+    ]
+    return Result("baselines", columns, rows)
+
+
+def baseline_rows(baseline: Baseline) -> Result:
+    """Return what is kept of a run: its time by place, the most first, ns per unit."""
+    columns = (
+        *(Column(name, "VARCHAR") for name in ("part", "class", "phase", "module_path", "op")),
+        Column("kernel_count", "DOUBLE"),
+        Column("kernel_ns", "DOUBLE"),
+        Column("wall_ns", "DOUBLE"),
+    )
+    side = baseline.side
+    rows = [
+        (
+            *(cell.part, cell.class_name, cell.phase, cell.module, cell.op),
+            cell.kernel_count / side.unit_count,
+            cell.kernel_ns / side.unit_count,
+            cell.wall_ns / side.unit_count,
+        )
+        for cell in sorted(side.cells, key=lambda one: -one.wall_ns)
+    ]
+    return Result("baseline", columns, rows)

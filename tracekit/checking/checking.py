@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.result import Column, Result
-from tracekit.checking.amounts import amount_text
 from tracekit.checking.baseline import (
     DEFAULT_FOLDER,
     Baseline,
@@ -19,10 +16,10 @@ from tracekit.checking.baseline import (
     load,
     names,
 )
-from tracekit.checking.figures import figures_of, latencies_of, repeats_of
-from tracekit.checking.judging import Judgement, Outcome, judge
-from tracekit.checking.measured import Measured
-from tracekit.checking.rule import Rule
+from tracekit.checking.evaluate import judge
+from tracekit.checking.measured import Measured, figures_of, latencies_of, repeats_of, step_times_of
+from tracekit.checking.report import Report
+from tracekit.checking.rules import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
 from tracekit.errors import UsageError
@@ -32,57 +29,6 @@ from tracekit.storage.url import is_url
 if TYPE_CHECKING:
     from tracekit.ingest.progress import Progress
     from tracekit.trace import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of all rules."""
-
-    new: str
-    base: str | None
-    judgements: Sequence[Judgement]
-
-    @property
-    def outcome(self) -> Outcome:
-        """Failed if a rule failed, else inconclusive if one was, else passed."""
-        outcomes = {judgement.outcome for judgement in self.judgements}
-        if "failed" in outcomes:
-            return "failed"
-        return "inconclusive" if "inconclusive" in outcomes else "passed"
-
-    def result(self) -> Result:
-        """Return one row for each rule."""
-        columns = (
-            Column("rule", "VARCHAR"),
-            Column("outcome", "VARCHAR"),
-            Column("value", "DOUBLE"),
-            Column("base_value", "DOUBLE"),
-            Column("limit", "DOUBLE"),
-            Column("unit", "VARCHAR"),
-            Column("change_pct", "DOUBLE"),
-            Column("reason", "VARCHAR"),
-        )
-        rows = [
-            (
-                *(one.rule.title, one.outcome, one.value, one.base_value, one.limit),
-                *(one.unit, one.change_pct, one.reason),
-            )
-            for one in self.judgements
-        ]
-        return Result("check", columns, rows)
-
-    def shown(self) -> Result:
-        """Return one row of text for each rule, for people."""
-        names = ("outcome", "rule", "value", "limit", "base", "reason")
-        rows: list[tuple[str | None, ...]] = []
-        for one in self.judgements:
-            value, limit, base = (
-                amount_text(amount, one.unit) for amount in (one.value, one.limit, one.base_value)
-            )
-            change = "" if one.change_pct is None else f"{one.change_pct:+.2f} %"
-            reason = ", ".join(filter(None, (change, one.reason)))
-            rows.append((one.outcome, one.rule.title, value, limit, base, reason or None))
-        return Result("check", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 
 def check(
@@ -132,6 +78,7 @@ def check(
                 kept.health,
                 kept.figures,
                 repeats=kept.repeats,
+                step_ns=kept.step_ns,
                 latencies=kept.latencies,
             )
             measured = measure(trace, _label(new), per or kept.side.per, skip)
@@ -150,39 +97,34 @@ def check(
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
-    """Measure a run for rules.
-
-    Args:
-        trace: the run, open.
-        label: what it is called.
-        per: what times are divided by.
-        skip: how many steps at the beginning are left out.
-    """
+    """Measure a run for rules: its time, as :func:`check` divides it, and its figures."""
     side = None
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
         reading = read([trace], label, per)
         side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
-    return Measured(label, side, {}, figures_of(trace), trace, repeats_of(trace))
+    return Measured(
+        label, side, {}, figures_of(trace), trace, repeats_of(trace), step_times_of(trace)
+    )
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
-    """Return the baseline of a run.
-
-    Args:
-        name: of the baseline.
-        trace: the run, open.
-        label: what it is called.
-        per: what times are divided by.
-        skip: how many steps at the beginning are left out.
-    """
+    """Return the baseline of a run, measured as by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
     created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
     facts, health = facts_of([trace]), health_of([trace])
-    figures, repeats = measured.figures, measured.repeats
-    latencies = latencies_of(trace)
-    return Baseline(name, side, facts, health, figures, created_at, repeats, latencies)
+    return Baseline(
+        name,
+        side,
+        facts,
+        health,
+        measured.figures,
+        created_at,
+        measured.repeats,
+        latencies_of(trace),
+        measured.step_ns,
+    )
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

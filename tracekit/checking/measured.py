@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from tracekit.checking.figures import left_out_of, mfu_of, requests_of
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
-from tracekit.checking.rule import Operator
+from tracekit.checking.rules import Operator
 from tracekit.comparison.cells import Cell, Side
-from tracekit.comparison.ordered import Ordered
+from tracekit.comparison.quantiles import Ordered, thinned
+from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Health
 from tracekit.errors import QueryError, UsageError
 from tracekit.units import Unit, unit_of
@@ -66,8 +66,8 @@ class Values:
 class Measured:
     """One side of a check: a run, open, or the baseline that was kept of one.
 
-    `repeats` holds the tokens per second of each repeat of the run's measured steps, `latencies`
-    what a baseline keeps of those of requests.
+    `repeats` holds the tokens per second of each repeat of the run's measured steps, `step_ns` the
+    times of those, `latencies` what a baseline keeps of those of requests.
     """
 
     label: str
@@ -76,13 +76,11 @@ class Measured:
     figures: Mapping[str, float]
     trace: Trace | None = None
     repeats: Sequence[float] = ()
+    step_ns: Sequence[float] = ()
     latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
     def values(self, subject: str) -> Values:
         """Return what a subject is on this side.
-
-        Args:
-            subject: as in a rule.
 
         Raises:
             UsageError: there is no such subject.
@@ -92,7 +90,7 @@ class Measured:
             found = pattern.fullmatch(subject)
             if found is not None:
                 return look(self, found)
-        raise UsageError(f"a rule looks at {subject!r}, which there is not", hint=_HINT)
+        raise UsageError(f"unknown rule target {subject!r}", hint=_HINT)
 
     def cells(self) -> tuple[Side, Sequence[Cell]]:
         """Return the side with its cells.
@@ -101,9 +99,7 @@ class Measured:
             QueryError: there is no trace, so there are none.
         """
         if self.side is None:
-            run_count = 0
-            if self.trace is not None:
-                ((run_count,),) = self.trace.sql("SELECT count(*) FROM run")
+            run_count = _run_count(self.trace) if self.trace is not None else 0
             if run_count > 1:
                 raise QueryError(
                     f"{self.label} holds {run_count:,} runs, and a rule is about the time of one"
@@ -118,11 +114,7 @@ class Measured:
         return {*self.side.modules, *(cell.module for cell in self.side.cells)}
 
     def modules_like(self, glob: str) -> set[str]:
-        """Return the modules that a pattern means: those it matches, with what is inside of them.
-
-        Args:
-            glob: `*` stands for any text, as in file names.
-        """
+        """Return the modules that a pattern matches (`*` is any text), with what is inside them."""
         meant: set[str] = set()
         modules = self.side.modules if self.side else {}
         for path in self.module_paths():
@@ -138,6 +130,12 @@ def _step_time(measured: Measured, found: re.Match[str]) -> Values:
     del found
     side, cells = measured.cells()
     return Values(side.series(cells), True, "ns")
+
+
+def _plain_step_time(measured: Measured, found: re.Match[str]) -> Values:
+    if not measured.step_ns:
+        raise QueryError(f"{measured.label} does not tell {found[0]}")
+    return Values(measured.step_ns, True, "ns")
 
 
 def _part(measured: Measured, found: re.Match[str]) -> Values:
@@ -244,11 +242,6 @@ def _count(measured: Measured, found: re.Match[str]) -> Values:
 def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
     """Return the rows of a rule's SQL.
 
-    Args:
-        trace: what is asked.
-        statement: the SQL.
-        subject: what of the rule it is.
-
     Raises:
         UsageError: DuckDB refuses it: the rule is wrong, whatever the run is like.
     """
@@ -288,6 +281,7 @@ _Look = Callable[[Measured, "re.Match[str]"], Values]
 
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (re.compile(r"step_time|window_time"), _step_time),
+    (re.compile("plain_step_time"), _plain_step_time),
     (_PART, _part),
     (GROUPED, _grouped),
     (MODULE, _module),
@@ -298,3 +292,138 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (COLUMN, _column),
 )
 """What a rule can look at, and how it is found; the first that fits."""
+
+
+# -- figures of a run as a whole, and what they rest on --------------------------------------------
+
+MFU_KNOWN_PCT = 95.0
+"""MFU is known of a run if it is of so much of the time of its steps, percent."""
+
+_QUANTILES = ("mean", "p50", "p90", "p99", "max")
+_OF_REQUESTS = ("e2e", "ttft", "tpot")
+"""Metrics of latency with one value for each request; those of one request are no samples."""
+
+_MOST_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mfu:
+    """Model FLOPs utilisation of a run, and of which share of the time of its steps it is known."""
+
+    share: float
+    known_pct: float
+
+
+def figures_of(trace: Trace) -> dict[str, float]:
+    """Return the figures of a run as a whole, as far as it tells them.
+
+    Where several runs are open together there is no run as a whole, so there are none of those that
+    manifests and requests tell.
+
+    Returns:
+        tokens_per_s; peak_memory, bytes, on the device of a run that has one; mfu, 0 to 1; and
+        mean, p50, p90, p99 and max of each metric of latency, ns, as in `p99(ttft)`.
+    """
+    found: dict[str, float] = {}
+    run_count = _run_count(trace)
+    if run_count == 1:
+        has_device = "EXISTS (FROM accelerator WHERE accelerator <> 'cpu')"
+        for row in trace.sql(
+            "SELECT tokens_per_s_mean, coalesce(nullif(peak_device_allocated_bytes, 0), "
+            f"if({has_device}, NULL, peak_host_bytes)) FROM run"
+        ):
+            for name, value in zip(("tokens_per_s", "peak_memory"), row, strict=True):
+                if value is not None:
+                    found[name] = float(value)
+    ((has_trace, has_requests),) = trace.sql("SELECT EXISTS (FROM trace), EXISTS (FROM request)")
+    if has_trace:
+        mfu = _mfu(trace)
+        if mfu is not None and mfu.known_pct >= MFU_KNOWN_PCT:
+            found["mfu"] = mfu.share
+    if has_requests and run_count == 1:
+        for one in trace.query("latency").to_dicts():
+            for quantile in _QUANTILES:
+                value = one[f"{quantile}_ns"]
+                if value is not None:
+                    found[f"{quantile}({one['metric']})"] = float(value)
+    return found
+
+
+def mfu_of(trace: Trace, label: str) -> Mfu:
+    """Return the model FLOPs utilisation of a run, each step weighing by its time.
+
+    Raises:
+        QueryError: too little is known of it.
+    """
+    ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
+    found = _mfu(trace) if has_trace else None
+    if found is None:
+        raise QueryError(f"{label} does not tell mfu")
+    if found.known_pct < MFU_KNOWN_PCT:
+        raise QueryError(
+            f"{label} tells mfu of {found.known_pct:.1f} % of the time of its steps, which is less "
+            f"than {MFU_KNOWN_PCT:g} %"
+        )
+    return found
+
+
+def _mfu(trace: Trace) -> Mfu | None:
+    # mfu_pct is ideal time in percent of step_ns: weighed by step_ns the mean is that of the sums.
+    rows = [(row["mfu_pct"], row["step_ns"]) for row in trace.query("mfu").to_dicts()]
+    known_ns = sum(step_ns for share, step_ns in rows if share is not None)
+    if not known_ns:
+        return None
+    ideal = sum(share * step_ns for share, step_ns in rows if share is not None)
+    return Mfu(ideal / known_ns / 100, 100 * known_ns / sum(step_ns for _, step_ns in rows))
+
+
+def repeats_of(trace: Trace) -> list[float]:
+    """Return the tokens per second of each repeat of a run's measured steps."""
+    if _run_count(trace) != 1:
+        return []
+    rows = trace.sql("SELECT tokens_per_s FROM run_repeat ORDER BY repeat")
+    return [value for (value,) in rows if value is not None]
+
+
+def step_times_of(trace: Trace) -> list[float]:
+    """Return the times of a run's measured steps, which had no ranges and no profiler, ns."""
+    if _run_count(trace) != 1:
+        return []
+    rows = trace.sql("SELECT step_ns FROM run_repeat ORDER BY repeat")
+    return [float(ns) for (step_ns,) in rows for ns in step_ns or ()]
+
+
+def requests_of(trace: Trace, metric: str) -> Sequence[int]:
+    """Return a latency of each request, ns; of gaps between tokens none, which are no samples."""
+    if metric not in _OF_REQUESTS:
+        return []
+    rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")
+    return [value for (value,) in rows]
+
+
+def latencies_of(trace: Trace) -> dict[str, Ordered]:
+    """Return what a baseline keeps of the latencies of requests: by metric, ns, in order.
+
+    Of up to 1,000 requests that is all; of more it is no longer, and what percentiles are compared
+    by. Where several runs are open together there is nothing, as of :func:`figures_of`.
+    """
+    ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
+    if run_count != 1 or not has_requests:
+        return {}
+    found = {metric: requests_of(trace, metric) for metric in _OF_REQUESTS}
+    return {
+        metric: thinned(series, QUANTILES, _MOST_KEPT) for metric, series in found.items() if series
+    }
+
+
+def left_out_of(trace: Trace, metric: str) -> str:
+    """Return in words how many requests a percentile does not hold because they failed."""
+    for row in trace.query("latency").to_dicts():
+        if row["metric"] == metric and row["left_out_count"]:
+            return f"{row['left_out_count']:,} requests that failed are left out"
+    return ""
+
+
+def _run_count(trace: Trace) -> int:
+    ((count,),) = trace.sql("SELECT count(*) FROM run")
+    return int(count)

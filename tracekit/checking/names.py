@@ -8,10 +8,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.kernel_rules import load_rules
-from tracekit.analysis.range_rules import PHASES
-from tracekit.comparison.cells import PARTS
-from tracekit.comparison.split_rows import AFTER_LAST_WORK
+from tracekit.analysis.rules import PHASES, load_kernel_rules
+from tracekit.comparison.cells import AFTER_LAST_WORK, PARTS
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,10 +48,6 @@ def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
     analyses with their columns. The pattern of a module must match one of some side, unless no side
     tells any module.
 
-    Args:
-        subject: as in a rule.
-        sides: what is checked, and what it is held against, if anything.
-
     Raises:
         UsageError: there is no such thing; the hint names what is spelled nearly so.
     """
@@ -89,9 +83,7 @@ def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:
         return
     close = get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else ", ".join(sorted(known))
-    raise UsageError(
-        f"a rule looks at {subject!r}, which there is not: no {kind} is called {name!r}", hint=hint
-    )
+    raise UsageError(f"unknown rule target {subject!r}: no {kind} is called {name!r}", hint=hint)
 
 
 def _known(group: str, sides: Sequence[Measured]) -> set[str]:
@@ -101,7 +93,7 @@ def _known(group: str, sides: Sequence[Measured]) -> set[str]:
         params = {one.name: one for one in load_catalog().analyses["idle_gaps"].params}
         known = {*params["cause"].choices, AFTER_LAST_WORK}
     else:
-        known = {rule.kernel_class for rule in load_rules()} | {"other"}
+        known = {rule["class"] for rule in load_kernel_rules()} | {"other"}
     for side in sides:
         if side.trace is not None and group == "class":
             # A rules file of one's own may have classes that nothing here is of.
@@ -130,6 +122,4 @@ def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
     paths = {path for side in sides for path in side.module_paths()}
     close = get_close_matches(glob, paths, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "tracekit query modules lists them"
-    raise UsageError(
-        f"a rule looks at {subject!r}, which there is not: {glob!r} matches no module", hint=hint
-    )
+    raise UsageError(f"unknown rule target {subject!r}: {glob!r} matches no module", hint=hint)

@@ -18,8 +18,8 @@ import pytest
 if TYPE_CHECKING:
     from torch import nn
 
-    from tracekit.checking.checking import Report
-    from tracekit.checking.rule import Rule
+    from tracekit.checking.report import Report
+    from tracekit.checking.rules import Rule
     from tracekit.trace import Trace
 
 _SAVE = "--tracekit-save"
@@ -112,8 +112,7 @@ class StepProfiler:
     def _rules(
         self, given: Sequence[str] | Mapping[str, str] | None
     ) -> tuple[list[Rule], Mapping[str, Any]]:
-        from tracekit.checking.rule import parse_rule
-        from tracekit.checking.rules_file import PROJECT_FILE, has_rules, load_rules
+        from tracekit.checking.rules import PROJECT_FILE, has_rules, load_rules, parse_rule
 
         project = self._request.config.rootpath / PROJECT_FILE
         found, settings = load_rules(project) if has_rules(project) else ([], {})
@@ -171,14 +170,12 @@ class StepProfiler:
 
     def _judge(self, report: Report, when_open: str) -> None:
         __tracebackhide__ = True
-        from tracekit.checking.junit import told
-
         lines = []
         for one in report.judgements:
-            text = told(one.value, one.limit, one.unit, one.change_pct, one.reason)
-            lines.append(f"{one.outcome}: {one.rule.title}: {text}")
+            lines.append(f"{one.outcome}: {one.rule.title}: {one.text}")
             # In pytest's own JUnit file these are properties of the test.
-            self._request.node.user_properties.append((one.rule.title, f"{one.outcome}: {text}"))
+            told = one.rule.title, f"{one.outcome}: {one.text}"
+            self._request.node.user_properties.append(told)
         is_open = report.outcome == "inconclusive"
         if report.outcome == "failed" or (is_open and when_open == "fail"):
             pytest.fail("\n".join(lines), pytrace=False)

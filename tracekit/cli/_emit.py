@@ -29,11 +29,7 @@ def emit_stream(
 ) -> None:
     """Render the rows of a statement to stdout, and say on stderr if they are not all.
 
-    Args:
-        stream: the rows.
-        format_name: one of `tracekit.render.formats()`.
-        limit: how many rows are written; all if None, but for tables for people :data:`MAX_ROWS`.
-        wide: as for :func:`emit`.
+    Without a limit all are written, but of a table for people :data:`MAX_ROWS`.
 
     Raises:
         StoreError: stdout cannot take it, for example on a full disk.
@@ -61,13 +57,6 @@ def emit(
     wide: bool = False,
 ) -> None:
     """Render data to stdout.
-
-    Args:
-        data: one result, or a breakdown (analysis name to result).
-        format_name: one of `tracekit.render.formats()`.
-        full: show every row of a breakdown.
-        units: show times, sizes and rates in readable units where the format is for people.
-        wide: show every column, however wide the terminal is.
 
     Raises:
         StoreError: stdout cannot take it, for example on a full disk.

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any, TextIO
 
-# White space before `::` is skipped by who looks for it.
-_COMMAND = re.compile(r"((?<![^\r\n])[^\S\r\n]*:):|(##\w{0,20})\[")
+# All that anybody ends a line with, as `str.splitlines` does; white space before `::` is skipped by
+# who looks for it, and a byte order mark.
+_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20}})\[")
 
 
 class LogLines:
@@ -42,7 +44,7 @@ class LogLines:
         except OSError as error:
             error.filename = self.name
             raise
-        line = whole[max(whole.rfind("\n"), whole.rfind("\r")) + 1 :].lstrip()
+        line = f"{whole}.".splitlines()[-1][:-1].replace("\ufeff", "").lstrip()
         self._begun = line if line in ("", ":") else "x" + line[-24:]
         return len(text)
 

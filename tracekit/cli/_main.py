@@ -123,7 +123,10 @@ def main(args: Sequence[str] | None = None) -> int:
             return _unexpected(error)
         _discard_stdout()
         is_ours = error.filename in ("stdout", "stderr")
-        hint = f"temporary files go to {tempfile.gettempdir()}; TMPDIR names another folder"
+        hint = None
+        # No temporary folder at all may be writable.
+        with suppress(OSError):
+            hint = f"temporary files go to {tempfile.gettempdir()}; TMPDIR names another folder"
         _say(f"{error.filename or 'a file'}: {error.strerror}", None if is_ours else hint)
         return StoreError.exit_code
     except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._interpreter import tune_for_traces
-from tracekit.cli._progress import progress_bar
-from tracekit.cli._ranks_progress import ranks_bar
+from tracekit.cli._options import Reading
+from tracekit.cli._progress import progress_bar, ranks_bar
 from tracekit.errors import TraceError
 
 if TYPE_CHECKING:
-    from tracekit.engine.many_ranks import EngineChoice
     from tracekit.trace import Trace
 
 _MAX_NAMED = 20
 
 
+def tune_for_traces() -> None:
+    """Set what the interpreter is faster with where traces are read.
+
+    A workload that is measured must not find it so.
+    """
+    # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
+    gc.set_threshold(200_000, 50, 50)
+    # The thread that reads ahead needs the interpreter often, for moments between long work in C.
+    sys.setswitchinterval(0.0001)
+
+
 @contextmanager
 def open_traces(
     traces: Sequence[str],
+    reading: Reading | None = None,
     *,
     is_traced: bool = True,
-    no_cache: bool = False,
-    rules: Path | None = None,
-    ceilings: Path | None = None,
-    queries: Sequence[Path] = (),
     unsafe: bool = False,
     expect_breakdown: bool = False,
     only_breakdown: bool = False,
     accept_summary: bool = False,
-    engine: EngineChoice | None = None,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
 
@@ -44,34 +50,31 @@ def open_traces(
 
     Args:
         traces: files, folders, globs, or one store.
+        reading: how they are read.
         is_traced: read traces; without them only manifests and requests.
-        no_cache: ingest again, keep nothing.
-        rules: further classification rules.
-        ceilings: what was measured on the devices.
-        queries: folders of SQL files of the user's own.
         unsafe: let SQL read files and the network.
         expect_breakdown: a breakdown will be asked for.
         only_breakdown: and nothing else.
         accept_summary: what a breakdown of many ranks kept will do, unless it lacks what is asked.
-        engine: how the traces of many ranks are read.
     """
     import tracekit
 
+    reading = reading or Reading()
     tune_for_traces()
     with progress_bar() as progress, ranks_bar() as ranks_progress:
         trace = tracekit.open(
             *traces,
             traces=is_traced,
-            cache=not no_cache,
-            rules=rules,
-            ceilings=ceilings,
-            queries=queries,
+            cache=not reading.no_cache,
+            rules=reading.rules,
+            ceilings=reading.ceilings,
+            queries=reading.queries,
             progress=progress,
             unsafe=unsafe,
             expect_breakdown=expect_breakdown,
             only_breakdown=only_breakdown,
             accept_summary=accept_summary,
-            engine=engine,
+            engine=reading.engine,
             ranks_progress=ranks_progress,
         )
     with trace:
@@ -86,11 +89,7 @@ def open_traces(
 
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:
-    """Name the traces that could not be read, with the reasons, on stderr.
-
-    Args:
-        missing: of each its place and the reason.
-    """
+    """Name the traces that could not be read, of each its place and the reason, on stderr."""
     from tracekit.render._text import printable
 
     count = len(missing)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.errors import UsageError
 from tracekit.render import formats
+from tracekit.units import GB, MB
+
+if TYPE_CHECKING:
+    from tracekit.engine.many_ranks import EngineChoice
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 trace_argument = click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
 
@@ -21,6 +33,10 @@ format_option = click.option(
 
 wide_option = click.option(
     "--wide", is_flag=True, help="Show every column of a table, however wide the terminal is."
+)
+
+full_wide_option = click.option(
+    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
 )
 
 baselines_option = click.option(
@@ -69,3 +85,120 @@ ceilings_option = click.option(
     metavar="FILE|RUN",
     help="What tracekit bench measured on the devices; else what is known of them from before.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How traces are read, as the options of a command say; each field is one of them.
+
+    `queries` are folders of the user's own SQL, `rules` further classification rules, `ceilings`
+    what was measured on the devices, `engine` how the traces of many ranks are read.
+    """
+
+    queries: tuple[Path, ...] = ()
+    rules: Path | None = None
+    ceilings: Path | None = None
+    no_cache: bool = False
+    engine: EngineChoice | None = None
+
+
+def reading_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command options of how traces are read; it gets them as its argument `reading`.
+
+    Args:
+        *names: fields of :class:`Reading`.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_reading(*args: Any, **options: Any) -> Any:
+            reading = Reading(**{name: options.pop(name) for name in names})
+            return command(*args, reading=reading, **options)
+
+        # Those named last stand last in the help.
+        for field in reversed(fields(Reading)):
+            if field.name in names:
+                with_reading = _READING_OPTIONS[field.name](with_reading)
+        return with_reading  # type: ignore[return-value]
+
+    return decorate
+
+
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[mg]i?b?)", re.IGNORECASE)
+_FACTORS = {"m": MB, "g": GB, "mi": 1 << 20, "gi": 1 << 30}
+
+
+class _Size(click.ParamType[int]):
+    """A size of memory, as 800MB or 4GB, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes that a text means."""
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no size of memory: write 800MB or 4GB", param, ctx)
+        return int(float(found["number"]) * _FACTORS[found["unit"].lower().rstrip("b")])
+
+
+def engine_options(command: Command) -> Command:
+    """Give a command the options of many ranks; it gets what they say as its argument `engine`."""
+
+    @functools.wraps(command)
+    def with_engine(
+        *args: Any,
+        engine_name: str | None,
+        worker_count: int | None,
+        memory_bytes: int | None,
+        ray_address: str | None,
+        **others: Any,
+    ) -> Any:
+        if ray_address is not None and engine_name != "ray":
+            raise UsageError("--ray-address is for --engine ray")
+        engine = None
+        if (engine_name, worker_count, memory_bytes) != (None, None, None):
+            from tracekit.engine.many_ranks import EngineChoice
+
+            engine = EngineChoice(engine_name, worker_count, memory_bytes, ray_address)
+        return command(*args, engine=engine, **others)
+
+    for option in reversed(_ENGINE_OPTIONS):
+        with_engine = option(with_engine)
+    return with_engine  # type: ignore[return-value]
+
+
+_ENGINE_OPTIONS = (
+    click.option(
+        "--engine",
+        "engine_name",
+        type=click.Choice(["serial", "processes", "ray"]),
+        help="What reads the traces of many ranks.  [default: processes, where there are many]",
+    ),
+    click.option(
+        "--workers",
+        "worker_count",
+        type=click.IntRange(min=1),
+        metavar="COUNT",
+        help="How many ranks' traces are read at a time.  [default: one on each processor]",
+    ),
+    click.option(
+        "--memory",
+        "memory_bytes",
+        type=_Size(),
+        metavar="SIZE",
+        help="What all workers may take together, as 800MB.  [default: a share of the machine's]",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Of a Ray cluster, for --engine ray.  [default: RAY_ADDRESS, or this machine alone]",
+    ),
+)
+
+_READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "queries": queries_option,
+    "rules": rules_option,
+    "ceilings": ceilings_option,
+    "no_cache": no_cache_option,
+    "engine": engine_options,
+}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.units import MB
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
 
+    from tracekit.engine.making import RunProgress
     from tracekit.ingest.progress import Progress
 
 PATIENCE_S = 2.0
@@ -25,13 +29,24 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = PatientBar(_byte_columns)
+    from tracekit.storage.requests import Came, telling
+
+    bar = _PatientBar(_byte_columns)
+    told_s = 0.0
 
     def update(state: Progress) -> None:
-        bar.update(lambda _: _described(state), state.bytes_read, state.bytes_total or None)
+        nonlocal told_s
+        told_s = time.monotonic()
+        bar.update(lambda _: _described(state.path), state.bytes_read, state.bytes_total or None)
+
+    def show(came: Came) -> None:
+        # Of a trace that is being read it is known better how far it is, unless it drips.
+        if time.monotonic() - told_s > PATIENCE_S:
+            bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
     try:
-        yield update
+        with telling(show):
+            yield update
     finally:
         bar.close()
 
@@ -42,13 +57,13 @@ def _byte_columns() -> Sequence[ProgressColumn]:
     return rich_progress.DownloadColumn(), rich_progress.TransferSpeedColumn()
 
 
-def _described(state: Progress) -> str:
+def _described(path: str) -> str:
     from tracekit.render._text import printable, shorten
 
-    return shorten(printable(Path(state.path).name), _NAME_WIDTH)
+    return shorten(printable(Path(path).name), _NAME_WIDTH)
 
 
-class PatientBar:
+class _PatientBar:
     """A bar on stderr that draws nothing, and loads nothing, before its patience is over."""
 
     def __init__(self, columns: Callable[[], Sequence[ProgressColumn]] = tuple) -> None:
@@ -59,6 +74,7 @@ class PatientBar:
         """
         self._columns = columns
         self._begin = time.monotonic()
+        self._lock = threading.Lock()
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
 
@@ -73,10 +89,11 @@ class PatientBar:
             total: of how much; None where it is not known.
         """
         seconds = time.monotonic() - self._begin
-        if self._rich is None or self._task is None:
-            if seconds < PATIENCE_S:
-                return
-            self._rich, self._task = self._show()
+        with self._lock:
+            if self._rich is None or self._task is None:
+                if seconds < PATIENCE_S:
+                    return
+                self._rich, self._task = self._show()
         self._rich.update(
             self._task, description=described(seconds), completed=completed, total=total
         )
@@ -100,3 +117,39 @@ class PatientBar:
         )
         rich_bar.start()
         return rich_bar, rich_bar.add_task("", total=None)
+
+
+@contextmanager
+def ranks_bar() -> Iterator[Callable[[RunProgress], None] | None]:
+    """Give a callback that draws how far many ranks are, or None without a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = _PatientBar()
+
+    def update(state: RunProgress) -> None:
+        bar.update(
+            lambda seconds: _ranks_described(state, seconds), state.done_bytes, state.text_bytes
+        )
+
+    try:
+        yield update
+    finally:
+        bar.close()
+
+
+def _ranks_described(state: RunProgress, seconds: float) -> str:
+    """Return how far many ranks are, so many seconds after they were begun, in one line."""
+    from tracekit.render._text import printable
+
+    parts = [f"{state.done_count:,} of {state.trace_count:,} ranks"]
+    if seconds > 0:
+        parts.append(f"{state.read_bytes / MB / seconds:,.0f} MB/s")
+    if state.failures:
+        parts.append(f"{len(state.failures):,} failed")
+    slow = state.slowest
+    if slow is not None and slow.seconds > PATIENCE_S:
+        name = slow.batch.ranks[0].location.name
+        more = f" and {len(slow.batch.ranks) - 1} more" if len(slow.batch.ranks) > 1 else ""
+        parts.append(f"slowest {slow.seconds:,.1f} s: {name}{more}")
+    return printable(" · ".join(parts))

@@ -66,8 +66,7 @@ def save(
 @format_option
 def list_baselines(baselines: str | None, format_name: str) -> None:
     """List the baselines that are kept."""
-    from tracekit.checking.baseline import DEFAULT_FOLDER, load, names
-    from tracekit.checking.tables import baseline_list
+    from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_list, load, names
     from tracekit.cli._emit import emit
 
     folder = baselines or DEFAULT_FOLDER
@@ -80,8 +79,7 @@ def list_baselines(baselines: str | None, format_name: str) -> None:
 @format_option
 def show(name: str, baselines: str | None, format_name: str) -> None:
     """Show what is kept of a run."""
-    from tracekit.checking.baseline import DEFAULT_FOLDER, load
-    from tracekit.checking.tables import baseline_rows
+    from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_rows, load
     from tracekit.cli._emit import emit
 
     emit(baseline_rows(load(name, baselines or DEFAULT_FOLDER)), format_name)

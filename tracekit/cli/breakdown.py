@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
-from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import (
-    ceilings_option,
+    Reading,
     format_option,
-    no_cache_option,
-    rules_option,
+    full_wide_option,
+    reading_options,
     trace_argument,
 )
-
-if TYPE_CHECKING:
-    from tracekit.engine.many_ranks import EngineChoice
 
 
 @click.command(name="breakdown")
 @trace_argument
 @click.option("--full", is_flag=True, help="Show every row instead of the top ones.")
-@click.option(
-    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
-)
+@full_wide_option
 @format_option
-@rules_option
-@ceilings_option
-@no_cache_option
-@engine_options
+@reading_options("rules", "ceilings", "no_cache", "engine")
 def command(
-    traces: tuple[str, ...],
-    full: bool,
-    wide: bool,
-    format_name: str,
-    rules: Path | None,
-    ceilings: Path | None,
-    no_cache: bool,
-    engine: EngineChoice | None,
+    traces: tuple[str, ...], full: bool, wide: bool, format_name: str, reading: Reading
 ) -> None:
     """Summarise where the time of the trace went.
 
@@ -49,14 +30,7 @@ def command(
     from tracekit.cli._emit import emit
     from tracekit.cli._open import closed_meanwhile, open_traces
 
-    with open_traces(
-        traces,
-        no_cache=no_cache,
-        rules=rules,
-        ceilings=ceilings,
-        only_breakdown=True,
-        engine=engine,
-    ) as trace:
+    with open_traces(traces, reading, only_breakdown=True) as trace:
         results = trace.breakdown()
         with closed_meanwhile(trace):
             emit(results, format_name, full=full, wide=wide)

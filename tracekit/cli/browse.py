@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from tracekit.cli._options import ceilings_option, no_cache_option, rules_option, trace_argument
+from tracekit.cli._options import Reading, reading_options, trace_argument
 
 
 @click.command(name="browse")
 @trace_argument
-@rules_option
-@ceilings_option
-@no_cache_option
-def command(
-    traces: tuple[str, ...], rules: Path | None, ceilings: Path | None, no_cache: bool
-) -> None:
+@reading_options("rules", "ceilings", "no_cache")
+def command(traces: tuple[str, ...], reading: Reading) -> None:
     """Walk a trace on the terminal: from the whole down to single events, with the keyboard.
 
     Overview, modules, kernels, idle gaps and their causes, ranks, health, collectives, steps and
@@ -34,9 +29,7 @@ def command(
             hint="tracekit breakdown prints the same figures",
         )
     check_installed()
-    with open_traces(
-        traces, no_cache=no_cache, rules=rules, ceilings=ceilings, expect_breakdown=True
-    ) as trace:
+    with open_traces(traces, reading, expect_breakdown=True) as trace:
         exit_code = browse(trace, traces)
     if exit_code:
         raise click.exceptions.Exit(exit_code)

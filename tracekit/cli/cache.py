@@ -16,7 +16,7 @@ def command() -> None:
 @format_option
 def list_command(format_name: str) -> None:
     """List the cached stores, the last used first, and the devices whose ceilings were measured."""
-    from tracekit.analysis.remembered_ceilings import list_remembered
+    from tracekit.analysis.ceilings import list_remembered
     from tracekit.analysis.result import Column, Result
     from tracekit.cli._emit import emit
     from tracekit.database import list_cached
@@ -56,7 +56,7 @@ def clear_command(ceilings: bool) -> None:
 
     What was measured on devices stays too: no trace can bring it back.
     """
-    from tracekit.analysis.remembered_ceilings import forget_all, list_remembered
+    from tracekit.analysis.ceilings import forget_all, list_remembered
     from tracekit.database import cache_dir, clear_cache
 
     count = clear_cache()

@@ -89,10 +89,9 @@ def command(
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.checking import check
-    from tracekit.checking.rule import Rule, parse_rule
-    from tracekit.checking.rules_file import PROJECT_FILE, has_rules, load_rules
+    from tracekit.checking.rules import PROJECT_FILE, Rule, has_rules, load_rules, parse_rule
     from tracekit.cli._emit import STREAMED, emit
-    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
     from tracekit.errors import UsageError
 
@@ -124,11 +123,11 @@ def command(
         )
     emit(report.result() if format_name in STREAMED else report.shown(), format_name)
     if junit is not None:
-        from tracekit.checking.junit import write_junit
+        from tracekit.checking.report import write_junit
 
         write_junit(report, junit)
     if annotations is not None:
-        from tracekit.checking.annotations import annotation_lines
+        from tracekit.checking.report import annotation_lines
 
         for line in annotation_lines(report):
             # Here a command is wanted.

@@ -69,13 +69,27 @@ def _serving_figures(folder: Path) -> list[str]:
     """Return what analyses say of a load, for its summary; the run is there if they cannot."""
     import tracekit
     from tracekit.errors import TracekitError
-    from tracekit.render._serving_lines import serving_lines
+    from tracekit.units import format_duration
 
     try:
         with tracekit.open(folder, traces=False, cache=False) as trace:
-            return serving_lines(trace.query("throughput"), trace.query("latency"))
+            throughput, latency = (trace.query(name) for name in ("throughput", "latency"))
     except TracekitError as error:
         return [f"its figures cannot be shown: {error.message}"]
+    out = []
+    for row in throughput.to_dicts():
+        if row["output_tokens_per_s"] is not None:
+            rate = f"{row['output_tokens_per_s']:,.0f} new tokens/s"
+            out.append(f"throughput: {rate} over {format_duration(row['interval_ns'])}")
+    rows = {row["metric"]: row for row in latency.to_dicts()}
+    for metric, name in (("e2e", "latency"), ("ttft", "time to first token")):
+        times = rows.get(metric, {})
+        if times.get("value_count"):
+            shown = ", ".join(
+                f"{of} {format_duration(times[f'{of}_ns'])}" for of in ("p50", "p99", "max")
+            )
+            out.append(f"{name}: {shown}")
+    return out
 
 
 def _show_breakdown(folder: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from tracekit.cli._options import format_option, no_cache_option, rules_option, skip_option
+from tracekit.cli._options import (
+    Reading,
+    format_option,
+    full_wide_option,
+    reading_options,
+    skip_option,
+)
 
 
 @click.command(name="compare")
@@ -50,12 +54,9 @@ from tracekit.cli._options import format_option, no_cache_option, rules_option, 
 )
 @click.option("--sql", "statement", metavar="SELECT", help="Ask both: views base.* and new.*.")
 @click.option("--full", is_flag=True, help="Show every row instead of the largest ones.")
-@click.option(
-    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
-)
+@full_wide_option
 @format_option
-@rules_option
-@no_cache_option
+@reading_options("rules", "no_cache")
 def command(
     base: str,
     new: str,
@@ -69,8 +70,7 @@ def command(
     full: bool,
     wide: bool,
     format_name: str,
-    rules: Path | None,
-    no_cache: bool,
+    reading: Reading,
 ) -> None:
     """Show where NEW takes longer or shorter than BASE, by how much, and whether that is real.
 
@@ -80,7 +80,7 @@ def command(
     noise is a matter of statistics, and said; with one step on each side there is no verdict.
     """
     from tracekit.cli._emit import emit
-    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
 
     tune_for_traces()
@@ -88,7 +88,7 @@ def command(
         from tracekit.comparison.side_by_side import ask_both
 
         with progress_bar() as progress:
-            answer = ask_both(base, new, statement, rules=rules, progress=progress)
+            answer = ask_both(base, new, statement, rules=reading.rules, progress=progress)
         emit(answer, format_name, units=False, wide=wide)
         return
     from tracekit.comparison.comparing import compare
@@ -100,8 +100,8 @@ def command(
             per=per,  # type: ignore[arg-type]
             skip=skip,
             margin_pct=margin_pct,
-            cache=not no_cache,
-            rules=rules,
+            cache=not reading.no_cache,
+            rules=reading.rules,
             progress=progress,
         )
     emit(found.results(by), format_name, full=full, wide=wide)  # type: ignore[arg-type]

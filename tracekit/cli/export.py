@@ -2,19 +2,109 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tracekit.cli._export_options import output_option, selection_of, selection_options, size_of
+from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Selection
     from tracekit.export.written import Exported
 
     Export = Callable[..., Exported]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(MB|GB)")
+_MOST_NUMBERS = 1_000_000
+
+_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is exported, and how it is read: the traces, what of them, and how large it may be."""
+
+    traces: tuple[str, ...]
+    selection: Selection
+    max_bytes: int
+    is_with_args: bool
+    reading: Reading
+
+
+def choice_options(command: Command) -> Command:
+    """Give a command the traces and what is chosen of them; it gets a :class:`Choice`, `choice`."""
+
+    @functools.wraps(command)
+    def with_choice(
+        *,
+        traces: tuple[str, ...],
+        ranks: str | None,
+        steps: str | None,
+        from_time: str | None,
+        to_time: str | None,
+        no_args: bool,
+        max_size: str,
+        reading: Reading,
+        **others: Any,
+    ) -> Any:
+        selection = _selection_of(ranks, steps, from_time, to_time)
+        max_bytes = _scaled("--max-size", max_size, _SIZE, _BYTES, "500MB or 4GB")
+        choice = Choice(traces, selection, max_bytes, not no_args, reading)
+        return command(choice=choice, **others)
+
+    options = (
+        reading_options("rules", "ceilings", "no_cache"),
+        click.option(
+            "--max-size",
+            default="2GB",
+            show_default=True,
+            metavar="SIZE",
+            help="Stop, and leave nothing, where the file becomes larger: 500MB, 4GB.",
+        ),
+        click.option("--no-args", is_flag=True, help="Leave out the arguments of events."),
+        click.option(
+            "--to",
+            "to_time",
+            metavar="TIME",
+            help="Only what begins before: 900ms, 1.5s since the first event of all chosen ranks.",
+        ),
+        click.option(
+            "--from",
+            "from_time",
+            metavar="TIME",
+            help="Only what ends after: 200us, 1.2s since the first event of all chosen ranks.",
+        ),
+        click.option("--steps", metavar="N,N-N", help="Only these steps: 3,5-7."),
+        click.option("--ranks", metavar="N,N-N", help="Only these ranks: 0-3,8."),
+        trace_argument,
+    )
+    for option in options:
+        with_choice = option(with_choice)
+    return with_choice  # type: ignore[return-value]
+
+
+def output_option(command: Command) -> Command:
+    """Give a command the file that it writes."""
+    command = click.option("--force", is_flag=True, help="Replace the file if it exists.")(command)
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        required=True,
+        help="The file to write; - for stdout.",
+    )(command)
 
 
 @click.group(name="export", no_args_is_help=True)
@@ -23,9 +113,9 @@ def command() -> None:
 
 
 @command.command(name="perfetto")
-@selection_options
+@choice_options
 @output_option
-def perfetto(output: Path, force: bool, **options: object) -> None:
+def perfetto(output: Path, force: bool, choice: Choice) -> None:
     """Write a trace for Perfetto, in its own format and exact in ns.
 
     Every event is there, those of a stream that overlap on lanes of their own; beside them what
@@ -34,13 +124,13 @@ def perfetto(output: Path, force: bool, **options: object) -> None:
     """
     from tracekit.export.perfetto import export_perfetto
 
-    write_export(export_perfetto, output, force=force, **options)
+    _write(export_perfetto, output, choice, force=force)
 
 
 @command.command(name="chrome")
-@selection_options
+@choice_options
 @output_option
-def chrome(output: Path, force: bool, **options: object) -> None:
+def chrome(output: Path, force: bool, choice: Choice) -> None:
     """Write Chrome's JSON, for viewers that read nothing else.
 
     It has no groups within groups, no units of counters, and numbers that viewers read as doubles:
@@ -48,41 +138,20 @@ def chrome(output: Path, force: bool, **options: object) -> None:
     """
     from tracekit.export.chrome import export_chrome
 
-    write_export(export_chrome, output, force=force, **options)
+    _write(export_chrome, output, choice, force=force)
 
 
-def write_export(export: Export, output: Path, *, force: bool, **options: object) -> None:
+def _write(export: Export, output: Path, choice: Choice, *, force: bool) -> None:
     """Open traces, write them as a file, and say on stderr what was written."""
     from tracekit.cli._open import open_traces
     from tracekit.export.output import STDOUT, written_whole
 
-    selection, max_bytes, is_with_args = export_choice(options)
     with (
-        written_whole(output, force=force, max_bytes=max_bytes) as out,
-        open_traces(
-            options["traces"],  # type: ignore[arg-type]
-            no_cache=options["no_cache"],  # type: ignore[arg-type]
-            rules=options["rules"],  # type: ignore[arg-type]
-            ceilings=options["ceilings"],  # type: ignore[arg-type]
-        ) as trace,
+        written_whole(output, force=force, max_bytes=choice.max_bytes) as out,
+        open_traces(choice.traces, choice.reading) as trace,
     ):
-        done = export(trace, out.write, selection, args=is_with_args)
+        done = export(trace, out.write, choice.selection, args=choice.is_with_args)
     say_what_was_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
-
-
-def export_choice(options: dict[str, object]) -> tuple[Selection, int, bool]:
-    """Return what is chosen, the largest size, bytes, and whether arguments are written.
-
-    Raises:
-        UsageError: an option cannot be read.
-    """
-    selection = selection_of(
-        options["ranks"],  # type: ignore[arg-type]
-        options["steps"],  # type: ignore[arg-type]
-        options["from_time"],  # type: ignore[arg-type]
-        options["to_time"],  # type: ignore[arg-type]
-    )
-    return selection, size_of(str(options["max_size"])), not options["no_args"]
 
 
 def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
@@ -95,3 +164,48 @@ def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
     click.echo(printable(f"{where}: {', '.join(parts)}, {format_bytes(size_bytes)}"), err=True)
     for note in done.notes:
         click.echo(printable(f"note: {note}"), err=True)
+
+
+def _selection_of(
+    ranks: str | None, steps: str | None, from_time: str | None, to_time: str | None
+) -> Selection:
+    """Return what the options choose.
+
+    Raises:
+        UsageError: an option cannot be read.
+    """
+    from tracekit.export.selection import Selection
+
+    chosen = Selection(
+        None if ranks is None else _numbers("--ranks", ranks),
+        None if steps is None else _numbers("--steps", steps),
+        None if from_time is None else _scaled("--from", from_time, _TIME, _NS, "1.5s or 200us"),
+        None if to_time is None else _scaled("--to", to_time, _TIME, _NS, "1.5s or 200us"),
+    )
+    if chosen.from_ns is not None and chosen.to_ns is not None and chosen.to_ns <= chosen.from_ns:
+        raise UsageError("--to is not after --from")
+    return chosen
+
+
+def _numbers(option: str, text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for item in text.split(","):
+        match = _NUMBERS.fullmatch(item.strip())
+        if match is None:
+            raise UsageError(f"{option}: {item.strip()!r} is no number or range, such as 0-3,8")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= _MOST_NUMBERS:
+            raise UsageError(f"{option}: {item.strip()!r} is no range from a smaller number")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def _scaled(
+    option: str, text: str, form: re.Pattern[str], factors: dict[str, int], example: str
+) -> int:
+    from decimal import Decimal
+
+    match = form.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{option}: {text!r} cannot be read", hint=f"for example {example}")
+    return int(Decimal(match[1]) * factors[match[2]])

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._engine_options import engine_options
-from tracekit.cli._options import rules_option, trace_argument
+from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.errors import TraceError, UsageError
 from tracekit.render._text import printable
 from tracekit.storage import Location
@@ -16,7 +15,6 @@ from tracekit.units import MB
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
-    from tracekit.engine.many_ranks import EngineChoice
 
 
 @click.command(name="ingest")
@@ -29,15 +27,8 @@ if TYPE_CHECKING:
     help="What to write: a store, run.duckdb, or a dataset of many ranks, run.tracekit.",
 )
 @click.option("--force", is_flag=True, help="Replace the store if it exists.")
-@rules_option
-@engine_options
-def command(
-    traces: tuple[str, ...],
-    output: str,
-    force: bool,
-    rules: Path | None,
-    engine: EngineChoice | None,
-) -> None:
+@reading_options("rules", "engine")
+def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
     """Build a store, or a dataset, from trace files, folders or globs.
 
     It appears under its name only when it is complete, and can be given as TRACE to every other
@@ -46,31 +37,29 @@ def command(
     same command once more reads only what is missing.
     """
     if output.rstrip("/").endswith(".tracekit"):
-        _ingest_dataset(traces, output.rstrip("/"), force, rules, engine)
+        _ingest_dataset(traces, output.rstrip("/"), force, reading)
         return
-    if engine is not None:
+    if reading.engine is not None:
         raise UsageError(
             "--engine, --workers and --memory are for a dataset", hint="-o NAME.tracekit makes one"
         )
-    _ingest_store(traces, Path(output), force, rules)
+    _ingest_store(traces, Path(output), force, reading)
 
 
-def _ingest_dataset(
-    traces: tuple[str, ...],
-    output: str,
-    force: bool,
-    rules: Path | None,
-    engine: EngineChoice | None,
-) -> None:
-    from tracekit.cli._interpreter import tune_for_traces
-    from tracekit.cli._open import say_missing
-    from tracekit.cli._ranks_progress import ranks_bar
-    from tracekit.engine.ingesting import ingest_dataset
+def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
+    from tracekit.cli._open import say_missing, tune_for_traces
+    from tracekit.cli._progress import ranks_bar
+    from tracekit.engine.many_ranks import ingest_dataset
 
     tune_for_traces()
     with ranks_bar() as progress:
         manifest = ingest_dataset(
-            traces, output, force=force, rules=rules, engine=engine, progress=progress
+            traces,
+            output,
+            force=force,
+            rules=reading.rules,
+            engine=reading.engine,
+            progress=progress,
         )
     count = len(manifest.traces)
     event_count = sum(file.row_count for file in manifest.tables.get("record", ()))
@@ -86,16 +75,16 @@ def _ingest_dataset(
         raise click.exceptions.Exit(TraceError.exit_code)
 
 
-def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, rules: Path | None) -> None:
+def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: Reading) -> None:
     from tracekit.analysis.run import run_sql
-    from tracekit.cli._interpreter import tune_for_traces
+    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
     from tracekit.database import open_store
     from tracekit.opening import ingest
 
     tune_for_traces()
     with progress_bar() as progress:
-        store = ingest(traces, output, force=force, rules=rules, progress=progress)
+        store = ingest(traces, output, force=force, rules=reading.rules, progress=progress)
     # It was made here: what it holds need not be looked through, as that of a store one is given.
     with open_store(store) as connection:
         ingested = run_sql(

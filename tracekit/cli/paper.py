@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import format_option, no_cache_option
+from tracekit.cli._options import Reading, format_option, reading_options
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
+    from tracekit.paper.comparison import Comparison
     from tracekit.paper.runs import Ask
-    from tracekit.paper.side_by_side import Comparison
     from tracekit.paper.tables import PaperTable
 
 _FOR_PEOPLE = ("table", "markdown")
@@ -46,7 +46,7 @@ _WIDTH = 100
     metavar="FILE.html",
     help="Write the figures of RUNS as a page with pictures, the paper's beside; no TABLE then.",
 )
-@no_cache_option
+@reading_options("no_cache")
 @format_option
 def command(
     table: str | None,
@@ -55,7 +55,7 @@ def command(
     platform: str | None,
     is_strict: bool,
     pictures: Path | None,
-    no_cache: bool,
+    reading: Reading,
     format_name: str,
 ) -> None:
     """Show a published table of arXiv 2311.03687, and runs of ours beside it.
@@ -75,7 +75,7 @@ def command(
         emit(_list_result(), format_name)
         return
     if pictures is not None:
-        _pictures(pictures, (table, *runs) if table is not None else runs, no_cache=no_cache)
+        _pictures(pictures, (table, *runs) if table is not None else runs, reading=reading)
         return
     if table is None:
         raise UsageError("which table?", hint="tracekit paper --list shows them")
@@ -88,19 +88,19 @@ def command(
             _foot([_setup(published), *published.notes])
         return
     if table in BENCH_FIGURES:
-        _bench_figure(published, runs, platform, no_cache=no_cache, format_name=format_name)
+        _bench_figure(published, runs, platform, reading=reading, format_name=format_name)
         return
     _beside(
         published,
         runs,
         platform,
         is_strict=is_strict,
-        no_cache=no_cache,
+        reading=reading,
         format_name=format_name,
     )
 
 
-def _pictures(output: Path, paths: tuple[str, ...], *, no_cache: bool) -> None:
+def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None:
     """Write the figures of runs as a page.
 
     Raises:
@@ -115,10 +115,10 @@ def _pictures(output: Path, paths: tuple[str, ...], *, no_cache: bool) -> None:
     check_output(output)
 
     def roles_of(folder: str) -> Result:
-        with open_traces((folder,), no_cache=no_cache) as trace:
+        with open_traces((folder,), reading) as trace:
             return trace.query("roles")
 
-    with open_traces(paths, is_traced=False, no_cache=no_cache) as runs:
+    with open_traces(paths, reading, is_traced=False) as runs:
         html = runs_page(runs, paths, roles_of)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
@@ -130,15 +130,15 @@ def _beside(
     platform: str | None,
     *,
     is_strict: bool,
-    no_cache: bool,
+    reading: Reading,
     format_name: str,
 ) -> None:
     from tracekit.cli._emit import emit
     from tracekit.paper import presentation
+    from tracekit.paper.comparison import NO_SUCH_ROW, compare
     from tracekit.paper.runs import find_our_runs
-    from tracekit.paper.side_by_side import NO_SUCH_ROW, compare
 
-    found = find_our_runs(paths, lambda folder: _ask_of(folder, no_cache=no_cache))
+    found = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
     for problem in found.problems:
         click.echo(f"warning: left out: {printable(problem)}", err=True)
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
@@ -187,7 +187,7 @@ def _bench_figure(
     paths: tuple[str, ...],
     platform: str | None,
     *,
-    no_cache: bool,
+    reading: Reading,
     format_name: str,
 ) -> None:
     """Show what the text says of a figure of microbenchmarks, and our points of its curves."""
@@ -198,7 +198,7 @@ def _bench_figure(
     figure = bench_figures.BENCH_FIGURES[published.name]
     stated = published.to_result(platform)
     curves = {str(row["curve"]): row for row in published.of_platform(platform)}
-    with open_traces(paths, is_traced=False, no_cache=no_cache) as trace:
+    with open_traces(paths, reading, is_traced=False) as trace:
         points = trace.query(figure.analysis)
     if format_name not in _FOR_PEOPLE:
         emit(bench_figures.flat_result(published.name, curves, points), format_name)
@@ -214,13 +214,13 @@ def _bench_figure(
     _foot([*said, _setup(published), *published.notes])
 
 
-def _ask_of(folder: Place, *, no_cache: bool) -> Ask:
+def _ask_of(folder: Place, *, reading: Reading) -> Ask:
     """Return a function that asks the traces of a run, which are read when first asked."""
 
     def ask(name: str, **params: object) -> Result:
         from tracekit.cli._open import open_traces
 
-        with open_traces((str(folder),), no_cache=no_cache) as trace:
+        with open_traces((str(folder),), reading) as trace:
             return trace.query(name, **params)
 
     return ask

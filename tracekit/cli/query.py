@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._engine_options import engine_options
 from tracekit.cli._options import (
-    ceilings_option,
+    Reading,
     format_option,
-    no_cache_option,
     queries_option,
-    rules_option,
+    reading_options,
     trace_argument,
     wide_option,
 )
@@ -27,10 +25,10 @@ from tracekit.render._text import printable
 
 if TYPE_CHECKING:
     from tracekit.analysis.catalog import Specs
-    from tracekit.analysis.library import Library, OwnFile
+    from tracekit.analysis.check_file import Finding
+    from tracekit.analysis.query_folders import Library, OwnFile
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Param, Spec
-    from tracekit.engine.many_ranks import EngineChoice
     from tracekit.trace import Trace
 
 _OWN = "tracekit.own_file"
@@ -89,7 +87,7 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
         queries: the folders that were named before the analysis.
         args: what stands behind it: options, and traces whose run folders may hold files.
     """
-    from tracekit.analysis.library import given_folders, load_library
+    from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]
     runs: dict[Path, None] = {}
@@ -184,25 +182,16 @@ def command(
 @click.command(name="")
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option("--format", "format_name", type=click.Choice(formats()))
-@queries_option
-@rules_option
-@ceilings_option
-@no_cache_option
+@reading_options("queries", "rules", "ceilings", "no_cache")
 @click.pass_context
 def _about_files(
-    ctx: click.Context,
-    traces: tuple[str, ...],
-    format_name: str | None,
-    queries: tuple[Path, ...],
-    rules: Path | None,
-    ceilings: Path | None,
-    no_cache: bool,
+    ctx: click.Context, traces: tuple[str, ...], format_name: str | None, reading: Reading
 ) -> None:
     """List the analyses, or check a file; both may be given traces."""
     assert ctx.parent is not None
     given = ctx.parent.params
     format_name = format_name or given["format_name"]
-    folders = (*given["queries"], *queries)
+    folders = (*given["queries"], *reading.queries)
     if given["list_them"]:
         from tracekit.cli._emit import emit
 
@@ -217,17 +206,7 @@ def _about_files(
         for refused in library.refused:
             click.echo(f"note: not used: {printable(refused.reason)}", err=True)
         return
-    from tracekit.cli._query_check import check
-
-    check(
-        given["check_file"],
-        traces,
-        queries=folders,
-        format_name=format_name,
-        no_cache=no_cache,
-        rules=rules,
-        ceilings=ceilings,
-    )
+    _check(given["check_file"], traces, replace(reading, queries=folders), format_name)
 
 
 def _list_result(library: Library) -> Result:
@@ -248,11 +227,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         traces: tuple[str, ...],
         format_name: str,
         wide: bool,
-        rules: Path | None,
-        ceilings: Path | None,
-        queries: tuple[Path, ...],
-        no_cache: bool,
-        engine: EngineChoice | None,
+        reading: Reading,
         **params: object,
     ) -> None:
         from tracekit.cli._emit import emit
@@ -262,34 +237,19 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         is_traced = spec.scope != "runs"
         parent = click.get_current_context().parent
         before = () if parent is None else parent.params["queries"]
+        folders = (*before, *reading.queries)
         with open_traces(
-            traces,
-            is_traced=is_traced,
-            no_cache=no_cache,
-            rules=rules,
-            ceilings=ceilings,
-            queries=(*before, *queries),
-            accept_summary=True,
-            engine=engine,
+            traces, replace(reading, queries=folders), is_traced=is_traced, accept_summary=True
         ) as trace:
             result = trace.query(spec.name, **given)
             if own is not None and own.origin == "run folder":
                 click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
             emit(result, format_name, wide=wide)
-            if spec.scope == "trace" and spec.name != "unrecorded" and not result.rows:
-                _say_what_is_missing(trace)
+            if not result.rows:
+                say_what_is_missing(trace, spec)
 
-    shared = (
-        engine_options,
-        no_cache_option,
-        ceilings_option,
-        rules_option,
-        queries_option,
-        wide_option,
-        format_option,
-        trace_argument,
-    )
-    for decorate in shared:
+    of_reading = reading_options("queries", "rules", "ceilings", "no_cache", "engine")
+    for decorate in (of_reading, wide_option, format_option, trace_argument):
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]
     taken = {param.name for param in shared_params}
@@ -307,10 +267,17 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     )
 
 
-def _say_what_is_missing(trace: Trace) -> None:
-    """Say on stderr why an analysis has no row, where the device's work was not recorded."""
-    missing = trace.sql("SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded").rows
-    for (reason,) in missing:
+def say_what_is_missing(trace: Trace, spec: Spec) -> None:
+    """Say on stderr why an analysis has no row."""
+    reasons: list[str] = []
+    if spec.scope == "trace" and spec.name != "unrecorded":
+        sql = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded"
+        reasons += trace.sql(sql).column("reason")
+    for relation, reason in spec.empty:
+        if not relation or not trace.sql(f"SELECT 1 FROM {relation} LIMIT 1").rows:
+            reasons.append(reason)
+            break
+    for reason in reasons:
         click.echo(f"note: {printable(reason)}", err=True)
 
 
@@ -346,3 +313,68 @@ def _explain_option(spec: Spec) -> click.Option:
         callback=explain,
         help="Print the definition and the SQL, and run nothing.",
     )
+
+
+def _check(file: Path, traces: Sequence[str], reading: Reading, format_name: str) -> None:
+    """Write what was looked at in a SQL file of the user's own, and what was found.
+
+    The files beside it may be required, as those of other folders may. Without traces it runs on
+    none.
+
+    Raises:
+        QueryError: something is wrong with the file; what, has been written.
+    """
+    from tracekit.analysis.check_file import check_file
+    from tracekit.analysis.query_folders import given_folders, load_library, read_own, read_text
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+
+    read_text(file)
+    library = load_library([*given_folders(reading.queries), file.parent], is_strict=False)
+    with ExitStack() as stack:
+        connection = None
+        if traces:
+            is_traced = True
+            try:
+                is_traced = read_own(file).scope != "runs"
+            except QueryError:
+                # What is wrong with its header is said below, and no trace is read for it.
+                traces = ()
+        if traces:
+            trace = stack.enter_context(
+                open_traces(traces, replace(reading, queries=()), is_traced=is_traced)
+            )
+            connection = trace.connection
+        findings = check_file(file, library, connection)
+    if format_name == "table":
+        _write_findings(file, findings)
+    else:
+        emit(_findings_result(findings), format_name)
+    wrong_count = sum(not found.is_right for found in findings)
+    if wrong_count:
+        things = "one thing is" if wrong_count == 1 else f"{wrong_count} things are"
+        raise QueryError(f"{file}: {things} wrong with it")
+
+
+def _write_findings(file: Path, findings: Sequence[Finding]) -> None:
+    """Write a line for every finding, as compilers do: nothing of it may be cut off."""
+    for found in findings:
+        place = f"{file}:{found.line}" if found.line is not None else str(file)
+        sign = "ok" if found.is_right else "wrong"
+        click.echo(printable(f"{place}: {sign}: {found.check}: {found.finding}"))
+        if found.hint is not None:
+            click.echo(printable(f"    {found.hint}"))
+
+
+def _findings_result(findings: Sequence[Finding]) -> Result:
+    from tracekit.analysis.result import Column, Result
+
+    columns = (
+        Column("line", "BIGINT"),
+        *(Column(name, "VARCHAR") for name in ("check", "result", "finding", "hint")),
+    )
+    rows = [
+        (found.line, found.check, "ok" if found.is_right else "wrong", found.finding, found.hint)
+        for found in findings
+    ]
+    return Result("check", columns, rows)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import ceilings_option, no_cache_option, rules_option, trace_argument
+from tracekit.cli._options import Reading, reading_options, trace_argument
 
 if TYPE_CHECKING:
     from tracekit.report.overview_page import Run
-    from tracekit.trace import Trace
 
 
 @click.command(name="report")
@@ -38,18 +35,14 @@ if TYPE_CHECKING:
     help="Of several runs, write a report of each too, beside the page, which links to them.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is no report.")
-@rules_option
-@ceilings_option
-@no_cache_option
+@reading_options("rules", "ceilings", "no_cache")
 def command(
     traces: tuple[str, ...],
     output: Path,
     base: str | None,
     each: bool,
     force: bool,
-    rules: Path | None,
-    ceilings: Path | None,
-    no_cache: bool,
+    reading: Reading,
 ) -> None:
     """Write what a breakdown says, and more, as one HTML file with pictures and tables.
 
@@ -57,16 +50,16 @@ def command(
     each section names the command and the SQL that give the same. Of two runs, BASE NEW, it says
     how they differ; of a folder of runs, as of a sweep, it has their figures side by side.
     """
+    from tracekit.cli._open import open_traces
     from tracekit.render._text import printable
     from tracekit.report import check_output, overview_page, report, several_runs, write
     from tracekit.units import format_bytes
 
     check_output(output, force=force)
-    read = _Reading(no_cache=no_cache, rules=rules, ceilings=ceilings)
     if base is not None:
-        html = _compared(base, traces, read)
+        html = _compared(base, traces, reading)
     else:
-        with read.opened(traces) as trace:
+        with open_traces(traces, reading, expect_breakdown=True) as trace:
             runs = several_runs(trace, traces)
             if not runs:
                 html = report(trace, traces)
@@ -77,34 +70,14 @@ def command(
                     err=True,
                 )
             else:
-                links = _each(runs, output, read, force=force) if each else {}
+                links = _each(runs, output, reading, force=force) if each else {}
                 html = overview_page(trace, traces, runs, links)
-        html = html or _compared(traces[0], traces[1:], read)
+        html = html or _compared(traces[0], traces[1:], reading)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How traces are read."""
-
-    no_cache: bool
-    rules: Path | None
-    ceilings: Path | None
-
-    def opened(self, traces: Sequence[str]) -> AbstractContextManager[Trace]:
-        from tracekit.cli._open import open_traces
-
-        return open_traces(
-            traces,
-            no_cache=self.no_cache,
-            rules=self.rules,
-            ceilings=self.ceilings,
-            expect_breakdown=True,
-        )
-
-
-def _each(runs: Sequence[Run], output: Path, read: _Reading, *, force: bool) -> dict[str, str]:
+def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -> dict[str, str]:
     """Write a report of each run into a folder beside the page.
 
     Returns:
@@ -114,6 +87,7 @@ def _each(runs: Sequence[Run], output: Path, read: _Reading, *, force: bool) -> 
         UsageError: a file is there already that is no report.
         StoreError: a file cannot be written.
     """
+    from tracekit.cli._open import open_traces
     from tracekit.errors import StoreError, TracekitError
     from tracekit.render._text import printable
     from tracekit.report import check_output, report, write
@@ -131,7 +105,7 @@ def _each(runs: Sequence[Run], output: Path, read: _Reading, *, force: bool) -> 
     for named, file in files.items():
         html = ""
         try:
-            with read.opened([named]) as trace:
+            with open_traces([named], reading, expect_breakdown=True) as trace:
                 html = report(trace, [named])
         except click.exceptions.Exit:
             # Some of its ranks could not be read, which was said; the report is of the others.
@@ -147,12 +121,13 @@ def _each(runs: Sequence[Run], output: Path, read: _Reading, *, force: bool) -> 
     return links
 
 
-def _compared(base: str, traces: tuple[str, ...], read: _Reading) -> str:
+def _compared(base: str, traces: tuple[str, ...], reading: Reading) -> str:
     """Return the report of a comparison.
 
     Raises:
         UsageError: there are several traces on the new side.
     """
+    from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare
     from tracekit.errors import UsageError
     from tracekit.report import comparison_page, modules_of
@@ -160,9 +135,9 @@ def _compared(base: str, traces: tuple[str, ...], read: _Reading) -> str:
     if len(traces) > 1:
         raise UsageError("with --base there is one TRACE", hint="give the folder of its ranks")
     (new,) = traces
-    results = compare(base, new, cache=not read.no_cache, rules=read.rules).results()
+    results = compare(base, new, cache=not reading.no_cache, rules=reading.rules).results()
     sides = {}
     for side, named in (("base", base), ("new", new)):
-        with read.opened([named]) as trace:
+        with open_traces([named], reading, expect_breakdown=True) as trace:
             sides[side] = modules_of(trace)
     return comparison_page(results, sides, base, new)

@@ -5,24 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._emit import MAX_ROWS
-from tracekit.cli._engine_options import engine_options
-from tracekit.cli._options import (
-    ceilings_option,
-    format_option,
-    no_cache_option,
-    queries_option,
-    rules_option,
-    wide_option,
-)
+from tracekit.cli._options import Reading, format_option, reading_options, wide_option
 from tracekit.errors import UsageError
-
-if TYPE_CHECKING:
-    from tracekit.engine.many_ranks import EngineChoice
 
 _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
 
@@ -49,11 +37,7 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     is_flag=True,
     help="Let the SQL read and write files and use the network; for SQL that you trust.",
 )
-@queries_option
-@rules_option
-@ceilings_option
-@no_cache_option
-@engine_options
+@reading_options("queries", "rules", "ceilings", "no_cache", "engine")
 def command(
     arguments: tuple[str, ...],
     format_name: str,
@@ -61,11 +45,7 @@ def command(
     limit: int | None,
     timeout_s: float | None,
     unsafe: bool,
-    queries: tuple[Path, ...],
-    rules: Path | None,
-    ceilings: Path | None,
-    no_cache: bool,
-    engine: EngineChoice | None,
+    reading: Reading,
 ) -> None:
     """Run SQL on a trace, read-only.
 
@@ -79,15 +59,7 @@ def command(
         statement = "-"
     if statement == "-":
         statement = sys.stdin.read()
-    with open_traces(
-        traces,
-        no_cache=no_cache,
-        rules=rules,
-        ceilings=ceilings,
-        queries=queries,
-        unsafe=unsafe,
-        engine=engine,
-    ) as trace:
+    with open_traces(traces, reading, unsafe=unsafe) as trace:
         if statement is None:
             from tracekit.cli._prompt import run_prompt
 

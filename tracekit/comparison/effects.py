@@ -43,9 +43,6 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     That is the median, by time, of how much longer calls of the same kernel with the same shape
     take, if four fifths of the time of the base's compute are within 1 % of it, and it is at least
     half a percent.
-
-    Args:
-        pairs: the matched work of both sides.
     """
     whole = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -73,10 +70,7 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
     """Return the effects in a pair, exactly, ns per unit; those left out are 0.
 
-    Args:
-        pair: the matched work.
-        units: the units of the base and of the new side, by which its sums are divided.
-        clock: what :func:`clock_factor` says.
+    `units` are those of the base and of the new side, by which its sums are divided.
     """
     base, new = _sum(pair, 0), _sum(pair, 1)
     count, kernel, wall = (

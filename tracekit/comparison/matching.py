@@ -9,12 +9,13 @@ it, up to the top: the lowest common place of the two trees. What finds none at 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tracekit.comparison.cells import Cell, ModuleNode, Side
+from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.places import Alignment
 
 Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "gone"]
@@ -71,27 +72,24 @@ def _names(cells: Iterable[Cell]) -> list[str]:
 def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
     """Match all work of two sides.
 
-    Args:
-        base: the one side.
-        new: the other.
-        alignment: which modules correspond.
-
     Returns:
         Pairs that hold every cell of both sides exactly once.
     """
     parents = {node.path: node.parent for node in base.modules.values()}
+    places = _places_of(base, new, alignment)
     for node in new.modules.values():
         if node.path not in alignment.base_of:
-            parents[_new_place(node, alignment)] = _place_of(node.parent, new, alignment)
+            parents[places[node.path]] = places.get(node.parent or "", node.parent)
+    around = _around(parents)
     groups: dict[tuple[str, str], tuple[_Pool, _Pool]] = {}
     for is_new, side in enumerate((base, new)):
         for cell in side.cells:
-            place = _place_of(cell.module, new, alignment) if is_new else cell.module
+            place = places.get(cell.module, cell.module) if is_new else cell.module
             pools = groups.setdefault((cell.part, cell.phase), (_Pool(list), _Pool(list)))
-            pools[is_new][place or cell.module].append(cell)
+            pools[is_new][place].append(cell)
     pairs: list[Pair] = []
     for (part, phase), pools in groups.items():
-        pairs.extend(_match_group(part, phase, pools, parents, (base.unit_count, new.unit_count)))
+        pairs.extend(_match_group(part, phase, pools, around, (base.unit_count, new.unit_count)))
     return pairs
 
 
@@ -99,16 +97,44 @@ class _Pool(defaultdict[str, list[Cell]]):
     """Cells that have no counterpart yet, by place."""
 
 
-def _place_of(path: str | None, new: Side, alignment: Alignment) -> str | None:
-    """Return what a module of the new side is called in the tree of both."""
-    if path is None or path not in new.modules:
-        return path
-    return alignment.base_of.get(path) or _new_place(new.modules[path], alignment)
+_TOP = ""
+"""The place around all modules."""
+
+_DEEPEST = 32
+"""What finds no counterpart deeper than this is looked for at this depth next."""
 
 
-def _new_place(node: ModuleNode, alignment: Alignment) -> str:
-    # A module of the base may have the same path and be another one.
-    return node.path if node.path not in alignment.base_of.values() else node.path + " (new)"
+def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
+    """Return what the modules of the new side are called in the tree of both."""
+    places = dict(alignment.base_of)
+    aligned, taken = {*places.values()}, base.modules.keys() | new.modules.keys()
+    for path in new.modules:
+        if path not in places:
+            place = path
+            # A module of the base may have the same path and be another one.
+            while path in aligned and place in taken:
+                place += " (new)"
+            places[path] = place
+            taken.add(place)
+    return places
+
+
+def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
+    """Return of each place how deep it is, and where what it does not match is looked for next."""
+    found: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
+    for start in parents:
+        inner: list[str] = []
+        place = start
+        while place not in found:
+            # For now, and for one that is said to lie in itself.
+            found[place] = 0, _TOP
+            inner.append(place)
+            place = parents.get(place) or _TOP
+        for one in reversed(inner):
+            depth = found[place][0] + 1
+            found[one] = depth, (found[place][1] if depth > _DEEPEST + 1 else place)
+            place = one
+    return found
 
 
 _Key = Callable[[Cell], object]
@@ -127,16 +153,15 @@ def _match_group(
     part: str,
     phase: str,
     pools: tuple[_Pool, _Pool],
-    parents: Mapping[str, str | None],
+    around: Mapping[str, tuple[int, str]],
     units: tuple[int, int],
 ) -> list[Pair]:
     """Match the work of one part and phase: place by place, the innermost first."""
     pairs: list[Pair] = []
-    depths = {place: _depth(place, parents) for pool in pools for place in pool}
-    top = ""
-    while depths:
-        place = max(depths, key=lambda one: (depths[one], one))
-        depth = depths.pop(place)
+    by_depth: dict[int, set[str]] = defaultdict(set)
+    for place in (place for pool in pools for place in pool):
+        by_depth[around.get(place, (0, _TOP))[0]].add(place)
+    for depth, place in _innermost_first(by_depth):
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
         # Idle time is what its cause says, and is not another cause elsewhere.
         first = len(pairs)
@@ -148,24 +173,34 @@ def _match_group(
                     Pair(part, phase, place or _common(one + other), one, other, match)
                     for one, other in found
                 )
-        if part != "idle" and place != top and left[0] and left[1] and _are_alike(*left, "place"):
+        if part != "idle" and place != _TOP and left[0] and left[1] and _are_alike(*left, "place"):
             pairs.append(Pair(part, phase, place, left[0], left[1], "place"))
             left = [], []
         if part != "idle" and bool(left[0]) != bool(left[1]):
             pairs[first:], left = _fused(pairs[first:], left, units)
         if not left[0] and not left[1]:
             continue
-        if place == top:
+        if place == _TOP:
             for cells, match in ((left[0], "gone"), (left[1], "new")):
                 pairs += (
                     Pair(part, phase, cell.module, *_one_side(cell, match), match) for cell in cells
                 )
             continue
-        around = parents.get(place) or top
-        depths.setdefault(around, depth - 1 if around else -1)
-        pools[0][around] += left[0]
-        pools[1][around] += left[1]
+        _, next_place = around.get(place, (0, _TOP))
+        next_depth = around[next_place][0]
+        if next_depth >= depth:
+            next_depth, next_place = -1, _TOP
+        by_depth[next_depth].add(next_place)
+        pools[0][next_place] += left[0]
+        pools[1][next_place] += left[1]
     return pairs
+
+
+def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, str]]:
+    """Return places with their depths, also those that are added further out meanwhile."""
+    for depth in range(max(by_depth), -2, -1):
+        for place in sorted(by_depth.get(depth, ()), reverse=True):
+            yield depth, place
 
 
 def _fused(
@@ -179,26 +214,49 @@ def _fused(
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
+    # By the module that they take from, None for any: how much the side lacks, and which pair.
+    lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
+    offered: dict[int, tuple[float, set[str] | set[None]]] = {}
+
+    def offer(number: int) -> None:
+        pair = found[number]
+        lacks = _time(pair.base) / units[0] - _time(pair.new) / units[1]
+        lacks = lacks if is_new else -lacks
+        if lacks <= 0 or pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
+            return
+        modules: set[str] | set[None] = {None}
+        if pair.match in _BY_OP:
+            modules = {cell.module for cell in (pair.base, pair.new)[is_new]}
+        for module in modules:
+            insort(lacking[module], (lacks, number))
+        offered[number] = lacks, modules
+
+    for number in range(len(found)):
+        offer(number)
     for cell in sorted(left[is_new], key=lambda one: -one.kernel_ns):
-        best: tuple[float, int] | None = None
-        for number, pair in enumerate(found):
-            if pair.match == "same" or {*pair.base_names} & {*pair.new_names}:
-                continue
-            around = {other.module for other in (pair.base, pair.new)[is_new]}
-            if pair.match in _BY_OP and cell.module not in around:
-                continue
-            apart = _time(pair.new) / units[1] - _time(pair.base) / units[0]
-            gained = cell.kernel_ns / units[is_new]
-            left_apart = abs(apart + gained if is_new else apart - gained)
-            if 2 * left_apart <= abs(apart) and (best is None or left_apart < best[0]):
-                best = left_apart, number
-        if best is None:
+        gained = cell.kernel_ns / units[is_new]
+        near = [one for key in (None, cell.module) for one in _nearest(lacking[key], gained)]
+        fitting = [one for one in near if 2 * abs(one[0] - gained) <= one[0]]
+        if not fitting:
             rest[is_new].append(cell)
             continue
-        pair = found[best[1]]
+        _, number = min(fitting, key=lambda one: (abs(one[0] - gained), one[1]))
+        lacks, modules = offered[number]
+        for module in modules:
+            del lacking[module][bisect_left(lacking[module], (lacks, number))]
+        pair = found[number]
         base, new = (pair.base, [*pair.new, cell]) if is_new else ([*pair.base, cell], pair.new)
-        found[best[1]] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
+        found[number] = Pair(pair.part, pair.phase, pair.module, base, new, "place")
+        offer(number)
     return found, rest
+
+
+def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[float, int]]:
+    """Return the first of those that are next to a time on either side."""
+    at = bisect_left(offered, (ns, -1))
+    if at:
+        yield offered[bisect_left(offered, (offered[at - 1][0], -1))]
+    yield from offered[at : at + 1]
 
 
 def _time(cells: Iterable[Cell]) -> int:
@@ -213,13 +271,6 @@ def _common(cells: Iterable[Cell]) -> str:
     """Return the place of cells that were matched above all modules."""
     places = sorted({cell.module for cell in cells})
     return places[0] if len(places) == 1 else "(several modules)"
-
-
-def _depth(place: str, parents: Mapping[str, str | None]) -> int:
-    depth, around = 0, parents.get(place)
-    while around:
-        depth, around = depth + 1, parents.get(around)
-    return depth
 
 
 def _by_key(

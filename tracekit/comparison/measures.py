@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import NormalDist, median
 from typing import TYPE_CHECKING
 
 from tracekit.comparison.cells import Side
-from tracekit.comparison.noise import Difference, compare_series, least_count
-from tracekit.comparison.trends import drift_pct, outliers, warm_up_count
+from tracekit.comparison.noise import ALPHA, Difference, compare_series, least_count, spread
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
+
+_NORMAL = NormalDist()
+_MOST = 1_000
 
 PLAIN_STEP = "plain step"
 """The steps that ran without profiler and ranges, as the manifests of runs have them."""
@@ -47,15 +50,7 @@ def measure(
     margin_pct: float,
     is_in_order: bool = True,
 ) -> Measure:
-    """Compare one series of each side.
-
-    Args:
-        name: what was measured.
-        base: the measurements of the base, ns.
-        new: those of the new side, ns.
-        margin_pct: a difference up to this share is none, percent.
-        is_in_order: whether measurements follow one another in time.
-    """
+    """Compare one series of each side."""
     difference = compare_series(base, new, margin_pct=margin_pct, is_in_order=is_in_order)
     return Measure(name, base, new, difference, _trend(base), _trend(new))
 
@@ -66,12 +61,6 @@ def measures_of(
     """Return all that was measured on both sides, what decides first.
 
     One number of each run decides where both sides have enough runs to; else steps do.
-
-    Args:
-        base: the one side.
-        new: the other.
-        plain: the steps without profiler of both, ns.
-        margin_pct: a difference up to this share is none, percent.
     """
     found = [
         measure(
@@ -115,3 +104,65 @@ def _by_run(side: Side) -> list[float]:
 
 def _trend(series: Sequence[float]) -> Trend:
     return Trend(warm_up_count(series), outliers(series), drift_pct(series))
+
+
+# -- what a series shows besides its noise: warm-up, outliers, drift -------------------------------
+
+
+def outliers(series: Sequence[float]) -> list[int]:
+    """Return the places of measurements far above or below all others.
+
+    Far is more than five standard deviations, estimated from the median of distances from the
+    median, and more than 1 % of the median.
+    """
+    if len(series) < 4:
+        return []
+    middle = median(series)
+    limit = max(5 * spread(series), abs(middle) / 100)
+    return [place for place, value in enumerate(series) if abs(value - middle) > limit]
+
+
+def warm_up_count(series: Sequence[float]) -> int:
+    """Return how many measurements at the beginning are outliers above the rest: a warm-up."""
+    middle = median(series)
+    high = {place for place in outliers(series) if series[place] > middle}
+    count = 0
+    while count in high:
+        count += 1
+    return count
+
+
+def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
+    """Return by how much a series rises from its first to its last measurement, if it does.
+
+    Returns:
+        The slope (Theil and Sen) over the whole series in percent of the median; None where the
+        test of Mann and Kendall sees no drift. Of more than 1,000 measurements neighbours count as
+        one, by their median: every pair of measurements is looked at.
+    """
+    series = _thinned(series)
+    count = len(series)
+    if count < 5:
+        return None
+    signs = sum(
+        (later > earlier) - (later < earlier)
+        for place, earlier in enumerate(series)
+        for later in series[place + 1 :]
+    )
+    variance = count * (count - 1) * (2 * count + 5) / 18
+    z = max(0, abs(signs) - 1) / math.sqrt(variance)
+    if 2 * (1 - _NORMAL.cdf(z)) > alpha or median(series) == 0:
+        return None
+    slopes = [
+        (series[right] - series[left]) / (right - left)
+        for left in range(count)
+        for right in range(left + 1, count)
+    ]
+    return 100 * median(slopes) * (count - 1) / median(series)
+
+
+def _thinned(series: Sequence[float]) -> Sequence[float]:
+    length = -(-len(series) // _MOST)
+    if length <= 1:
+        return series
+    return [median(series[at : at + length]) for at in range(0, len(series), length)]

@@ -6,14 +6,16 @@ have long tails.
 
 - The size of the difference is that of the medians. Its interval is the bootstrap's: what the
   difference would be if each side were drawn again from its own measurements. The distribution
-  over all such draws is computed, not sampled, so the same series always get the same answer.
+  over all such draws is computed, not sampled: see `bootstrap`.
 - Whether there is a difference at all is decided by the rank test of Wilcoxon, Mann and Whitney,
   exactly (over all ways to share the measurements between two sides) as long as both sides together
   have up to :data:`EXACT_COUNT` measurements. Ties are counted as what they are.
 - ``same`` is said only where two intervals, that of the bootstrap and that of the rank test turned
   around (Moses), lie within the margin. So too few measurements are never ``same``.
-- Steps that are like the one before them say less than so many by themselves. Where that is plain
-  to see in a series, less chance is allowed: see `dependence`.
+- Chance is counted as if measurements knew nothing of one another. The steps of a run on a busy
+  machine do: a slow one follows a slow one. Then so many say less, by a factor that the correlation
+  of neighbours gives (that of an autoregressive series of the first order). Where that is plain to
+  see in a series, less chance is allowed.
 
 What no test can know: steps of one run share what a run has by chance (clocks, placement, other
 users). Where there are several runs on each side, one number of each run is the better series.
@@ -22,23 +24,16 @@ users). Where there are several runs on each side, one number of each run is the
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from statistics import NormalDist, median
+from statistics import NormalDist, median, variance
 from typing import Literal
 
-from tracekit.comparison.binomial import at_least
-from tracekit.comparison.dependence import (
-    autocorrelation,
-    dependent_tail,
-    doubled_ranks,
-    inflation,
-    widened,
-)
-from tracekit.comparison.pairwise import difference_at
-from tracekit.comparison.spread import spread
+from tracekit.comparison.bootstrap import drawn_places, interval_of_difference
 
 ALPHA = 0.005
 """How often two series of the same kind may be told apart by chance; intervals are of 99.5 %.
@@ -58,8 +53,12 @@ EXACT_COUNT = 40
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 _PAIRS_OF_MIDDLES = 14
-_ATOMS = 200
-_SUMMED_COUNT = 1_000
+_FEW_PAIRS = 100_000
+_LEAST_IN_ORDER = 5
+_PLAIN_TO_SEE = 1.645
+_MOST_CORRELATED = 0.9
+_LEAST_TAIL = 1e-14
+_MAD_TO_SIGMA = 1.4826
 _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.
 _RANK_TEST_COST = math.pi / 3
@@ -173,10 +172,6 @@ def compare_series(
 def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
     """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test.
 
-    Args:
-        base: measurements of one side, at least one.
-        new: those of the other.
-
     Returns:
         How likely ranks are at least as different by chance, 0 to 1: twice the smaller tail of the
         exact distribution with the ties that there are; for long series by the normal
@@ -190,12 +185,12 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
         return min(1.0, 2 * min(below, above) / ways)
     mean = taken * (total + 1)
     # Doubled ranks, so four times the variance of ranks.
-    spread = taken * (total - taken) / (total * (total - 1))
-    variance = spread * sum((rank - (total + 1)) ** 2 for rank in ranks)
-    if variance == 0:
+    share = taken * (total - taken) / (total * (total - 1))
+    squares = share * sum((rank - (total + 1)) ** 2 for rank in ranks)
+    if squares == 0:
         return 1.0
     distance = max(0.0, abs(observed - mean) - 1)
-    return min(1.0, 2 * (1 - _NORMAL.cdf(distance / math.sqrt(variance))))
+    return min(1.0, 2 * (1 - _NORMAL.cdf(distance / math.sqrt(squares))))
 
 
 def bootstrap_interval(
@@ -203,30 +198,16 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the bootstrap's interval of the difference of the medians, new − base.
 
-    The distribution of the median of a drawn series is known from the binomial distribution
-    (Efron 1979), so none is drawn. Of an even number of measurements above
-    :data:`_PAIRS_OF_MIDDLES` either of the two in the middle counts as the median, each half of
-    the time, which widens the interval a little.
-
-    Args:
-        base: measurements of one side, at least one.
-        new: those of the other.
-        alpha: the share of the distribution that is outside, half on each side.
+    Of an even number of measurements above :data:`_PAIRS_OF_MIDDLES` either of the two in the
+    middle counts as the median, each half of the time, which widens the interval a little.
     """
-    first, second = _median_atoms(sorted(base)), _median_atoms(sorted(new))
-    joint = sorted((y - x, p * q) for x, p in first for y, q in second)
-    return _quantile(joint, alpha / 2), _quantile(joint, 1 - alpha / 2)
+    return interval_of_difference(_median_atoms(base), _median_atoms(new), alpha)
 
 
 def shift_interval(
     base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
 ) -> tuple[float, float] | None:
     """Return the interval of the shift from base to new that the rank test does not exclude.
-
-    Args:
-        base: measurements of one side, at least one.
-        new: those of the other.
-        alpha: as for :func:`rank_test`'s decision.
 
     Returns:
         Its ends, two of the differences of pairs (Moses 1965); None where the test could not
@@ -293,51 +274,21 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
     return max(0, math.floor(mean - _NORMAL.inv_cdf(1 - alpha / 2) * deviation))
 
 
-def _median_atoms(ordered: Sequence[float]) -> list[tuple[float, float]]:
+def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     """Return the values that the median of a drawn series may have, with their probabilities."""
-    count = len(ordered)
-    if count > _ATOMS:
-        # The quantiles stand for the series.
-        ordered = [ordered[(2 * place + 1) * count // (2 * _ATOMS)] for place in range(_ATOMS)]
-        return _order_statistic(ordered, count)
-    if count % 2 or count > _PAIRS_OF_MIDDLES:
-        return _order_statistic(ordered, count)
-    return [
-        ((ordered[low] + ordered[high]) / 2, _middles(count, low, high))
-        for low in range(count)
-        for high in range(low, count)
-    ]
-
-
-def _order_statistic(ordered: Sequence[float], drawn: int) -> list[tuple[float, float]]:
-    """Return the distribution of the middle of so many draws; of two middles, of either."""
-    size = len(ordered)
-    middles = {(drawn + 1) // 2, drawn // 2 + 1}
-    reached = [
-        sum(_at_least(drawn, middle, place / size) for middle in middles) / len(middles)
-        for place in range(size + 1)
-    ]
-    return list(zip(ordered, (b - a for a, b in pairwise(reached)), strict=True))
-
-
-@cache
-def _at_least(drawn: int, needed: int, chance: float) -> float:
-    """Return how likely at least so many of the draws hit."""
-    if chance >= 1:
-        return 1.0
-    if drawn > _SUMMED_COUNT:
-        return at_least(drawn, needed, chance)
-    ways = _ways(drawn)
-    return sum(
-        ways[hits] * chance**hits * (1 - chance) ** (drawn - hits)
-        for hits in range(needed, drawn + 1)
-    )
-
-
-@cache
-def _ways(drawn: int) -> tuple[float, ...]:
-    """Return in how many ways so many of the draws hit, for each number of them."""
-    return tuple(float(math.comb(drawn, hits)) for hits in range(drawn + 1))
+    ordered, count = sorted(series), len(series)
+    if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
+        return [
+            ((ordered[low] + ordered[high]) / 2, _middles(count, low, high))
+            for low in range(count)
+            for high in range(low, count)
+        ]
+    middles = {(count + 1) // 2, count // 2 + 1}
+    chances: dict[int, float] = defaultdict(float)
+    for middle in middles:
+        for place, chance in drawn_places(count, middle, is_whole=True):
+            chances[place] += chance / len(middles)
+    return [(ordered[place], chance) for place, chance in chances.items()]
 
 
 def _middles(count: int, low: int, high: int) -> float:
@@ -369,16 +320,6 @@ def _both_up_to(count: int, first: int, second: int) -> float:
     return chance
 
 
-def _quantile(atoms: Sequence[tuple[float, float]], share: float) -> float:
-    """Return the value below which a share of a distribution lies; atoms are in order."""
-    reached = 0.0
-    for value, chance in atoms:
-        reached += chance
-        if reached >= share - 1e-12:
-            return value
-    return atoms[-1][0]
-
-
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
@@ -398,3 +339,126 @@ def _more_count(
     z = _NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(POWER)
     needed = math.ceil(2 * _RANK_TEST_COST * (z * sigma / goal) ** 2)
     return max(least, needed - have) if needed <= _MANY else None
+
+
+def spread(series: Sequence[float]) -> float:
+    """Return the standard deviation that the median distance from the median stands for."""
+    middle = median(series)
+    return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
+
+
+# -- measurements that are like the one before them ------------------------------------------------
+
+
+def doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Return twice the rank of each value; equal ones share the middle of theirs."""
+    ordered = sorted(values)
+    return [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
+
+
+def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
+    """Return how much measurements are like the one before them, where that is plain to see.
+
+    That is the correlation of neighbours' ranks within each side, both sides together, made up for
+    the mean being that of the series itself. Of independent measurements 5 % are held for
+    dependent, which costs a little power.
+
+    Returns:
+        The correlation, 0 to 0.9; 0 where chance may have made it, or a side has fewer than five.
+    """
+    if min(len(base), len(new)) < _LEAST_IN_ORDER:
+        return 0.0
+    together = whole = 0.0
+    for series in (base, new):
+        ranks = doubled_ranks(series)
+        mean = sum(ranks) / len(ranks)
+        together += sum((one - mean) * (other - mean) for one, other in pairwise(ranks))
+        whole += sum((rank - mean) ** 2 for rank in ranks)
+    count = len(base) + len(new)
+    found = (together / whole if whole else 0.0) + 2 / count
+    return min(round(found, 2), _MOST_CORRELATED) if found * count**0.5 >= _PLAIN_TO_SEE else 0.0
+
+
+def inflation(correlation: float) -> float:
+    """Return by what the variance of a mean grows where neighbours are alike.
+
+    Args:
+        correlation: of each measurement with the one before (AR(1)), 0 or more and below 1.
+    """
+    return (1 + correlation) / (1 - correlation)
+
+
+def dependent_tail(
+    base: Sequence[float], new: Sequence[float], size: float, correlation: float
+) -> float:
+    """Return how likely a difference is at least as large by chance where neighbours are alike.
+
+    That is the normal tail, with the variance of each mean as large as the correlation makes it.
+    Ranks alone would not do: of steps that rise a little they know no more than the order, however
+    far the two sides are apart.
+
+    Args:
+        base: measurements of one side, at least two.
+        new: those of the other.
+        size: the difference.
+        correlation: of neighbours, above 0.
+    """
+    count = len(base) + len(new) - 2
+    squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count
+    deviation = math.sqrt(squares * inflation(correlation) * (1 / len(base) + 1 / len(new)))
+    return 2 * (1 - _NORMAL.cdf(abs(size) / deviation)) if deviation else 0.0
+
+
+def widened(p_value: float, factor: float) -> float:
+    """Return the two-sided tail of a normal variable that is further out."""
+    if factor == 1 or p_value >= 1:
+        return p_value
+    distance = _NORMAL.inv_cdf(1 - max(p_value, _LEAST_TAIL) / 2) * math.sqrt(factor)
+    return max(2 * (1 - _NORMAL.cdf(distance)), _LEAST_TAIL)
+
+
+# -- differences of all pairs, in their order, without all of them in memory -----------------------
+
+
+def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> float:
+    """Return one of the differences new − base of all pairs, by its place among them.
+
+    Many pairs are counted, not made: how many differences are below a bound is known in one pass
+    over both series in order, and so the bounds between which the place lies are halved.
+
+    Args:
+        base: measurements of one side, at least one.
+        new: those of the other.
+        place: from 0, the smallest, to the number of pairs less one.
+    """
+    first, second = sorted(base), sorted(new)
+    if len(first) * len(second) <= _FEW_PAIRS:
+        return sorted(y - x for x in first for y in second)[place]
+    low, high = second[0] - first[-1], second[-1] - first[0]
+    while low < high:
+        middle = low + (high - low) / 2
+        if middle >= high:  # no number lies between the two
+            middle = low
+        count, below, above = _split(first, second, middle)
+        if count > place:
+            high = below
+        else:
+            low = above
+    return low
+
+
+def _split(
+    first: Sequence[float], second: Sequence[float], bound: float
+) -> tuple[int, float, float]:
+    """Return how many differences are no more than a bound, the last of them, and the next."""
+    count = at = 0
+    below, above = -math.inf, math.inf
+    for x in first:
+        while at < len(second) and second[at] - x <= bound:
+            at += 1
+        count += at
+        if at:
+            below = max(below, second[at - 1] - x)
+        if at < len(second):
+            above = min(above, second[at] - x)
+    return count, below, above

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracekit.comparison.cells import ModuleNode
 
@@ -24,6 +26,11 @@ _WRAPPERS = frozenset(
 """Names of modules that wrap another one and do nothing that it would not do."""
 
 _LIKE_ENOUGH = 0.5
+_MOST_INSIDE = 1000
+"""So many modules inside of one, the nearest, say what is inside of it."""
+_MOST_ALIKE = 50
+"""With about so many, those that hold its rarest names, a module is compared."""
+_WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
 _NAME = re.compile(r"[^./]+")
 _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
@@ -42,18 +49,14 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
     First by the same path; then by the same path without wrappers (DDP's `module`, compile's
     `_orig_mod`, …); then from the top of both trees down: children of modules that correspond
     correspond by the same own name, by the same class in the same order, or by what is inside.
-
-    Args:
-        base: the modules of the base by path.
-        new: those of the new side.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}
     free_base = {path for path in base if path not in base_of}
     bare = {_bare(path): path for path in sorted(free_base, key=len)}
     for path in new:
-        same = bare.get(_bare(path))
-        if path not in base_of and same in free_base:
+        same = None if path in base_of else bare.get(_bare(path))
+        if same in free_base:
             base_of[path] = same
             renamed[path] = "wrapped"
             free_base.discard(same)
@@ -103,14 +106,14 @@ def _by_key(
     base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: object
 ) -> list[tuple[str, str]]:
     """Pair modules of the same key, the first of one side with the first of the other."""
-    waiting: dict[str, list[str]] = {}
+    waiting: dict[str, deque[str]] = {}
     for node in base:
-        waiting.setdefault(key(node), []).append(node.path)  # type: ignore[operator]
+        waiting.setdefault(key(node), deque()).append(node.path)  # type: ignore[operator]
     pairs = []
     for node in new:
         found = waiting.get(key(node)) if key(node) else None  # type: ignore[operator]
         if found:
-            pairs.append((found.pop(0), node.path))
+            pairs.append((found.popleft(), node.path))
     return pairs
 
 
@@ -118,34 +121,59 @@ def _by_inside(
     base: Sequence[str], new: Sequence[str], children: tuple[_Children, _Children]
 ) -> list[tuple[str, str]]:
     """Pair modules that hold modules of the same names, the most alike first."""
-    inside_base = {path: _names_inside(path, children[0]) for path in base}
-    inside_new = {path: _names_inside(path, children[1]) for path in new}
+    free: tuple[_Alike, _Alike] = {}, {}
+    for paths, inside, alike in zip((base, new), children, free, strict=True):
+        for number, path in enumerate(paths):
+            if names := _names_inside(path, inside):
+                alike.setdefault(names, deque()).append(number)
+    pairs = []
+    for names, ones in free[0].items():
+        others = free[1].get(names, deque())
+        while ones and others:
+            pairs.append((base[ones.popleft()], new[others.popleft()]))
+    holders: dict[str, list[frozenset[str]]] = {}
+    for names, others in free[1].items():
+        for name in names if others else ():
+            holders.setdefault(name, []).append(names)
     found = sorted(
-        (-likeness, one, other)
-        for one, path in enumerate(base)
-        for other, new_path in enumerate(new)
-        if (likeness := _likeness(inside_base[path], inside_new[new_path])) >= _LIKE_ENOUGH
+        (-likeness, one, free[1][other_names][0], other_names)
+        for names, ones in free[0].items()
+        if ones
+        for other_names in _near(names, holders)
+        if (likeness := len(names & other_names) / len(names | other_names)) >= _LIKE_ENOUGH
+        for one in ones
     )
-    pairs, taken_base, taken_new = [], set(), set()
-    for _, one, other in found:
-        if one not in taken_base and other not in taken_new:
-            taken_base.add(one)
-            taken_new.add(other)
-            pairs.append((base[one], new[other]))
+    taken = set()
+    for _, one, _, other_names in found:
+        if one not in taken and free[1][other_names]:
+            taken.add(one)
+            pairs.append((base[one], new[free[1][other_names].popleft()]))
     return pairs
 
 
-def _names_inside(path: str, children: _Children) -> set[str]:
-    names, waiting = set(), list(children.get(path, ()))
-    while waiting:
-        one = waiting.pop()
+_Alike = dict[frozenset[str], deque[int]]
+"""Places of modules that hold the same names."""
+
+
+def _near(
+    names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
+) -> Mapping[frozenset[str], None]:
+    """Return which others hold one of these names, at least of the rarest."""
+    near: dict[frozenset[str], None] = {}
+    for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
+        if len(near) < _MOST_ALIKE:
+            near |= dict.fromkeys(holders[name][:_MOST_ALIKE])
+    return near
+
+
+def _names_inside(path: str, children: _Children) -> frozenset[str]:
+    names, waiting, count = set(), deque(children.get(path, ())), 0
+    while waiting and count < _MOST_INSIDE:
+        one = waiting.popleft()
+        count += 1
         names.add(_last_name(one))
         waiting.extend(children.get(one, ()))
-    return names
-
-
-def _likeness(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 0.0
+    return frozenset(names)
 
 
 def _children(modules: Mapping[str, ModuleNode]) -> dict[str | None, list[str]]:
@@ -158,10 +186,13 @@ def _children(modules: Mapping[str, ModuleNode]) -> dict[str | None, list[str]]:
 
 def _bare(path: str) -> str:
     """Return a path without the names of wrappers."""
+    if not _WRAPPER.search(path):
+        return ".".join(_NAME.findall(path))
     names = (name for name in _NAME.findall(path) if _NUMBER.sub("", name) not in _WRAPPERS)
     return ".".join(names)
 
 
+@lru_cache(maxsize=1 << 16)
 def _last_name(path: str) -> str:
     names = _NAME.findall(path)
     return _NUMBER.sub("", names[-2] + ".*" if names[-1] == "*" and len(names) > 1 else names[-1])

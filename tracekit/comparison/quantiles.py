@@ -1,7 +1,6 @@
 """Differences of percentiles and of rates, with intervals: pure statistics.
 
-- The distribution of a percentile over all ways to draw a series again from its own values is known
-  from the binomial distribution (Efron 1979), so none is drawn.
+- The interval of a percentile is that of its bootstrap, as of medians of steps: see `bootstrap`.
 - A percentile whose interval would reach the largest or the smallest value has none: nothing is
   known of what lies beyond. So a 99th percentile takes about 500 requests.
 - A rate is a sum over a sum of times. What follows each other is alike, so blocks of neighbours are
@@ -12,21 +11,66 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tracekit.comparison.binomial import at_least
+from tracekit.comparison.bootstrap import at_least, drawn_places, interval_of_difference
 from tracekit.comparison.noise import ALPHA, Verdict, compare_series
-from tracekit.comparison.ordered import Ordered
 from tracekit.units import NS_PER_S
 
-_ATOMS = 200
-_REACH = 6.0
 _DRAWS = 4_000
 _MAX_BLOCKS = 200
 _MANY = 10_000
 LEAST_BLOCKS = 8
 """With fewer blocks on a side a rate has no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The values of a series in order; of a long one those that stand at some places.
+
+    `count` is how many values the series has, `values` are those that are known, the smallest
+    first, and `places` says where each stands, from 0; None where all are known.
+    """
+
+    count: int
+    values: Sequence[int]
+    places: Sequence[int] | None = None
+
+    @classmethod
+    def of(cls, series: Iterable[int]) -> Ordered:
+        """Put values in order."""
+        values = sorted(series)
+        return cls(len(values), values)
+
+    def at(self, place: int) -> int:
+        """Return the value at a place.
+
+        Raises:
+            KeyError: the place is none, or was left out.
+        """
+        if self.places is None:
+            if 0 <= place < self.count:
+                return self.values[place]
+        else:
+            low = bisect_left(self.places, place)
+            if low < len(self.places) and self.places[low] == place:
+                return self.values[low]
+        raise KeyError(place)
+
+    def thinned(self, places: Iterable[int]) -> Ordered:
+        """Return the series with the values of some places alone.
+
+        Args:
+            places: those to keep, from 0.
+        """
+        kept = sorted(set(places))
+        return Ordered(self.count, [self.at(place) for place in kept], kept)
+
+    def scaled(self, factor: float) -> Ordered:
+        """Return the series with every value so many times as large."""
+        return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +116,16 @@ def quantile_difference(
     """
     sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
     counts = sides[0].count, sides[1].count
-    values = (
-        float(sides[0].at(_rank(counts[0], quantile) - 1)),
-        float(sides[1].at(_rank(counts[1], quantile) - 1)),
-    )
-    needed = _least_count(quantile, alpha)
+    ranks = _rank(counts[0], quantile), _rank(counts[1], quantile)
+    values = float(sides[0].at(ranks[0] - 1)), float(sides[1].at(ranks[1] - 1))
     if not all(_is_inside(count, quantile, alpha) for count in counts):
-        more = max(1, needed - min(counts))
+        more = max(1, _least_count(quantile, alpha) - min(counts))
         return Interval(*counts, *values, None, None, "inconclusive", more)
-    first, second = (_atoms(side, _rank(side.count, quantile)) for side in sides)
-    joint = sorted((y - x, p * q) for x, p in first for y, q in second)
-    low, high = _share(joint, alpha / 2), _share(joint, 1 - alpha / 2)
+    first, second = (
+        [(side.at(place), chance) for place, chance in drawn_places(side.count, rank)]
+        for side, rank in zip(sides, ranks, strict=True)
+    )
+    low, high = interval_of_difference(first, second, alpha)
     verdict = _verdict(low, high, abs(values[0]) * margin_pct / 100)
     is_whole = all(side.places is None for side in sides)
     if quantile == 50 and verdict != "same" and is_whole:
@@ -110,12 +153,7 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
-    """Whether a series that was thinned holds all by which percentiles are compared.
-
-    Args:
-        series: at least one value.
-        quantiles: the percentiles.
-    """
+    """Whether a series that was thinned holds all by which percentiles are compared."""
     return series.places is None or _looked_at(series, quantiles) <= {*series.places}
 
 
@@ -123,7 +161,7 @@ def _looked_at(series: Ordered, quantiles: Iterable[int]) -> set[int]:
     places: set[int] = set()
     for quantile in quantiles:
         rank = _rank(series.count, quantile)
-        places.update([rank - 1, *(place for place, _ in _weights(series.count, rank))])
+        places.update([rank - 1, *(place for place, _ in drawn_places(series.count, rank))])
     return places
 
 
@@ -201,32 +239,3 @@ def _least_count(quantile: int, alpha: float) -> int:
     while count < _MANY and not _is_inside(count, quantile, alpha):
         count += 1
     return count
-
-
-def _atoms(ordered: Ordered, rank: int) -> list[tuple[int, float]]:
-    """Return the values that one rank of a drawn series may have, with their probabilities."""
-    return [(ordered.at(place), weight) for place, weight in _weights(ordered.count, rank)]
-
-
-def _weights(count: int, rank: int) -> list[tuple[int, float]]:
-    """Return from which places the value at one rank of a drawn series comes, and how likely."""
-    reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
-    first, last = max(0, rank - 1 - reach), min(count, rank + reach)
-    stride = max(1, (last - first) // _ATOMS)
-    places = [*range(first, last, stride), last]
-    reached = [0.0, *(at_least(count, rank, place / count) for place in places[1:-1]), 1.0]
-    return [
-        ((place + following - 1) // 2, after - before)
-        for place, following, before, after in zip(
-            places, places[1:], reached, reached[1:], strict=False
-        )
-    ]
-
-
-def _share(atoms: Sequence[tuple[float, float]], share: float) -> float:
-    reached = 0.0
-    for value, chance in atoms:
-        reached += chance
-        if reached >= share - 1e-12:
-            return value
-    return atoms[-1][0]

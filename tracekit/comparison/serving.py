@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tracekit.analysis.result import Column, Result
 from tracekit.comparison.noise import Difference, compare_series
 from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
-from tracekit.comparison.shares import apportion, rounded
+from tracekit.comparison.tree import apportion, rounded
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -108,11 +109,7 @@ class Serving:
 
 
 def served_by(traces: Sequence[Trace]) -> Served:
-    """Ask the runs of one side for requests and steps.
-
-    Args:
-        traces: the runs, open.
-    """
+    """Ask the runs of one side for requests and steps."""
     latencies: dict[str, list[int]] = {}
     answers: list[Answer] = []
     steps: list[ServingStep] = []
@@ -165,13 +162,7 @@ def _steps(trace: Trace) -> Iterable[ServingStep]:
 
 
 def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | None:
-    """Compare the serving of two sides; None where they have nothing of it in common.
-
-    Args:
-        base: the one side.
-        new: the other.
-        margin_pct: a difference up to this share is none, percent.
-    """
+    """Compare the serving of two sides; None where they have nothing of it in common."""
     latency = {
         (metric, quantile): quantile_difference(
             base.latencies[metric], new.latencies[metric], quantile, margin_pct=margin_pct
@@ -226,16 +217,8 @@ def _batches(
             parts = tuple(apportion(new_ns - base_ns, exact))
     by_batch_ns, by_own_batch_ns, by_cost_ns = parts
     return Batches(
-        phase,
-        base,
-        new,
-        difference,
-        base_ns,
-        new_ns,
-        by_batch_ns,
-        by_own_batch_ns,
-        by_cost_ns,
-        matched_pct,
+        *(phase, base, new, difference, base_ns, new_ns),
+        *(by_batch_ns, by_own_batch_ns, by_cost_ns, matched_pct),
     )
 
 
@@ -272,3 +255,84 @@ def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[Se
         if one.batch is not None:
             found.setdefault(one.batch, []).append(one)
     return found
+
+
+def serving_tables(serving: Serving) -> dict[str, Result]:
+    """Return latency, throughput and the steps by their batches as tables by name."""
+    latencies = [((name, f"p{rank}"), one) for (name, rank), one in serving.latency.items()]
+    rates = [((name.removesuffix("_per_s"),), one) for name, one in serving.rates.items()]
+    tables = (
+        _intervals("comparison_latency", "ns", latencies, ("metric", "statistic")),
+        _intervals("comparison_throughput", "per_s", rates, ("rate",)),
+        _batches_table(serving),
+    )
+    return {table.name: table for table in tables}
+
+
+def _intervals(
+    name: str,
+    unit: str,
+    intervals: Sequence[tuple[Sequence[str], Interval]],
+    keys: Sequence[str],
+) -> Result:
+    sides, parts = ("base", "new"), ("difference", "low", "high")
+    columns = (
+        *(Column(key, "VARCHAR") for key in keys),
+        *(Column(f"{side}_count", "BIGINT") for side in sides),
+        *(Column(f"{one}_{unit}", "DOUBLE") for one in (*sides, *parts)),
+        *(Column(f"{one}_pct", "DOUBLE") for one in parts),
+        *(Column("verdict", "VARCHAR"), Column("more_count", "BIGINT")),
+    )
+    rows = [
+        (
+            *(*key, one.base_count, one.new_count, one.base, one.new),
+            *(one.difference, one.low, one.high),
+            *(_pct(part, one.base) for part in (one.difference, one.low, one.high)),
+            *(one.verdict, one.more_count),
+        )
+        for key, one in intervals
+    ]
+    return Result(name, columns, rows)
+
+
+def _pct(part: float | None, whole: float) -> float | None:
+    return 100 * part / whole if whole and part is not None else None
+
+
+def _batches_table(serving: Serving) -> Result:
+    columns = (
+        Column("phase", "VARCHAR"),
+        *(Column(f"{side}_step_count", "BIGINT") for side in ("base", "new")),
+        *(
+            Column(f"{side}_mean_{what}_count", "DOUBLE")
+            for what in ("prefill_token", "decode_request")
+            for side in ("base", "new")
+        ),
+        *(Column(name, "BIGINT") for name in ("base_ns", "new_ns", "delta_ns")),
+        *(Column(f"by_{name}_ns", "BIGINT") for name in ("batch", "own_batch", "cost")),
+        Column("matched_pct", "DOUBLE"),
+        Column("low_ns", "DOUBLE"),
+        Column("high_ns", "DOUBLE"),
+        Column("verdict", "VARCHAR"),
+    )
+    return Result("comparison_batches", columns, [_row(one) for one in serving.batches])
+
+
+def _row(one: Batches) -> tuple[Any, ...]:
+    means = [
+        _mean_count([getattr(step, name) for step in steps])
+        for name in ("prefill_token_count", "decode_request_count")
+        for steps in (one.base, one.new)
+    ]
+    found = one.difference
+    return (
+        *(one.phase, len(one.base), len(one.new), *means),
+        *(one.base_ns, one.new_ns, one.new_ns - one.base_ns),
+        *(one.by_batch_ns, one.by_own_batch_ns, one.by_cost_ns, one.matched_pct),
+        *(found.low, found.high, found.verdict),
+    )
+
+
+def _mean_count(counts: list[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if len(known) == len(counts) else None

@@ -25,38 +25,20 @@ class Unlike:
     weight: Weight
 
 
-_OF_RUN: tuple[tuple[str, str, Weight], ...] = (
-    ("device", "devices", "matters"),
-    ("device", "processor", "matters"),
-    ("device", "core_count", "note"),
-    ("device", "driver_version", "note"),
-    ("workload", "stage", "matters"),
-    ("workload", "model", "matters"),
-    ("workload", "parameter_count", "matters"),
-    ("workload", "layer_count", "matters"),
-    ("workload", "engine", "matters"),
-    ("workload", "opt", "matters"),
-    ("workload", "precision", "matters"),
-    ("workload", "batch_size", "matters"),
-    ("workload", "sequence_length", "matters"),
-    ("workload", "gradient_accumulation", "matters"),
-    ("workload", "attention_backend", "matters"),
-    ("workload", "world_size", "matters"),
-    ("workload", "data_size", "note"),
-    ("workload", "tensor_size", "matters"),
-    ("workload", "pipeline_size", "matters"),
-    ("workload", "node_count", "matters"),
-    ("workload", "load_request_count", "matters"),
-    ("workload", "load_prompt_token_count", "matters"),
-    ("workload", "load_max_new_token_count", "matters"),
-    ("workload", "load_arrival", "matters"),
-    ("workload", "load_concurrency", "matters"),
-    ("software", "platform", "note"),
-    ("software", "python_version", "note"),
-    ("software", "tracekit_version", "note"),
-    ("software", "thread_count", "matters"),
-    ("run", "outcome", "note"),
-)
+_OF_RUN: Mapping[tuple[str, Weight], str] = {
+    ("device", "matters"): "devices processor",
+    ("device", "note"): "core_count driver_version",
+    ("workload", "matters"): (
+        "stage model parameter_count layer_count engine opt precision batch_size sequence_length "
+        "gradient_accumulation attention_backend world_size tensor_size pipeline_size node_count "
+        "load_request_count load_prompt_token_count load_max_new_token_count load_arrival "
+        "load_concurrency"
+    ),
+    ("workload", "note"): "data_size",
+    ("software", "note"): "platform python_version tracekit_version",
+    ("software", "matters"): "thread_count",
+    ("run", "note"): "outcome",
+}
 """Columns of table run that are looked at."""
 
 _FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
@@ -78,11 +60,7 @@ Facts = Mapping[tuple[str, str], tuple[str, Weight]]
 
 
 def facts_of(traces: Sequence[Trace]) -> Facts:
-    """Return what the manifests and the headers of the traces of one side say.
-
-    Args:
-        traces: the runs of the side, open. Where they differ among themselves, all is told.
-    """
+    """Return what manifests and headers of one side say; where its runs differ, all of it."""
     found: dict[tuple[str, str], tuple[list[str], Weight]] = {}
     for trace in traces:
         for subject, name, value, weight in _facts(trace):
@@ -93,12 +71,17 @@ def facts_of(traces: Sequence[Trace]) -> Facts:
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str, str, Weight]]:
-    columns = ", ".join(name for _, name, _ in _OF_RUN)
+    columns = [
+        (subject, name, weight)
+        for (subject, weight), names in _OF_RUN.items()
+        for name in names.split()
+    ]
+    selected = ", ".join(name for _, name, _ in columns)
     packages: dict[str, Any] = {}
     has_run = False
-    for row in trace.sql(f"SELECT {columns}, packages, variables FROM run ORDER BY rowid LIMIT 1"):
+    for row in trace.sql(f"SELECT {selected}, packages, variables FROM run ORDER BY rowid LIMIT 1"):
         has_run = True
-        for (subject, name, weight), value in zip(_OF_RUN, row, strict=False):
+        for (subject, name, weight), value in zip(columns, row, strict=False):
             if value is not None and value != []:
                 yield subject, name, _text(value), weight
         packages = _object(row[-2])
@@ -163,11 +146,6 @@ def unlike(base: Facts, new: Facts, health: tuple[Health, Health]) -> list[Unlik
     """Return what differs, what matters first.
 
     A thing that one side alone tells is not said to differ, unless it is the device.
-
-    Args:
-        base: the facts of the base.
-        new: those of the new side.
-        health: the health of both.
     """
     found = []
     for subject, name in dict.fromkeys([*base, *new]):
@@ -176,11 +154,8 @@ def unlike(base: Facts, new: Facts, health: tuple[Health, Health]) -> list[Unlik
         if is_told and base[key][0] != new[key][0]:
             found.append(Unlike(subject, name, base[key][0], new[key][0], base[key][1]))
         elif not is_told and name == "devices":
-            found.append(
-                Unlike(
-                    subject, name, base.get(key, (None,))[0], new.get(key, (None,))[0], "matters"
-                )
-            )
+            one, other = (side[key][0] if key in side else None for side in (base, new))
+            found.append(Unlike(subject, name, one, other, "matters"))
     for metric, limit in _HEALTH.items():
         sides = health[0].get(metric), health[1].get(metric)
         if sides[0] is None or sides[1] is None:

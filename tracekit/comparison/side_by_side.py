@@ -51,7 +51,7 @@ def ask_both(
     import tracekit
     from tracekit.analysis.run import run_sql
     from tracekit.comparison.comparing import compare
-    from tracekit.database.attaching import attach_stores
+    from tracekit.database.opening import attach_stores
 
     stores: dict[str, Path] = {}
     for name, path in (("base", base), ("new", new)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.effects import EFFECTS
 from tracekit.comparison.noise import ALPHA, Difference, compare_series
-from tracekit.comparison.serving_tables import serving_tables
+from tracekit.comparison.serving import serving_tables
 from tracekit.comparison.tree import By, Node
 
 if TYPE_CHECKING:
@@ -24,12 +25,7 @@ _EFFECT_COLUMNS = [(name, "BIGINT") for name in EFFECTS]
 
 
 def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
-    """Return a comparison as tables by name.
-
-    Args:
-        comparison: what was found.
-        by: what compute is split by first in the tree.
-    """
+    """Return a comparison as tables by name."""
     tree = comparison.tree(by)
     tables = {
         "comparison_setup": _setup(comparison),
@@ -95,59 +91,36 @@ def _outside_pct(side: Side) -> float | None:
     return 100 * side.outside_ns / whole if whole else None
 
 
-_NOISE = [
-    ("measure", "VARCHAR"),
-    ("base_count", "BIGINT"),
-    ("new_count", "BIGINT"),
-    ("base_median_ns", "DOUBLE"),
-    ("new_median_ns", "DOUBLE"),
-    ("difference_ns", "DOUBLE"),
-    ("difference_pct", "DOUBLE"),
-    ("low_pct", "DOUBLE"),
-    ("high_pct", "DOUBLE"),
-    ("p_value", "DOUBLE"),
-    ("verdict", "VARCHAR"),
-    ("more_count", "BIGINT"),
-    ("correlation", "DOUBLE"),
-    ("base_warm_up_count", "BIGINT"),
-    ("new_warm_up_count", "BIGINT"),
-    ("base_outliers", "BIGINT[]"),
-    ("new_outliers", "BIGINT[]"),
-    ("base_drift_pct", "DOUBLE"),
-    ("new_drift_pct", "DOUBLE"),
-    ("base_series_ns", "DOUBLE[]"),
-    ("new_series_ns", "DOUBLE[]"),
-]
+_NOISE = {
+    "measure": ("VARCHAR", "name"),
+    "base_count": ("BIGINT", "difference.base_count"),
+    "new_count": ("BIGINT", "difference.new_count"),
+    "base_median_ns": ("DOUBLE", "difference.base_median"),
+    "new_median_ns": ("DOUBLE", "difference.new_median"),
+    "difference_ns": ("DOUBLE", "difference.difference"),
+    "difference_pct": ("DOUBLE", "difference.difference_pct"),
+    "low_pct": ("DOUBLE", "difference.low_pct"),
+    "high_pct": ("DOUBLE", "difference.high_pct"),
+    "p_value": ("DOUBLE", "difference.p_value"),
+    "verdict": ("VARCHAR", "difference.verdict"),
+    "more_count": ("BIGINT", "difference.more_count"),
+    "correlation": ("DOUBLE", "difference.correlation"),
+    "base_warm_up_count": ("BIGINT", "base_trend.warm_up_count"),
+    "new_warm_up_count": ("BIGINT", "new_trend.warm_up_count"),
+    "base_outliers": ("BIGINT[]", "base_trend.outliers"),
+    "new_outliers": ("BIGINT[]", "new_trend.outliers"),
+    "base_drift_pct": ("DOUBLE", "base_trend.drift_pct"),
+    "new_drift_pct": ("DOUBLE", "new_trend.drift_pct"),
+    "base_series_ns": ("DOUBLE[]", "base"),
+    "new_series_ns": ("DOUBLE[]", "new"),
+}
+"""The columns of `comparison_noise`: their types, and where a measure has them."""
 
 
 def _noise(comparison: Comparison) -> Result:
-    rows = []
-    for one in comparison.measures:
-        found = one.difference
-        trends = one.base_trend, one.new_trend
-        rows.append(
-            (
-                one.name,
-                found.base_count,
-                found.new_count,
-                found.base_median,
-                found.new_median,
-                found.difference,
-                found.difference_pct,
-                found.low_pct,
-                found.high_pct,
-                found.p_value,
-                found.verdict,
-                found.more_count,
-                found.correlation,
-                *(trend.warm_up_count for trend in trends),
-                *(list(trend.outliers) for trend in trends),
-                *(trend.drift_pct for trend in trends),
-                list(one.base),
-                list(one.new),
-            )
-        )
-    return _result("comparison_noise", _NOISE, rows)
+    row_of = attrgetter(*(where for _, where in _NOISE.values()))
+    columns = [(name, kind) for name, (kind, _) in _NOISE.items()]
+    return _result("comparison_noise", columns, [row_of(one) for one in comparison.measures])
 
 
 def _effects(comparison: Comparison) -> Result:
@@ -230,9 +203,7 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
 def chance_limit(p_values: Iterable[float | None], count: int) -> float:
     """Return up to which p-value tests are counted, so that few of those counted are chance.
 
-    Args:
-        p_values: of the tests that were made; None for one that could not be.
-        count: how many could have been made, those that were among them.
+    `count` is how many could have been made; of those made, None is one without a p-value.
     """
     known = sorted(value for value in p_values if value is not None)
     limits = [ALPHA * (place + 1) / count for place in range(len(known))]
@@ -268,29 +239,14 @@ def _work(comparison: Comparison, tree: Node) -> Result:
 
 def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
     (pair,) = leaf.pairs
-    units = comparison.base.unit_count, comparison.new.unit_count
-    sides = pair.base, pair.new
+    sides = (pair.base, comparison.base.unit_count), (pair.new, comparison.new.unit_count)
+    counts = [sum(one.kernel_count for one in cells) / units for cells, units in sides]
+    times = [sum(one.kernel_ns for one in cells) / units for cells, units in sides]
     return (
-        pair.part,
-        pair.phase,
-        pair.module,
-        _only(pair, 1, "module"),
-        pair.class_name,
-        leaf.name or None,
-        _only(pair, 0, "shape"),
-        _only(pair, 1, "shape"),
-        pair.match,
-        pair.base_names[:_NAMES],
-        pair.new_names[:_NAMES],
-        *(
-            sum(cell.kernel_count for cell in cells) / unit_count
-            for cells, unit_count in zip(sides, units, strict=True)
-        ),
-        *(leaf.base_ns, leaf.new_ns, leaf.delta_ns),
-        *(
-            sum(cell.kernel_ns for cell in cells) / unit_count
-            for cells, unit_count in zip(sides, units, strict=True)
-        ),
+        *(pair.part, pair.phase, pair.module, _only(pair, 1, "module"), pair.class_name),
+        *(leaf.name or None, _only(pair, 0, "shape"), _only(pair, 1, "shape"), pair.match),
+        *(pair.base_names[:_NAMES], pair.new_names[:_NAMES], *counts),
+        *(leaf.base_ns, leaf.new_ns, leaf.delta_ns, *times),
         *(leaf.effects[name] for name in EFFECTS),
     )
 

@@ -10,7 +10,6 @@ from typing import Literal
 from tracekit.comparison.cells import PARTS
 from tracekit.comparison.effects import EFFECTS, effects_of
 from tracekit.comparison.matching import Pair
-from tracekit.comparison.shares import apportion, rounded
 
 By = Literal["module", "class", "phase"]
 """By what compute is split first."""
@@ -67,11 +66,6 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
     Sums are divided by the units of their side; the quotient of the whole is rounded to the
     nearest ns, and every node's whole ns are shared among its children by the method of largest
     remainders, so no figure is 1 ns or more away from its exact value.
-
-    Args:
-        pairs: all work of both sides.
-        units: how many units each side has.
-        clock: the factor between the clocks of both sides, or None.
     """
     root = _grown("total", "total", pairs, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
     root.base_ns = rounded(Fraction(root.base_sum_ns, units[0]))
@@ -86,12 +80,7 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
 
 
 def rearranged(root: Node, by: By) -> Node:
-    """Return a tree of the same leaves in another order of levels; figures of leaves stay.
-
-    Args:
-        root: as :func:`make_tree` made it.
-        by: what compute is split by first.
-    """
+    """Return a tree of the same leaves in another order of levels; figures of leaves stay."""
     leaves = [node for node in root.walk() if not node.children]
     top = Node("total", "total", root.pairs)
     for part in PARTS:
@@ -171,3 +160,33 @@ def _sum_up(node: Node) -> None:
         setattr(node, name, sum(getattr(child, name) for child in node.children))
     node.effects = {name: sum(child.effects[name] for child in node.children) for name in EFFECTS}
     node.children.sort(key=lambda child: -abs(child.delta_ns))
+
+
+def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
+    """Return whole numbers that add up to a total, each next to its exact value.
+
+    Every value is rounded down; what is missing to the total then goes, one each, to those that
+    lost most by it (the method of largest remainders), among equals to the first. A value that is 0
+    stays 0, unless there is no other.
+
+    Args:
+        total: the sum of the results.
+        exact: the exact values; their sum is less than 1 away from the total, or a little more
+            where the total is a difference of rounded numbers.
+    """
+    whole = [value.numerator // value.denominator for value in exact]
+    missing = total - sum(whole)
+    open_places = [place for place, value in enumerate(exact) if value] or list(range(len(exact)))
+    if not open_places:
+        return []
+    open_places.sort(key=lambda place: whole[place] - exact[place])
+    each, rest = divmod(missing, len(open_places))
+    for number, place in enumerate(open_places):
+        whole[place] += each + (number < rest)
+    return whole
+
+
+def rounded(value: Fraction) -> int:
+    """Return the nearest whole number, halves away from zero."""
+    size = (2 * abs(value.numerator) + value.denominator) // (2 * value.denominator)
+    return size if value >= 0 else -size

@@ -1,4 +1,8 @@
-"""Stores: DuckDB files that are whole or absent, and the cache of stores."""
+"""Stores: DuckDB files that are whole or absent, and the cache of stores.
+
+The package ``duckdb`` is imported as a whole. Its compiled module alone starts 0.04 s of CPU sooner
+(2 to 4 % of a breakdown), by private parts that may be others in any version.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +22,21 @@ from tracekit.database.cache import (
 )
 from tracekit.database.connections import (
     SCRATCH,
+    SMALL_SOURCE_BYTES,
     create_run_tables,
     create_tables,
     cursor_of,
+    explained,
     lock,
-)
-from tracekit.database.disk_errors import explained
-from tracekit.database.fetching import fetch_store
-from tracekit.database.limits import (
-    SMALL_SOURCE_BYTES,
     set_first_limit,
     set_limit_of_questions,
     set_limits,
     with_more_room,
     with_room,
 )
+from tracekit.database.fetching import fetch_store
 from tracekit.database.opening import Check, DamagedStoreError, open_store
-from tracekit.database.parsed import execute
-from tracekit.storage.passing_folders import temporary_folder
+from tracekit.storage.temp_dirs import temporary_folder, temporary_place
 
 __all__ = [
     "SCRATCH",
@@ -53,7 +54,6 @@ __all__ = [
     "create_run_tables",
     "create_tables",
     "cursor_of",
-    "execute",
     "explained",
     "fetch_store",
     "forget",
@@ -67,6 +67,7 @@ __all__ = [
     "set_limit_of_questions",
     "set_limits",
     "temporary_folder",
+    "temporary_place",
     "touch",
     "with_more_room",
     "with_room",

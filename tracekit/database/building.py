@@ -8,19 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import SCRATCH, create_tables
-from tracekit.database.disk_errors import explained
-from tracekit.database.limits import set_limits
+from tracekit.database.connections import SCRATCH, create_tables, explained, set_limits
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
 from tracekit.storage import Place
-from tracekit.storage.passing_folders import building_folder, sweep, temporary_folder
+from tracekit.storage.temp_dirs import building_folder, sweep, temporary_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,10 +43,8 @@ def build_store(
 ) -> Iterator[Build]:
     """Build a store and move it to its final name when the block ends without an error.
 
-    Args:
-        final: where the store shall lie.
-        sources: what it is made of; nobody may read it who may not read all of these.
-        replaces: what lies there is replaced; else a file that has come meanwhile is kept.
+    Nobody may read it who may not read all of its sources. Unless it `replaces` what lies there, a
+    file that has come meanwhile is kept.
 
     Raises:
         StoreError: the folder cannot be written, the disk is full, or there is a file that is kept.
@@ -120,8 +115,7 @@ def build_temporary() -> Iterator[Build]:
     Raises:
         StoreError: the temporary folder cannot be written, or the disk is full.
     """
-    with explained(Path(tempfile.gettempdir())):
-        folder = temporary_folder()
+    folder = temporary_folder()
     try:
         with explained(folder):
             connection = _connect(None, folder)
@@ -135,7 +129,7 @@ def build_temporary() -> Iterator[Build]:
 
 
 def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
-    from tracekit.database.engine import duckdb
+    import duckdb
 
     connection = duckdb.connect()
     set_limits(connection, folder / "spill")

@@ -16,7 +16,7 @@ from tracekit.database.opening import open_store
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Location, Place
-from tracekit.storage.passing_folders import sweep
+from tracekit.storage.temp_dirs import sweep
 from tracekit.units import GB
 
 CACHE_LIMIT_BYTES = 20 * GB
@@ -122,7 +122,7 @@ def forget_older(store: Path) -> None:
 def limit_bytes() -> int:
     """Return how much the cache may hold, bytes."""
     given = os.environ.get("TRACEKIT_CACHE_LIMIT_BYTES", "")
-    return int(given) if given.isdigit() else CACHE_LIMIT_BYTES
+    return int(given) if given.isdecimal() else CACHE_LIMIT_BYTES
 
 
 def forget(store: Path) -> None:
@@ -156,7 +156,7 @@ def touch(store: Path) -> None:
 
 def list_cached() -> list[CachedStore]:
     """Return the stores in the cache, the last used first."""
-    from tracekit.database.engine import duckdb
+    import duckdb
 
     found = []
     for file in sorted(_cache_files(cache_dir()), key=_modified_s, reverse=True):

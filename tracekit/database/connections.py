@@ -1,14 +1,141 @@
-"""What every connection to a store has: its tables, a second one for a thread, its lock."""
+"""Connections to a store: their tables and limits, their lock, and what the disk answers."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.parsed import execute
+from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES, TABLES
+from tracekit.sql_text import quote
+from tracekit.units import MB
 
 if TYPE_CHECKING:
     import duckdb
+
+
+@contextlib.contextmanager
+def explained(final: Path) -> Iterator[None]:
+    """Turn what the disk answers into one sentence."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, duckdb.Error):
+            raise
+        raise _disk_error(final, error.errno, error.strerror or str(error)) from error
+    except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.FatalException) as error:
+        text = str(error)
+        is_full = "No space left" in text or "ENOSPC" in text or "max_temp_directory_size" in text
+        raise _disk_error(final, errno.ENOSPC if is_full else None, text.splitlines()[0]) from error
+
+
+def _fuller(final: Path) -> Path:
+    """Return the file, or the temporary folder where that lies on a disk with less room."""
+    temporary = Path(tempfile.gettempdir())
+    try:
+        room = [shutil.disk_usage(folder).free for folder in (final.parent, temporary)]
+    except OSError:
+        return final
+    return temporary if room[1] < room[0] else final
+
+
+def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
+    if number == errno.ENOSPC:
+        return StoreError(
+            f"{_fuller(final)}: the disk is full; nothing was written",
+            hint="free space, or set TRACEKIT_CACHE_DIR, TMPDIR or -o to a folder on another disk",
+        )
+    return StoreError(
+        f"{final}: the store cannot be written: {text}",
+        hint="set TRACEKIT_CACHE_DIR or -o to a folder that can be written, or use --no-cache",
+    )
+
+
+MEMORY_LIMITS = ("112MB", "256MB", "512MB", "1GB", "2GB")
+"""What DuckDB's buffers may hold before they spill to disk.
+
+The first is enough for a trace of some tens of MB, the second for any size so far. The others are
+there for the day that they are not: a step that does not fit is tried again with the next one.
+TRACEKIT_MEMORY_LIMIT fixes the limit instead.
+"""
+
+SMALL_SOURCE_BYTES = 100 * MB
+"""Up to this much JSON text the first limit is tried first."""
+
+
+def set_limits(connection: duckdb.DuckDBPyConnection, spill_folder: Path | None) -> None:
+    """Bound the memory; what is too much goes to a folder, where there is one."""
+    set_limit_of_questions(connection)
+    connection.execute(f"SET temp_directory = {quote(str(spill_folder or ''))}")
+
+
+def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give a store that was built here the memory that one has which was opened."""
+    limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
+    connection.execute(f"SET memory_limit = {quote(limit)}")
+
+
+def with_room(
+    connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
+) -> None:
+    """Do a step of building a store in as little memory as it takes.
+
+    Raises:
+        duckdb.OutOfMemoryException: the last limit, or that of TRACEKIT_MEMORY_LIMIT, is too low.
+    """
+    set_first_limit(connection, text_bytes)
+    with_more_room(connection, text_bytes, step)
+
+
+def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
+    """Set the limit that is tried first; once for many steps: it costs a millisecond."""
+    if "TRACEKIT_MEMORY_LIMIT" not in os.environ:
+        connection.execute(f"SET memory_limit = {quote(_limits(text_bytes)[0])}")
+
+
+def with_more_room(
+    connection: duckdb.DuckDBPyConnection, text_bytes: int, step: Callable[[], None]
+) -> None:
+    """Do a step as :func:`with_room` does, under the limit that is set; leave the first one set.
+
+    Raises:
+        duckdb.OutOfMemoryException: as there.
+    """
+    import duckdb
+
+    try:
+        step()
+    except duckdb.OutOfMemoryException:
+        if "TRACEKIT_MEMORY_LIMIT" in os.environ:
+            raise
+    else:
+        return
+    first, *higher = _limits(text_bytes)
+    try:
+        for limit in higher:
+            connection.execute(f"SET memory_limit = {quote(limit)}")
+            try:
+                step()
+            except duckdb.OutOfMemoryException:
+                if limit == higher[-1]:
+                    raise
+            else:
+                return
+    finally:
+        connection.execute(f"SET memory_limit = {quote(first)}")
+
+
+def _limits(text_bytes: int) -> tuple[str, ...]:
+    return MEMORY_LIMITS[0 if text_bytes <= SMALL_SOURCE_BYTES else 1 :]
+
 
 SCRATCH = "scratch"
 """The database in memory that a build has besides the store."""
@@ -26,12 +153,12 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the ingested tables, but for those of run folders."""
     made = [table.create_sql() for table in TABLES if table not in RUN_TABLES]
-    execute(connection, ";\n".join(made))
+    connection.execute(";\n".join(made))
 
 
 def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of run folders; apart, so that it can be done while a trace is read."""
-    execute(connection, ";\n".join(table.create_sql() for table in RUN_TABLES))
+    connection.execute(";\n".join(table.create_sql() for table in RUN_TABLES))
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tracekit.database.cache import STORE_SUFFIX, cache_dir, forget_older, limit_bytes, touch
-from tracekit.database.disk_errors import explained
+from tracekit.database.connections import explained
 from tracekit.errors import StoreError
 from tracekit.storage import Location
-from tracekit.storage.passing_folders import building_folder, sweep, temporary_folder
+from tracekit.storage.temp_dirs import building_folder, sweep, temporary_folder
 from tracekit.units import format_bytes
 
 PIECE_BYTES = 1 << 20
@@ -66,8 +66,7 @@ def fetch_store(
             shutil.rmtree(folder, ignore_errors=True)
         forget_older(final)
         return final
-    with explained(Path("the temporary folder")):
-        folder = temporary_folder()
+    folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
     copy = folder / "store.duckdb"
     _fetch(location, copy, size_bytes or 0, on_bytes)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import lock
-from tracekit.database.disk_errors import explained
-from tracekit.database.limits import set_limits
+from tracekit.database.connections import lock, set_limits
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
-from tracekit.storage.passing_folders import building_folder, temporary_folder
+from tracekit.storage.temp_dirs import building_folder, temporary_folder
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -66,8 +63,7 @@ def open_store(
         raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
     spill_folder = None
     if resources is not None:
-        with explained(Path(tempfile.gettempdir())):
-            spill_folder = temporary_folder()
+        spill_folder = temporary_folder()
         resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
     connection = _opened(path, spill_folder, check)
     if unsafe:
@@ -80,7 +76,7 @@ def open_store(
 def _opened(
     path: Path, spill_folder: Path | None, check: Check | None
 ) -> duckdb.DuckDBPyConnection:
-    from tracekit.database.engine import duckdb
+    import duckdb
 
     connection = _attached(path, spill_folder, is_locked=True)
     try:
@@ -117,7 +113,7 @@ def _attached(
     path: Path, spill_folder: Path | None, *, is_locked: bool
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection on which a store is attached as ``store``, and nothing has been read."""
-    from tracekit.database.engine import duckdb
+    import duckdb
 
     connection = duckdb.connect()
     name = path.resolve()
@@ -185,3 +181,31 @@ def _passing_name(path: Path) -> Iterator[Path]:
 def _is_writable(file: Path) -> bool:
     """Whether this process may replace what a file says, or the file."""
     return os.access(file, os.W_OK) or os.access(file.parent, os.W_OK)
+
+
+def attach_stores(
+    stores: Mapping[str, Path], resources: contextlib.ExitStack
+) -> duckdb.DuckDBPyConnection:
+    """Attach stores that have been opened before, and so are known to be whole, for reading.
+
+    What is not in a store goes to a database in memory; SQL reaches no files and no network.
+
+    Raises:
+        StoreError: a store cannot be opened.
+    """
+    import duckdb
+
+    spill_folder = temporary_folder()
+    resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
+    connection = duckdb.connect()
+    resources.callback(connection.close)
+    set_limits(connection, spill_folder)
+    with contextlib.ExitStack() as names:
+        for name, path in stores.items():
+            try:
+                passing = names.enter_context(_passing_name(path))
+                connection.execute(f'ATTACH {quote(str(passing))} AS "{name}" (READ_ONLY)')
+            except (duckdb.Error, OSError) as error:
+                raise _not_opened(path, str(error)) from error
+        lock(connection)
+    return connection

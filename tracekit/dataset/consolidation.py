@@ -8,12 +8,13 @@ pieces were made.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.dataset.layout import SMALL_TABLES, WITHOUT_TRACE, WRITTEN_AS
 from tracekit.sql_text import quote, rows
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,12 +27,7 @@ _ACROSS = ("duplicate_ranks", "missing_ranks")
 
 
 class SmallFiles:
-    """The small files of pieces, on their way into one file each.
-
-    Args:
-        folder: where they lie meanwhile.
-        memory_bytes: what sorting them may take, bytes.
-    """
+    """The small files of pieces, on their way into one file each."""
 
     def __init__(self, folder: Path, memory_bytes: int = 256 << 20) -> None:
         self._folder = folder
@@ -42,11 +38,7 @@ class SmallFiles:
         """The rank of each trace; there once all are consolidated."""
 
     def add(self, trace_ids: tuple[int, ...], small: Mapping[str, bytes]) -> int:
-        """Take the small files of a piece; return its number.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Take the small files of a piece; return its number."""
         number = len(self._traces)
         self._traces.append(trace_ids)
         for name, data in small.items():
@@ -162,3 +154,34 @@ def _with_ranks_of_all(health: str) -> str:
         FROM said AS s
         LEFT JOIN across AS a ON s.trace_id = a.trace_id AND s.metric = a.metric
         ORDER BY s.place"""
+
+
+def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str, Path, int]]:
+    """Yield the tables that run folders fill, each with its file and how many rows it has.
+
+    A file is only there until the next one is asked for.
+    """
+    if not runs:
+        return
+    import duckdb
+
+    from tracekit.database import create_run_tables, create_tables
+    from tracekit.ingest.runs import load_runs
+    from tracekit.schema import RUN_TABLES
+
+    target = folder / "runs.parquet"
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        create_tables(connection)
+        create_run_tables(connection)
+        load_runs(connection, runs, folder)
+        if (connection.execute("SELECT EXISTS (FROM benchmark)").fetchone() or (False,))[0]:
+            from tracekit.analysis.device_peaks import fill_named_peaks
+
+            fill_named_peaks(connection)
+        for table in (*(table.name for table in RUN_TABLES), "rejected"):
+            counted = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+            if counted and counted[0]:
+                connection.execute(f"COPY {table} TO {quote(str(target))} ({WRITTEN_AS})")
+                yield table, target, counted[0]
+                target.unlink()

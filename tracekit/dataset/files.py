@@ -26,16 +26,6 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
     """Write a local Parquet file to a dataset, under a name that tells what is in it.
 
     Two writers at once can so not mix: what differs has another name.
-
-    Args:
-        dataset: the dataset.
-        folder: where in it, as ``tables/record``.
-        key: what its name begins with.
-        source: the file.
-        row_count: how many rows it has.
-
-    Raises:
-        OSError: it cannot be read, or not be written there.
     """
     with source.open("rb") as stream:
         sha256 = digest_of(stream)
@@ -57,11 +47,7 @@ def is_there(dataset: Location, file: File) -> bool:
 
 
 def digest_of(stream: BinaryIO) -> str:
-    """Return the SHA-256 of a stream, in hexadecimal digits.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 of a stream, in hexadecimal digits."""
     digest = hashlib.sha256()
     while block := stream.read(_AT_ONCE_BYTES):
         digest.update(block)

@@ -21,9 +21,6 @@ SUFFIX = ".tracekit"
 FORMAT = "tracekit dataset"
 FORMAT_VERSION = 2
 
-OLDEST_FORMAT_VERSION = 1
-"""The oldest that is read: there pieces were called parts."""
-
 SMALL_TABLES = (
     "trace",
     "device",

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from tracekit.dataset.layout import (
-    FORMAT,
-    FORMAT_VERSION,
-    MANIFEST_NAME,
-    OLDEST_FORMAT_VERSION,
-)
+from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Location
@@ -123,17 +117,13 @@ def read_manifest(dataset: Location) -> Manifest | None:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise StoreError(f"{place.shown}: not the manifest of a dataset", hint=hint)
         versions = head.get("format_version"), head.get("schema_version")
-        formats = range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1)
-        if versions[0] not in formats or versions[1] != SCHEMA_VERSION:
+        if versions != (FORMAT_VERSION, SCHEMA_VERSION):
             raise StoreError(
                 f"{dataset.shown}: the dataset has version {versions[0]} with schema "
                 f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
                 hint=hint,
             )
-        if versions[0] == OLDEST_FORMAT_VERSION:
-            manifest = msgspec.convert(_as_now(head), Manifest)
-        else:
-            manifest = _decoder.decode(data)
+        manifest = _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise StoreError(
             f"{place.shown}: not the manifest of a dataset: {error}", hint=hint
@@ -149,22 +139,3 @@ def read_manifest(dataset: Location) -> Manifest | None:
                 hint=hint,
             )
     return manifest
-
-
-def _as_now(head: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest of the oldest version with the names that its members have now."""
-    now = {"pieces" if name == "parts" else name: value for name, value in head.items()}
-    tables = now.get("tables")
-    if isinstance(tables, dict):
-        now["tables"] = {
-            name: [
-                {"piece" if key == "part" else key: value for key, value in file.items()}
-                if isinstance(file, dict)
-                else file
-                for file in files
-            ]
-            if isinstance(files, list)
-            else files
-            for name, files in tables.items()
-        }
-    return now

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
 from tracekit.dataset.files import File, is_there
-from tracekit.dataset.layout import OLDEST_FORMAT_VERSION
 from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
@@ -46,11 +44,6 @@ def open_dataset(
 ) -> OpenDataset:
     """Open a dataset for reading.
 
-    Args:
-        dataset: the folder.
-        resources: closed behind the connection.
-        unsafe: let SQL reach files, the network and DuckDB's settings.
-
     Raises:
         StoreError: there is none, it is damaged, or of another version.
     """
@@ -72,21 +65,14 @@ def open_listed(
 ) -> OpenDataset:
     """Open the files that a manifest lists, whether or not it is written yet.
 
-    Args:
-        dataset: the folder.
-        manifest: what is in it.
-        resources: closed behind the connection.
-        unsafe: let SQL reach files, the network and DuckDB's settings.
-
     Raises:
         StoreError: a file is damaged.
     """
     import duckdb
 
-    from tracekit.database import explained, set_limits, temporary_folder
+    from tracekit.database import set_limits, temporary_folder
 
-    with explained(Path(tempfile.gettempdir())):
-        folder = temporary_folder()
+    folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
     connection = duckdb.connect()
     try:
@@ -177,8 +163,6 @@ def _lay_view(
     source = files.sql(manifest.tables[name])
     if name == "surroundings":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
-        if manifest.format_version == OLDEST_FORMAT_VERSION:
-            numbers = f"(SELECT * RENAME (part_marker_id AS piece_marker_id) FROM {numbers})"
         source = _with_markers(source, numbers)
     # An enumeration is text in a file, and a filter on it goes down to the file only as text.
     picked = ", ".join(

@@ -61,17 +61,7 @@ def key_of(recipe: str, traces: Sequence[PieceTrace]) -> str:
 def write_piece(
     dataset: Location, key: str, description: Description, small: Mapping[str, bytes]
 ) -> None:
-    """Write a piece; its files of large tables are there.
-
-    Args:
-        dataset: the dataset.
-        key: the name of the piece.
-        description: what it says of itself.
-        small: the small tables and the rows of the analyses, as the bytes of Parquet files.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a piece; its files of large tables are there."""
     text = io.BytesIO()
     with zipfile.ZipFile(text, "w") as archive:
         contents = {_DESCRIPTION: msgspec.json.encode(description)}
@@ -89,14 +79,6 @@ def read_pieces(
 
     Those are of these traces as they are now, of the same recipe, no two of one trace, and their
     files are there with matching checksums. Others are passed over.
-
-    Args:
-        dataset: the dataset.
-        recipe: digest of what decides what is derived.
-        traces: what the dataset shall have, by id.
-
-    Raises:
-        OSError: the folder cannot be listed.
     """
     found: list[tuple[Description, dict[str, bytes]]] = []
     taken: set[int] = set()
@@ -123,12 +105,7 @@ def read_pieces(
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
-    """Read one piece.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is none: also as zipfile and msgspec say it.
-    """
+    """Read one piece."""
     with zipfile.ZipFile(io.BytesIO(place.read_bytes(_MAX_SMALL_BYTES))) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
             raise ValueError("too large for a piece")

@@ -36,11 +36,6 @@ def register(
 ) -> str:
     """Let a connection read the files of a dataset.
 
-    Args:
-        connection: which.
-        dataset: its folder.
-        sizes_bytes: the size of each file by its name below the dataset.
-
     Returns:
         What the names of the files begin with in SQL.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from dataclasses import dataclass
 from typing import Protocol
 
-from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.work import Batch, Failure, Order, Outcome
 from tracekit.errors import UsageError
 
 
@@ -42,26 +41,65 @@ class Engine(Protocol):
         ...
 
 
+class DiedError(Exception):
+    """A unit met a defect of tracekit; its traceback is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SerialEngine:
+    """Does units one after the other, in this process; a unit that kills it, kills all."""
+
+    worker_count: int = 1
+
+    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+        """Do a unit for each batch, in their order."""
+        from tracekit.engine.unit import Worker
+
+        with Worker(order) as worker:
+            for batch in batches:
+                yield worker.do(batch)
+
+
 ENGINES = ("serial", "processes", "ray")
-"""The names of the engines; each is a module ``<name>_engine`` beside this one."""
 
 
-def make_engine(name: str, worker_count: int, **options: object) -> Engine:
+def make_engine(name: str, worker_count: int, *, address: str | None = None) -> Engine:
     """Make an engine.
 
     Args:
         name: one of :data:`ENGINES`.
-        worker_count: how many units at a time, at most.
-        **options: what only this engine takes: ``address`` of the one on Ray.
+        worker_count: how many units at a time, at most; 0 on Ray for as many as it has processors.
+        address: of the cluster that Ray shall join; None for that of RAY_ADDRESS, or one of this
+            machine.
 
     Raises:
         UsageError: there is none of this name, or what it needs is not installed.
     """
-    module = f"{__package__}.{name}_engine"
-    if name not in ENGINES or find_spec(module) is None:
-        there = [one for one in ENGINES if find_spec(f"{__package__}.{one}_engine")]
-        raise UsageError(
-            f"there is no engine {name!r} in this tracekit", hint="engines: " + ", ".join(there)
+    if name == "serial":
+        return SerialEngine()
+    if name == "processes":
+        from tracekit.engine.processes_engine import ProcessesEngine
+
+        return ProcessesEngine(worker_count)
+    if name == "ray":
+        from tracekit.engine.ray_engine import RayEngine, import_ray
+
+        engine = RayEngine(worker_count, address)
+        import_ray(is_cluster=engine.is_cluster)
+        return engine
+    raise UsageError(
+        f"there is no engine {name!r} in this tracekit", hint="engines: " + ", ".join(ENGINES)
+    )
+
+
+def given_up(batch: Batch, how_often: str, reason: str) -> Outcome:
+    """Return what is left of a batch whose worker ends whenever it is done."""
+    failures = tuple(
+        Failure(
+            rank,
+            f"{rank.location.shown}: {how_often} ({reason})",
+            "--memory gives each more, --workers starts fewer",
         )
-    engine: Engine = import_module(module).make(worker_count, **options)
-    return engine
+        for rank in batch.ranks
+    )
+    return Outcome(batch, (), failures)

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING
 from tracekit import __version__
 from tracekit.analysis.breakdown import reductions_kept
 from tracekit.database import temporary_folder
-from tracekit.dataset.consolidation import SmallFiles
+from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.files import put_file
-from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME
+from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
 from tracekit.dataset.pieces import FOLDER as PIECES
 from tracekit.dataset.pieces import read_pieces
-from tracekit.dataset.run_tables import write_run_tables
-from tracekit.engine.batches import make_batches
-from tracekit.engine.run_rows import write_run_rows
 from tracekit.engine.unit import piece_trace
+from tracekit.engine.work import make_batches
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
     from tracekit.dataset.files import File
+    from tracekit.dataset.manifest import Manifest
     from tracekit.engine.engines import Engine
     from tracekit.engine.work import Failure, Order, Outcome, Rank
     from tracekit.storage import Location
@@ -67,15 +68,8 @@ class RunProgress:
 
 
 def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[str] = ()) -> str:
-    """Return a digest of what decides what a dataset holds, but for its traces.
-
-    Args:
-        rules: a rules file of the user's.
-        analyses: those of scope ``trace`` whose rows it holds.
-        left_out: large tables that it does not hold.
-    """
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.recipe import queries_digest
+    """Return a digest of what decides what a dataset holds, but for its traces."""
+    from tracekit.analysis.catalog import load_catalog, queries_digest
 
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {queries_digest(rules)}".encode())
     wanted = {*analyses, *reductions_kept(analyses, 2)}
@@ -98,19 +92,8 @@ def make_dataset(
     """Make a dataset, or add to one what it lacks.
 
     What an earlier attempt left is taken over as far as it is whole. Traces that cannot be read are
-    listed in the manifest, which is written last.
-
-    Args:
-        ranks: the traces, in the order of their ids.
-        order: what is wanted; its dataset is the one that is made.
-        engine: does the units.
-        progress: called when a unit is done.
-        worker_count: how many workers' share a batch is at most; with the same number each engine
-            leaves the same files.
-        replaces: take the place of a dataset that is there.
-
-    Returns:
-        The manifest.
+    listed in the manifest, which is written last. A batch is at most the share of one of
+    `worker_count` workers: with the same number each engine leaves the same files.
 
     Raises:
         TraceError: not one trace could be read.
@@ -267,10 +250,8 @@ def _write_manifest(
 
 def _tidy(dataset: Location, manifest: Manifest) -> None:
     """Remove what a whole dataset does not name: pieces, and what other attempts left."""
-    # Attempts of an earlier version called them parts.
-    for folder in (PIECES, "parts"):
-        with contextlib.suppress(OSError):
-            dataset.join(folder).delete_tree()
+    with contextlib.suppress(OSError):
+        dataset.join(PIECES).delete_tree()
     named = {file.name for file in manifest.files}
     for kind in ("tables", "analyses"):
         for inside in dataset.join(kind).entries():
@@ -292,3 +273,66 @@ def _not_written(dataset: Location, error: OSError) -> StoreError:
             hint="free space and do the same again: what was written is taken over",
         )
     return StoreError(f"{dataset.shown}: cannot be written: {error.strerror or error}")
+
+
+def write_run_rows(
+    dataset: Location, manifest: Manifest, folder: Path
+) -> Iterator[tuple[str, Path, int]]:
+    """Yield the analyses of scope ``run`` that a dataset keeps, each with its file and its rows.
+
+    A file is only there until the next one is asked for. Where memory does not suffice there are
+    none: who asks for one later has it run then.
+
+    Raises:
+        OSError: a file cannot be written.
+        StoreError: a file of the dataset is damaged.
+    """
+    import duckdb
+
+    from tracekit.database import DamagedStoreError
+
+    names = reductions_kept(manifest.analyses, len(manifest.traces))
+    if not names:
+        return
+    target = folder / "run_rows.parquet"
+    try:
+        found = _rows_of(dataset, manifest, names)
+    except DamagedStoreError:
+        raise
+    except (duckdb.OutOfMemoryException, StoreError):
+        return
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        for result in found:
+            types = {column.name: column.type for column in result.columns}
+            empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in types.items())
+            sql = select_rows(types, result.rows) if result.rows else f"SELECT {empty} LIMIT 0"
+            connection.execute(f"COPY ({sql}) TO {quote(str(target))} ({WRITTEN_AS})")
+            yield result.name, target, len(result.rows)
+            with contextlib.suppress(OSError):
+                target.unlink()
+
+
+def _rows_of(dataset: Location, manifest: Manifest, names: list[str]) -> list[Result]:
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.macros import rows_kept
+    from tracekit.analysis.run import run_analysis, run_reductions
+    from tracekit.dataset.opening import open_listed
+
+    specs = [load_catalog().analysis(name) for name in names]
+    with contextlib.ExitStack() as resources:
+        opened = open_listed(dataset, manifest, resources, unsafe=True)
+        connection = resources.enter_context(opened.connection)
+        # Sums of fractions depend on how many threads there are.
+        connection.execute("SET threads = 1")
+        known: dict[str, Result] = {}
+        with rows_kept(connection, specs):
+            for spec in specs:
+                if not spec.reduces:
+                    known[spec.name] = run_analysis(connection, spec, {})
+        reductions = [spec for spec in specs if spec.reduces]
+        for one in {one.analysis for spec in reductions for one in spec.reduces}:
+            if one not in known and one in opened.answers:
+                known[one] = opened.answers[one]
+        known |= {result.name: result for result in run_reductions(connection, reductions, known)}
+    return [known[name] for name in names]

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
-from tracekit.analysis.contents import Contents
+from tracekit.analysis.scopes import Contents
 from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
-from tracekit.errors import StoreError, TraceError
+from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.reading import usual_text_bytes
+from tracekit.ingest.sources import find_sources, has_benchmarks, has_requests, named_paths
 from tracekit.storage import Location, Place, place_of
 from tracekit.trace import Trace
 from tracekit.units import MB
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.dataset.manifest import Manifest
     from tracekit.engine.engines import Engine
-    from tracekit.ingest.run_folders import Sources
+    from tracekit.engine.making import RunProgress
+    from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
 """With so much JSON text, several traces are sooner read by units than one after the other."""
@@ -71,10 +73,9 @@ def not_for_breakdown(
         contents: what there is besides the traces.
         ceilings: what was measured; None for what lies in the run folders and in the cache.
     """
-    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.catalog import load_catalog, tables_behind
     from tracekit.analysis.ceilings import Sources as CeilingSources
     from tracekit.analysis.session_tables import DEVICE_CEILING
-    from tracekit.analysis.tables_behind import tables_behind
     from tracekit.dataset.layout import LARGE_TABLES
 
     sources = ceilings or CeilingSources(folders=[*map(place_of, contents.runs)])
@@ -112,12 +113,6 @@ class ManyRanks:
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
     ) -> Manifest:
         """Make a dataset, or add to one what it lacks.
-
-        Args:
-            dataset: where.
-            analyses: those of scope ``trace`` whose rows it shall hold; None for those of a
-                breakdown.
-            replaces: take the place of a dataset that is there.
 
         Raises:
             TraceError: not one trace can be read.
@@ -212,11 +207,7 @@ class ManyRanks:
             )
 
     def or_summary(self, ceilings: CeilingSources | None) -> ManyRanks:
-        """Return what a breakdown kept of these traces, if nothing but that is in the cache.
-
-        Args:
-            ceilings: as for :func:`not_for_breakdown`.
-        """
+        """Return what a breakdown kept of these traces, if nothing but that is in the cache."""
         summary = replace(self, left_out=not_for_breakdown(self.contents, ceilings))
         if self._is_whole(Location.of(self._cached())):
             return self
@@ -268,12 +259,11 @@ class ManyRanks:
         # A frozen program is no Python that could be started once more.
         can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
         name = choice.name or ("processes" if can_start else "serial")
-        options = {} if choice.address is None else {"address": choice.address}
         if name == "ray" and choice.worker_count is None and choice.memory_bytes is None:
             # The processors of the whole cluster, which this machine need not be one of.
-            engine = make_engine(name, 0, **options)
+            engine = make_engine(name, 0, address=choice.address)
             return engine, engine.worker_count, memory_bytes
-        return make_engine(name, count, **options), count, memory_bytes
+        return make_engine(name, count, address=choice.address), count, memory_bytes
 
     def _cached(self) -> Path:
         """Return where the dataset lies in the cache, or would lie."""
@@ -322,3 +312,62 @@ class ManyRanks:
     def _forget(self, place: Path) -> None:
         _log.warning("%s: the cached dataset is damaged and is made again", self.sources.files[0])
         shutil.rmtree(place, ignore_errors=True)
+
+
+def ingest_dataset(
+    paths: Sequence[str | Place],
+    output: str | Place,
+    *,
+    force: bool = False,
+    rules: Path | None = None,
+    engine: EngineChoice | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
+) -> Manifest:
+    """Make a dataset from traces; where one broke off or lacks some, only those are read.
+
+    Args:
+        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
+        output: the folder to write; its name ends in ``.tracekit``.
+        force: replace a dataset that lies there.
+        rules: a rules file for the classifier, before the built-in rules.
+        engine: how the traces are read; None for processes of this machine.
+        progress: called when some of the traces have been read.
+
+    Raises:
+        TraceError: a path does not exist, or not one trace can be read.
+        StoreError: the dataset exists, or cannot be written.
+        UsageError: the rules file is not valid, the name is none of a dataset, or the engine cannot
+            be had.
+    """
+    from tracekit.analysis.catalog import load_catalog
+
+    dataset = Location.of(output)
+    if dataset.suffix != ".tracekit":
+        raise UsageError(
+            f"{dataset.shown}: a dataset's name ends in .tracekit, a store's in .duckdb"
+        )
+    if rules is not None:
+        from tracekit.analysis.rules import check_rules
+
+        check_rules(rules)
+    with named_paths():
+        sources = find_sources(paths)
+    if not sources.traces:
+        raise UsageError(
+            "a dataset is made of the traces of one run, and here are none, or several runs",
+            hint="give the folder of one run",
+        )
+    contents = Contents(
+        bool(sources.traces),
+        tuple(map(str, sources.runs)),
+        any(map(has_requests, sources.runs)),
+        any(map(has_benchmarks, sources.runs)),
+    )
+    # What asks for a value cannot be answered before one is given.
+    answerable = [
+        name
+        for name, spec in load_catalog().analyses.items()
+        if spec.scope == "trace" and not spec.needs and not any(p.is_required for p in spec.params)
+    ]
+    many = ManyRanks(sources, contents, engine or EngineChoice(), rules, progress)
+    return many.make(dataset, answerable, replaces=force)

@@ -20,7 +20,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
 from tracekit.database import temporary_folder
-from tracekit.engine.work import Batch, Failure, Order, Outcome
+from tracekit.engine.engines import DiedError, given_up
+from tracekit.engine.work import Batch, Order, Outcome
 from tracekit.errors import TracekitError
 
 _PATIENCE_S = 5.0
@@ -50,10 +51,6 @@ class _Process:
     task: _Task | None = None
 
 
-class DiedError(Exception):
-    """A worker met a defect of tracekit; its traceback is the text."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProcessesEngine:
     """Does units in local processes; see :class:`tracekit.engine.engines.Engine`."""
@@ -66,15 +63,6 @@ class ProcessesEngine:
             return
         with contextlib.closing(_Pool(order, min(self.worker_count, len(batches)))) as pool:
             yield from pool.outcomes(batches)
-
-
-def make(worker_count: int = 1) -> ProcessesEngine:
-    """Return the engine.
-
-    Args:
-        worker_count: how many processes.
-    """
-    return ProcessesEngine(worker_count)
 
 
 @dataclass(slots=True)
@@ -150,16 +138,7 @@ class _Pool:
             waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)
-        failures = tuple(
-            Failure(
-                rank,
-                f"{rank.location.shown}: the process that read it ended twice ({reason})",
-                "--memory gives each more, --workers starts fewer",
-                is_final=False,
-            )
-            for rank in task.batch.ranks
-        )
-        yield Outcome(task.batch, (), failures)
+        yield given_up(task.batch, "the process that read it ended twice", reason)
 
     def close(self) -> None:
         """End all workers, whatever they do, and remove what they were writing."""

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
+from tracekit.engine.engines import DiedError, given_up
 from tracekit.engine.machine import processor_count
-from tracekit.engine.ray_task import Answer, do_batch
-from tracekit.engine.work import Batch, Failure, Order, Outcome
+from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.worker_process import Answer, do_batch
 from tracekit.errors import TracekitError, UsageError
 from tracekit.units import format_bytes
 
@@ -55,10 +56,6 @@ _OWN_ENVIRONMENT = {
 
 # A busy machine takes its time to start a cluster; one that is joined is there.
 _OF_A_START = {"RAY_raylet_start_wait_time_s": "180"}
-
-
-class DiedError(Exception):
-    """A task met a defect of tracekit; its traceback is the text."""
 
 
 @dataclass(slots=True)
@@ -111,21 +108,6 @@ class RayEngine:
                 yield from tasks.outcomes(batches)
 
 
-def make(worker_count: int = 0, *, address: str | None = None) -> RayEngine:
-    """Return the engine.
-
-    Args:
-        worker_count: how many tasks at a time, at most; 0 for as many as there are processors.
-        address: of the cluster; None for that of RAY_ADDRESS, or one of this machine.
-
-    Raises:
-        UsageError: Ray is not installed.
-    """
-    engine = RayEngine(worker_count, address)
-    _import_ray(is_cluster=engine.is_cluster)
-    return engine
-
-
 class _Tasks:
     """The tasks of one order that are under way."""
 
@@ -164,7 +146,8 @@ class _Tasks:
                     death_count = task.death_count + 1
                     waiting.extendleft(_Task(batch, death_count) for batch in again)
                 else:
-                    yield _given_up(task.batch, answer)
+                    ended = f"the task that read it ended {_MOST_DEATHS} times"
+                    yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> Outcome | str:
         """Return what a task left, or why there is no such thing any more.
@@ -206,19 +189,6 @@ class _Tasks:
             self._ray.wait(references, num_returns=len(references), timeout=10)
 
 
-def _given_up(batch: Batch, reason: str) -> Outcome:
-    failures = tuple(
-        Failure(
-            rank,
-            f"{rank.location.shown}: the task that read it ended {_MOST_DEATHS} times ({reason})",
-            "--memory gives each more, --workers starts fewer",
-            is_final=False,
-        )
-        for rank in batch.ranks
-    )
-    return Outcome(batch, (), failures)
-
-
 def _cause_of_death(error: Exception) -> str:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "OutOfMemoryError" in kinds:
@@ -252,7 +222,7 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
         )
 
 
-def _import_ray(*, is_cluster: bool) -> ModuleType:
+def import_ray(*, is_cluster: bool) -> ModuleType:
     """Return Ray, imported with the settings that it only takes then.
 
     Raises:
@@ -282,7 +252,7 @@ def _connected(engine: RayEngine) -> Iterator[ModuleType]:
     Raises:
         UsageError: Ray is not installed, or the cluster cannot be reached.
     """
-    ray = _import_ray(is_cluster=engine.is_cluster)
+    ray = import_ray(is_cluster=engine.is_cluster)
     if ray.is_initialized():
         # The program that uses us has its own connection, or we have it already.
         yield ray
@@ -325,7 +295,7 @@ def _check_answers(address: str) -> None:
 
             address = canonicalize_bootstrap_address(address) or address
     host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
-    if host and port.isdigit() and int(port) < 1 << 16:
+    if host and port.isdecimal() and int(port) < 1 << 16:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 

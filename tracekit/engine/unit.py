@@ -8,7 +8,6 @@ costs as much as the rows of a small rank do.
 from __future__ import annotations
 
 import contextlib
-import resource
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -22,8 +21,8 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import derive, prepare
 from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
+from tracekit.analysis.run import with_values
 from tracekit.analysis.session_tables import provide_tables
-from tracekit.analysis.statement import with_values
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
@@ -87,15 +86,13 @@ class Worker:
         Whatever is wrong with a trace, or with the disk, is a failure in the result; what raises is
         a defect of tracekit.
         """
-        begin, cpu_begin = time.monotonic(), time.process_time()
+        begin = time.monotonic()
         pieces, failures = self._do(batch)
         return Outcome(
             batch,
             tuple(pieces),
             tuple(failures),
             time.monotonic() - begin,
-            time.process_time() - cpu_begin,
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
 
     def _do(self, batch: Batch) -> tuple[list[Piece], list[Failure]]:
@@ -251,4 +248,4 @@ def _failure(rank: Rank, error: BaseException) -> Failure:
     if isinstance(error, TracekitError):
         return Failure(rank, error.message, error.hint)
     text = (str(error).splitlines() or [type(error).__name__])[0]
-    return Failure(rank, f"{rank.location.shown}: {text}", None, is_final=False)
+    return Failure(rank, f"{rank.location.shown}: {text}")

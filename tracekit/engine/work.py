@@ -7,10 +7,12 @@ and wherever.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.files import File
 from tracekit.storage import Location, Place
+from tracekit.units import MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trace that is not among the results, with the reason in one sentence, and a hint or None.
-
-    `is_final`: doing it again would end the same way: the file cannot be read.
-    """
+    """A trace that is not among the results, with the reason in one sentence and a hint, if any."""
 
     rank: Rank
     reason: str
     hint: str | None = None
-    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +109,42 @@ class Outcome:
         pieces: what was read: mostly one piece.
         failures: what was not.
         seconds: how long it took.
-        cpu_seconds: of all its threads.
-        peak_bytes: the most memory that its process ever held, bytes; 0 if unknown.
     """
 
     batch: Batch
     pieces: tuple[Piece, ...]
     failures: tuple[Failure, ...]
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_bytes: int = 0
+
+
+_TEXT_SHARE = 0.36
+"""What JSON text a unit can take at once, of its memory."""
+
+LEAST_BATCH_BYTES = 48 * MB
+"""Up to this much JSON text a batch is not split for the sake of another worker."""
+
+
+def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
+    """Put traces into batches, neighbours together; one that is large is alone."""
+    total_bytes = sum(rank.text_bytes for rank in ranks)
+    share_bytes = max(total_bytes / max(1, worker_count), LEAST_BATCH_BYTES)
+    most_bytes = min(memory_bytes * _TEXT_SHARE, share_bytes)
+    # As many batches as that needs, as many for each worker, each of about the same size: nobody
+    # waits for the last one.
+    count = max(1, -int(-total_bytes // most_bytes))
+    if count > 1:
+        count = -(-count // max(1, worker_count)) * max(1, worker_count)
+    even_bytes = total_bytes / count
+    batches: list[Batch] = []
+    waiting: list[Rank] = []
+    taken_bytes = 0
+    for rank in ranks:
+        # A batch ends where its sum comes nearest to its share.
+        if waiting and taken_bytes + rank.text_bytes / 2 > even_bytes:
+            batches.append(Batch(len(batches), tuple(waiting)))
+            waiting, taken_bytes = [], 0
+        waiting.append(rank)
+        taken_bytes += rank.text_bytes
+    if waiting:
+        batches.append(Batch(len(batches), tuple(waiting)))
+    return batches

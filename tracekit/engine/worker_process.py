@@ -1,4 +1,4 @@
-"""A worker of the engine of local processes: it does units until nobody is there any more."""
+"""What does units where an engine has them done: in a process of this machine, in a task of Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import threading
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
+
+from tracekit import __version__
+from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.errors import TracekitError, UsageError
 
 
 def serve(file_number: int, folder: str) -> NoReturn:
@@ -32,11 +36,8 @@ def serve(file_number: int, folder: str) -> NoReturn:
     threading.Thread(target=_receive, args=(pipe, arrived), daemon=True).start()
 
     from tracekit.engine.unit import Worker
-    from tracekit.engine.work import Batch
 
-    # One run makes millions of objects and hardly a cycle.
-    gc.set_threshold(200_000, 50, 50)
-    sys.setswitchinterval(0.0001)
+    _tune()
     try:
         with Worker(order, Path(folder)) as worker:
             while True:
@@ -48,6 +49,12 @@ def serve(file_number: int, folder: str) -> NoReturn:
     os._exit(1)
 
 
+def _tune() -> None:
+    # One batch makes millions of objects and hardly a cycle.
+    gc.set_threshold(200_000, 50, 50)
+    sys.setswitchinterval(0.0001)
+
+
 def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
     """Take what comes; end this process at once where nobody is there any more."""
     while True:
@@ -55,3 +62,26 @@ def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
             arrived.put(pipe.recv())
         except (EOFError, OSError):
             os._exit(1)
+
+
+Answer: TypeAlias = Outcome | TracekitError | str
+"""What a task leaves: an outcome, an error that ends the run, or the traceback of a defect."""
+
+
+def do_batch(order: Order, batch: Batch, version: str) -> Answer:
+    """Do the unit of one batch."""
+    if version != __version__:
+        return UsageError(
+            f"a node of the Ray cluster has tracekit {__version__}, this is {version}",
+            hint=f"install tracekit=={version} on every node",
+        )
+    _tune()
+    try:
+        from tracekit.engine.unit import Worker
+
+        with Worker(order) as worker:
+            return worker.do(batch)
+    except TracekitError as error:
+        return error
+    except Exception:  # noqa: BLE001 - said by whoever wants it
+        return traceback.format_exc()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tracekit.export.encoders import chrome_encoder, compiled_encoders
+from tracekit.export.chrome_encoder import ChromeEncoder
 from tracekit.export.exporting import export
 from tracekit.export.packets import BLOCK_BYTES
 from tracekit.export.scene import Row
@@ -54,19 +54,15 @@ class ChromeWriter:
     Args:
         write: takes a block.
         origin_ns: the time that is 0 in the file, ns on the axis of the export.
-        is_compiled: with the compiled encoder, if it is there.
     """
 
-    def __init__(
-        self, write: Callable[[bytes], object], origin_ns: int, *, is_compiled: bool = True
-    ) -> None:
-        self.takes_columns = is_compiled and compiled_encoders() is not None
+    takes_columns = False
+
+    def __init__(self, write: Callable[[bytes], object], origin_ns: int) -> None:
         self._number = 0
         self._groups: dict[int, str] = {}
         self._texts: dict[str, bytes] = {}
-        self._encoder = chrome_encoder(
-            write, BLOCK_BYTES, origin_ns, self._texts, self._text_of, is_compiled=is_compiled
-        )
+        self._encoder = ChromeEncoder(write, BLOCK_BYTES, origin_ns, self._texts, self._text_of)
         head = b'{"baseTimeNanoseconds": %d, "traceEvents": [\n' % origin_ns
         # Something has to stand before the first comma.
         self._encoder.add(b'{"ph": "M", "name": "tracekit", "pid": 0, "args": {}}', head)

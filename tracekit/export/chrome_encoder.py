@@ -1,8 +1,4 @@
-"""Slices, marks and values as Chrome's JSON: what there are millions of.
-
-The compiled encoder, native/chrome_encoder.c, writes the same bytes; this one is what they are
-compared with, and does it where there is no compiler.
-"""
+"""Slices, marks and values as Chrome's JSON: what there are millions of."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The encoders of slices: the compiled ones where they are there, else those in Python."""
+"""The encoder of Perfetto's packets: the compiled one where it is there, else that in Python."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tracekit.export.chrome_encoder import ChromeEncoder
 from tracekit.export.packet_encoder import PacketEncoder
 
 
@@ -17,12 +16,6 @@ def packet_encoder(*args: Any, is_compiled: bool = True) -> PacketEncoder:
     """
     compiled = compiled_encoders() if is_compiled else None
     return PacketEncoder(*args) if compiled is None else compiled.PacketEncoder(*args)
-
-
-def chrome_encoder(*args: Any, is_compiled: bool = True) -> ChromeEncoder:
-    """Return an encoder of Chrome's JSON; the arguments are those of ChromeEncoder."""
-    compiled = compiled_encoders() if is_compiled else None
-    return ChromeEncoder(*args) if compiled is None else compiled.ChromeEncoder(*args)
 
 
 def compiled_encoders() -> Any:

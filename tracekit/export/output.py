@@ -9,18 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracekit.errors import QueryError, StoreError
-from tracekit.storage.passing_folders import building_file, sweep
+from tracekit.storage.temp_dirs import building_file
 
 STDOUT = Path("-")
 
 
 class Bounded:
-    """Counts what is written, and refuses what is too much.
-
-    Args:
-        write: takes a block.
-        max_bytes: how much may be written, bytes.
-    """
+    """Counts what is written, and refuses what is too much."""
 
     def __init__(self, write: Callable[[bytes], object], max_bytes: int) -> None:
         self._write = write
@@ -47,11 +42,6 @@ class Bounded:
 def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
     """Give what writes a file that appears under its name when the block ends without an error.
 
-    Args:
-        path: the file; ``-`` is stdout.
-        force: replace a file that lies there.
-        max_bytes: how large it may become, bytes.
-
     Raises:
         StoreError: the file exists, or cannot be written.
         QueryError: it would become too large.
@@ -64,14 +54,10 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
         return
     if os.path.lexists(path) and not force:
         raise StoreError(f"{path}: exists already", hint="--force replaces it")
-    sweep(path.parent)
-    passing = building_file(path)
     try:
-        with passing.open("xb", buffering=0) as file:
-            yield Bounded(file.write, max_bytes)
-        passing.replace(path)
+        with building_file(path) as building:
+            with building.open("xb", buffering=0) as file:
+                yield Bounded(file.write, max_bytes)
+            building.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            passing.unlink(missing_ok=True)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.arrow_rows import ArrowRows
     from tracekit.trace import Trace
 
-_BATCHES_AHEAD = 16
-"""So many batches of rows wait to be written at most."""
+_BATCHES_AHEAD = 1
+"""So many batches of rows wait to be written at most; DuckDB gives up to 131,072 rows in one."""
 
 _POLL_S = 0.05
 

@@ -38,7 +38,7 @@ THREADS = """
     LEFT JOIN thread AS t ON r.trace_id = t.trace_id AND r.pid = t.pid AND r.tid = t.tid
     LEFT JOIN (
         SELECT e.trace_id, e.pid, e.tid, min(d.device) AS device
-        FROM export_near AS d
+        FROM export_work AS d
         INNER JOIN event AS e ON d.trace_id = e.trace_id AND d.event_id = e.event_id
         WHERE d.device <> 'cpu'
         GROUP BY e.trace_id, e.pid, e.tid
@@ -51,7 +51,7 @@ DEVICES = """
     SELECT w.trace_id, w.device, min(d.name)
     FROM device_windows AS w
     INNER JOIN CHOSEN ON w.trace_id = chosen.trace_id
-    LEFT JOIN device AS d ON w.trace_id = d.trace_id AND w.device = d.device_id::VARCHAR
+    LEFT JOIN device_names() AS d ON w.trace_id = d.trace_id AND w.device = d.device
     GROUP BY w.trace_id, w.device
     ORDER BY w.trace_id, TRY_CAST(w.device AS BIGINT), w.device
 """
@@ -86,7 +86,7 @@ INSTANTS = """
 TIMELINE = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns,
         replace(x.kind, '_', ' ')
-    FROM timeline_intervals('export_near_wall') AS x
+    FROM timeline_intervals('export_wall') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -96,7 +96,7 @@ PHASES = f"""
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns, x.end_ns - x.start_ns, x.phase,
         NULL, NULL, NULL, NULL,
         to_json({{wall_ns: x.wall_ns, idle_ns: x.end_ns - x.start_ns - x.wall_ns}})
-    FROM phase_intervals('export_wall', 'export_phase_work') AS x
+    FROM phase_intervals('export_wall', 'export_work') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns
@@ -107,7 +107,7 @@ MODULES = f"""
         x.phase, NULL, NULL, NULL,
         json_merge_patch('{{}}', to_json({{module: x.module_path, class: x.module_class,
             phase: x.phase, wall_ns: x.wall_ns, self_wall_ns: x.self_wall_ns}}))
-    FROM module_intervals('export_module_wall', 'export_module_work') AS x
+    FROM module_intervals('export_wall', 'export_work') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE {_DURING}
     ORDER BY x.trace_id, x.device, x.start_ns, x.end_ns DESC, x.depth
@@ -262,9 +262,7 @@ REQUESTS = f"""
 
 COUNTERS = """
     SELECT x.trace_id, x.device, x.name, x.unit, x.at_ns + chosen.shift_ns, x.value
-    FROM counter_values(
-        'export_near_wall', 'export_fact', 'export_queue', 'export_before'
-    ) AS x
+    FROM counter_values('export_wall', 'export_fact', 'export_queue') AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
     WHERE isfinite(x.value) AND x.at_ns < chosen.to_ns AND x.at_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.device, x.name, x.at_ns, x.place, x.value
@@ -272,14 +270,7 @@ COUNTERS = """
 
 
 def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool = True) -> str:
-    """Return the SQL of a template.
-
-    Args:
-        template: one of the above.
-        scope: what is exported.
-        args: with the arguments of events.
-        is_whole: requests that no exported step served are wanted too.
-    """
+    """Return the SQL of a template."""
     first_ns, last_ns = scope.times
     values = {
         "CHOSEN": scope.relation(),

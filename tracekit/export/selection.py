@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
 from tracekit.export.clocks import Clock, axis_of, clock_offsets
-from tracekit.export.reach import ALWAYS
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
+
+ALWAYS = 1 << 62
+"""Later than any time of a trace, ns."""
 
 
 @dataclass(frozen=True, slots=True)

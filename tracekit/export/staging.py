@@ -1,7 +1,8 @@
 """What an export asks for more than once, worked out once and laid in temporary tables.
 
 DuckDB keeps to its limit of memory with them, and spills: a statement that would work out all of
-this by itself while it sorts the events holds everything at once.
+this by itself while it sorts the events holds everything at once. They are of all of the time, also
+where a piece of it is written: what is inside is as in the whole.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracekit.export.reach import ALWAYS, REACH
-from tracekit.export.staged_tables import OF_ALL, OF_PIECE
+from tracekit.export.selection import ALWAYS
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Part, Scope
@@ -42,56 +42,86 @@ _BINS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Events of one trace that begin within a stretch of its time.
-
-    Attributes:
-        part: the trace.
-        from_ns: the first start, ns of the trace.
-        to_ns: starts are before, ns.
-    """
+    """Events of one trace that begin within a stretch of its time."""
 
     part: Part
     from_ns: int
     to_ns: int
 
 
+_IS_INSIDE = """EXISTS (
+    FROM event AS e INNER JOIN CHOSEN ON e.trace_id = chosen.trace_id
+    WHERE e.trace_id = a.trace_id AND e.event_id = a.END_id
+        AND e.ts_ns < chosen.to_ns AND e.ts_ns + e.dur_ns >= chosen.from_ns
+)"""
+
+_TABLES = {
+    "export_work": "VIEW FROM attributed_events WHERE trace_id IN (TRACE_IDS)",
+    "export_wall": "TABLE FROM wall_intervals('export_work')",
+    "export_op": """VIEW
+        SELECT trace_id, event_id AS op_id, name, args, pid, tid, ts_ns, ts_ns + dur_ns AS end_ns
+        FROM event
+        WHERE trace_id IN (TRACE_IDS)
+            AND (trace_id, event_id) IN (SELECT (trace_id, op_id) FROM attribution)
+    """,
+    "export_rate": "TABLE FROM op_rates('export_work', 'export_op')",
+    # Facts and ends of arrows beside the start of their event: so those of a block are found.
+    "export_fact": """TABLE
+        SELECT f.*, e.ts_ns
+        FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
+        INNER JOIN event_facts('export_work', 'export_rate') AS f
+            ON e.trace_id = f.trace_id AND e.event_id = f.event_id
+    """,
+    "export_idle": "VIEW FROM idle_gap WHERE trace_id IN (TRACE_IDS)",
+    "export_gap": "TABLE FROM gap_intervals('export_idle')",
+    "export_flow": "VIEW FROM record WHERE view_name = 'flow' AND trace_id IN (TRACE_IDS)",
+    "export_link": "VIEW FROM attribution WHERE trace_id IN (TRACE_IDS)",
+    "export_node": "VIEW FROM surroundings WHERE trace_id IN (TRACE_IDS)",
+    "export_arrow": """TABLE
+        SELECT trace_id, from_id, to_id, begins AND ends AS is_inside,
+            row_number() OVER (ORDER BY trace_id, from_id, to_id) AS number
+        FROM (
+            SELECT *, INSIDE_FROM AS begins, INSIDE_TO AS ends
+            FROM event_arrows('export_flow', 'export_link', 'export_node') AS a
+        )
+        WHERE begins OR ends
+    """,
+    "export_arrow_end": """TABLE
+        SELECT a.*, e.ts_ns
+        FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
+        INNER JOIN (
+            SELECT trace_id, from_id AS event_id, number FROM export_arrow WHERE is_inside
+            UNION ALL
+            SELECT trace_id, to_id, -number FROM export_arrow WHERE is_inside
+        ) AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
+    """,
+    "export_queue": "TABLE FROM queued_events() WHERE part.trace_id IN (TRACE_IDS)",
+    "export_collective": "TABLE FROM collective_intervals() WHERE trace_id IN (TRACE_IDS)",
+}
+"""Temporary tables and views by name, in the order in which they are made."""
+
+
 @contextmanager
 def staged(trace: Trace, scope: Scope) -> Iterator[None]:
     """Lay the temporary tables that the statements of scene_queries read, until the block ends."""
-    from_ns, to_ns = scope.times
-    values = {
-        "CHOSEN": scope.relation(),
-        "TRACE_IDS": scope.trace_ids,
-        "FROM_NS": f"({from_ns})",
-        "TO_NS": f"({to_ns})",
-        "INSIDE": "SELECT (trace_id, event_id) FROM export_chosen",
-    }
-    made = OF_PIECE if scope.is_piece else OF_ALL
-    kinds = {"export_reach": "TABLE"} if scope.is_piece else {}
+    values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
+    for end in ("from", "to"):
+        is_inside = _filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
+        values[f"INSIDE_{end.upper()}"] = is_inside
+    made: list[str] = []
     try:
-        if scope.is_piece:
-            trace.sql(f"CREATE OR REPLACE TEMP TABLE export_reach AS {_filled(REACH, values)}")
-            values |= _bounds(trace)
-        for name, statement in made.items():
+        for name, statement in _TABLES.items():
             kind, text = statement.split(maxsplit=1)
-            kinds[name] = kind
             trace.sql(f"CREATE OR REPLACE TEMP {kind} {name} AS {_filled(text, values)}")
+            made.append(f"{kind} IF EXISTS temp.{name}")
         yield
     finally:
-        for name in reversed(kinds):
-            trace.sql(f"DROP {kinds[name]} IF EXISTS temp.{name}")
+        for one in reversed(made):
+            trace.sql(f"DROP {one}")
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\b[A-Z_]+\b", lambda match: values.get(match[0], match[0]), text)
-
-
-def _bounds(trace: Trace) -> dict[str, str]:
-    """Return the widest reach of all devices: DuckDB skips what lies beyond constants."""
-    names = [f"{which}_{end}" for which in ("near", "module", "phase") for end in ("from", "to")]
-    asked = ", ".join(f"{'min' if n.endswith('from') else 'max'}({n})" for n in names)
-    (found,) = trace.sql(f"SELECT {asked} FROM export_reach").rows
-    return {n.upper(): f"({value or 0})" for n, value in zip(names, found, strict=True)}
 
 
 def arrows_left_out(trace: Trace) -> int:

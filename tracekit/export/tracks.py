@@ -35,14 +35,7 @@ _Runs = Generator[tuple[Row, Iterable[Row]]]
 
 
 class Tracks:
-    """Writes the tracks of the chosen traces.
-
-    Args:
-        trace: the store.
-        scope: what is exported.
-        writer: the format.
-        args: write the arguments of events.
-    """
+    """Writes the tracks of the chosen traces."""
 
     def __init__(self, trace: Trace, scope: Scope, writer: Writer, *, args: bool = True) -> None:
         self._trace = trace
@@ -55,7 +48,6 @@ class Tracks:
         self._devices: dict[tuple[int, str], int] = {}
         self._threads: dict[tuple[int, int, int], _Thread] = {}
         self.event_count = 0
-        self.instant_count = 0
         self.left_out_arrow_count = 0
 
     def write(self) -> None:
@@ -199,7 +191,7 @@ class Tracks:
 
     def _write_instants(self) -> None:
         for key, rows in self._runs(queries.INSTANTS, 3):
-            self.instant_count += self._writer.instants(self._threads[key].spans(), rows, 3)
+            self._writer.instants(self._threads[key].spans(), rows, 3)
 
     # Counters and requests
 

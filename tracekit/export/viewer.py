@@ -77,12 +77,7 @@ def bundled_ui() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What is served.
-
-    Attributes:
-        address: what to open in a browser.
-        server: the server, which runs.
-    """
+    """A server that runs, and the address to open in a browser."""
 
     address: str
     server: ThreadingHTTPServer
@@ -146,14 +141,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(
     trace: BinaryIO, secret: str, folder: Path | None, origin: str | None
 ) -> type[BaseHTTPRequestHandler]:
-    """Return what answers requests.
-
-    Args:
-        trace: the file.
-        secret: the first part of every path.
-        folder: the UI, or None where it comes from elsewhere.
-        origin: where that is: the only other place that may read the trace.
-    """
+    """Return what answers requests."""
     files = {} if folder is None else _files_of(folder)
     descriptor = trace.fileno()
     size = os.fstat(descriptor).st_size

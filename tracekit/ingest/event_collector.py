@@ -1,13 +1,12 @@
 """Collects the rows of events, in the order of the file, until someone takes them.
 
-Usual events go into columns at once: by the compiled parser (native/) straight from the text, or
-by :mod:`tracekit.ingest.usual_events` where there is none. Every other one is read by
-:mod:`tracekit.ingest.event_reader` and put in its place among them.
+The compiled parser (native/) puts usual events into columns straight from the text. Every other
+one, and every one where the parser is not compiled, is read by :mod:`tracekit.ingest.event_reader`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
     from tracekit.ingest._event_parser import Columns
-    from tracekit.ingest.plain_columns import PlainColumns
 
     MakeStream = Callable[[Callable[[], Any]], CapsuleType]
 
@@ -60,11 +58,23 @@ def compiled_columns() -> Columns | None:
     return Columns(tuple(columns), kinds, (MIN_TIME_US, MAX_TIME_US, MAX_DUR_US))
 
 
-def _plain_columns() -> PlainColumns:
-    # Not loaded where the compiled parser is there.
-    from tracekit.ingest.plain_columns import PlainColumns
+class _Rows:
+    """Rows of events as Python has them, where no parser is compiled."""
 
-    return PlainColumns()
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+
+    @property
+    def row_count(self) -> int:
+        return len(self._rows)
+
+    def append(self, row: Row) -> None:
+        self._rows.append(row)
+
+    def take(self) -> Sequence[Sequence[Any]] | None:
+        """Return the values of each column since the last time; None for no rows."""
+        rows, self._rows = self._rows, []
+        return [list(values) for values in zip(*rows, strict=True)] if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,8 @@ class EventRows:
 
     Attributes:
         row_count: how many they are.
-        array: what :attr:`EventCollector.stream` takes, once.
+        array: what :attr:`EventCollector.stream` takes, once; the values of each column where
+            there is no such stream.
     """
 
     row_count: int
@@ -137,16 +148,10 @@ class EventCollector:
 
     def __init__(self, *, is_compiled: bool = True) -> None:
         self._compiled = compiled_columns() if is_compiled else None
-        self._plain = _plain_columns() if self._compiled is None else None
+        self._columns: Columns | _Rows = self._compiled or _Rows()
         self.event_count = 0
         self.faults = Faults()
         self.text_bytes = 0
-
-    @property
-    def _columns(self) -> Columns | PlainColumns:
-        columns = self._compiled or self._plain
-        assert columns is not None
-        return columns
 
     @property
     def is_compiled(self) -> bool:
@@ -154,9 +159,9 @@ class EventCollector:
         return self._compiled is not None
 
     @property
-    def stream(self) -> MakeStream:
-        """What makes an Arrow stream of what was taken."""
-        return self._columns.stream
+    def stream(self) -> MakeStream | None:
+        """What makes an Arrow stream of what was taken; None where no parser is compiled."""
+        return None if self._compiled is None else self._compiled.stream
 
     def take(self) -> EventRows | None:
         """Return the rows since the last time, None for none."""
@@ -188,7 +193,7 @@ class EventCollector:
     def read_array(self, text: memoryview, base: int) -> int | None:
         """Read a whole array of events; see :class:`Collector`."""
         try:
-            compacted = compact(text)
+            compact(text)
         except RecursionError:
             return None
         except msgspec.DecodeError as error:
@@ -196,37 +201,8 @@ class EventCollector:
             if end is None:
                 return None
             text = text[: end + 1]
-            compacted = compact(text)
-        if self._plain is None or not self._read_columns(self._plain, text, compacted, base):
-            self.read_events(items(bytes(text), base))
+        self.read_events(items(bytes(text), base))
         return len(text) - 1
-
-    def _read_columns(
-        self, columns: PlainColumns, text: memoryview, compacted: bytes, base: int
-    ) -> bool:
-        """Read a whole array of events into columns; False if that cannot be done."""
-        from tracekit.ingest.usual_events import read_usual_events
-
-        usual = read_usual_events(compacted, self.event_count) if is_utf8(compacted) else None
-        if usual is None:
-            return False
-        event_count = usual.count
-        if usual.odd:
-            pieces = list(items(bytes(text), base))
-            try:
-                rows = {at: row_of(pieces[at][0], self.event_count + at) for at in usual.odd}
-            except RecursionError:
-                return False
-            usual.replace(
-                {
-                    at: self._noted(row, *pieces[at], self.event_count + at)
-                    for at, row in rows.items()
-                }
-            )
-        columns.extend(usual.columns, usual.count)
-        self.event_count += event_count
-        self.text_bytes += len(text) + _ROW_BYTES * event_count
-        return True
 
     def read_events(self, events: Iterable[tuple[bytes, int]]) -> None:
         """Read values that an array of events holds; see :class:`Collector`."""
@@ -253,12 +229,7 @@ class EventCollector:
 
     def read_event(self, text: bytes, offset: int, event_id: int) -> Row | None:
         """Return the row of an event, None where it is none and has been noted as such."""
-        return self._noted(row_of(text, event_id), text, offset, event_id)
-
-    def _noted(
-        self, read: tuple[Row | str, str | None], text: bytes, offset: int, event_id: int
-    ) -> Row | None:
-        row, mended = read
+        row, mended = row_of(text, event_id)
         if mended is not None:
             self.faults.repair(event_id, offset, mended)
         if isinstance(row, str):

@@ -1,6 +1,6 @@
 """Loads events that were read into table record.
 
-They come as Arrow arrays, from the compiled parser (native/) or from the reader in Python.
+They come as Arrow arrays from the compiled parser (native/), as lists from the reader in Python.
 Statements on a thread of their own take them while the caller reads on: a small file is one
 statement; a large one is several, as memory grows while one runs.
 """
@@ -13,10 +13,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tracekit.database import cursor_of
-from tracekit.database.engine import register_stream
-from tracekit.event_description import VIEW_NAME_TYPE
+from tracekit.event_description import EVENT_COLUMNS, VIEW_NAME_TYPE
+from tracekit.ingest.bounded_queue import HandOver
 from tracekit.ingest.event_collector import EventRows
-from tracekit.ingest.hand_over import HandOver
+from tracekit.ingest.event_reader import ROW_COLUMNS
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,14 +36,14 @@ class EventLoader:
     Args:
         connection: of the store that is being built.
         trace_id: the trace.
-        stream: makes an Arrow stream of arrays.
+        stream: makes an Arrow stream of arrays; None for rows that are lists of values.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         trace_id: int,
-        stream: MakeStream,
+        stream: MakeStream | None,
     ) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id
@@ -86,17 +86,29 @@ class EventLoader:
             self._blocks.stop()
 
     def _insert_arrays(self, blocks: Iterator[EventRows]) -> None:
+        if self._stream is None:
+            for block in blocks:
+                self._cursor.execute(_insert_sql(self._trace_id, _LISTS), block.array)
+            return
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
-        register_stream(self._cursor, _ARRIVED, self._stream(lambda: next(arrays, None)))
+        self._cursor.register(_ARRIVED, self._stream(lambda: next(arrays, None)))
         try:
-            self._cursor.execute(_insert_sql(self._trace_id))
+            self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
         finally:
             self._cursor.unregister(_ARRIVED)
 
 
-def _insert_sql(trace_id: int) -> str:
-    """Return the statement by which table record takes the events that arrived."""
+_TYPES = {column.name: column.type for column in EVENT_COLUMNS if column.type == "BIGINT"}
+
+_LISTS = "(SELECT {})".format(
+    ", ".join(f"unnest(?::{_TYPES.get(name, 'VARCHAR')}[]) AS {name}" for name in ROW_COLUMNS)
+)
+"""The rows of lists, one for each column."""
+
+
+def _insert_sql(trace_id: int, source: str) -> str:
+    """Return the statement by which table record takes the events of a source."""
     threads = ", ".join(
         f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
         for name in ("pid", "tid")
@@ -105,7 +117,7 @@ def _insert_sql(trace_id: int) -> str:
         SELECT {trace_id} AS trace_id,
             * EXCLUDE (pid_text, tid_text)
             REPLACE ({threads}, view_name::{VIEW_NAME_TYPE} AS view_name)
-        FROM {_ARRIVED}"""
+        FROM {source}"""
 
 
 def _stand_in(text: str) -> str:

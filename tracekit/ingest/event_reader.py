@@ -1,9 +1,8 @@
 """Reads one trace event: what it says becomes a row of table record, or a reason why it is none.
 
-This is the definition of how an event is read. The compiled reader (native/), and where there is
-none :mod:`tracekit.ingest.usual_events`, reads the usual events in the same way, faster, and hands
-over every other one. Which member or argument goes where is
-told by :mod:`tracekit.event_description`; how an event is found in a file, by
+This is the definition of how an event is read. The compiled reader (native/) reads the usual events
+in the same way, faster, and hands over every other one. Which member or argument goes where is told
+by :mod:`tracekit.event_description`; how an event is found in a file, by
 :mod:`tracekit.ingest.array_frames`.
 
 A row has its values in the order of :data:`ROW_COLUMNS`: whole numbers, texts, None.
@@ -158,7 +157,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     elif kind == "flow" and id_ is not None and whole_number(id_) is None:
         hidden = {"id": id_}
     if hidden:
-        extra = with_texts(extra, hidden)
+        extra = _with_texts(extra, hidden)
     links = _NO_LINKS
     args: str | None = None
     if event.args is not None:
@@ -280,7 +279,7 @@ def _us_to_ns(value: Raw | None) -> int | Decimal | str | None:
     return "is no number" if number is None else number
 
 
-def with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
+def _with_texts(extra: bytes | None, texts: dict[str, str | None]) -> bytes:
     """Return the members without a column, as JSON, with others that are added as texts."""
     added = b",".join(
         quoted(key) + b":" + quoted(text) for key, text in texts.items() if text is not None

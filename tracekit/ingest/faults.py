@@ -48,27 +48,14 @@ class Faults:
     def reject(
         self, byte_offset: int, reason: str, text: bytes, event_id: int | None = None
     ) -> None:
-        """Note a piece of the file that cannot be read.
-
-        Args:
-            byte_offset: where it begins in the plain text, bytes.
-            reason: why, in a few words.
-            text: the piece; its beginning is kept.
-            event_id: its position among the events, where it is one.
-        """
+        """Note a piece of the file that cannot be read."""
         self.rejected_count += 1
         if len(self.rejected) < KEPT_FAULTS:
             shown = bytes(text[:REJECTED_TEXT_BYTES]).decode("utf-8", "replace")
             self.rejected.append(Rejected(byte_offset, reason, shown, event_id))
 
     def repair(self, event_id: int, byte_offset: int, reason: str) -> None:
-        """Note an event that is read after mending.
-
-        Args:
-            event_id: its position among the events; -1 for the metadata around them.
-            byte_offset: where it begins in the plain text, bytes.
-            reason: what was mended, in a few words.
-        """
+        """Note an event that is read after mending."""
         self.repaired_count += 1
         if len(self.repaired) < KEPT_FAULTS:
             self.repaired.append(Repaired(event_id, byte_offset, reason))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
-from tracekit.ingest.run_folders import is_run, runs_below
+from tracekit.ingest.sources import is_run, runs_below
 
 _LOGS = "logs"
 
@@ -18,14 +18,6 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
     """Join the run folders of one job in a new folder; those that are given stay as they are.
 
     Traces are linked where that can be done, so that they lie on the disk once, else copied.
-
-    Args:
-        folders: run folders, or folders of such: each holds other ranks of the job.
-        output: the folder to make; it appears only when it is whole.
-        force: whether to replace a run that has the name.
-
-    Returns:
-        The manifest of the whole.
 
     Raises:
         UsageError: they are no fragments of one job, or the name is taken.

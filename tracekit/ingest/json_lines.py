@@ -100,14 +100,6 @@ def load_lines(
 ) -> tuple[int, int]:
     """Read a file of lines.
 
-    Args:
-        connection: of the store that is being built.
-        path: the file.
-        kind: what its lines are.
-        run_id: of the run, as it will be in table `run`.
-        work_folder: where text may lie while DuckDB reads it.
-        progress: called now and then with how far the reading is.
-
     Returns:
         How many lines were read, and how many were set aside.
 

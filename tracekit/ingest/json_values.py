@@ -32,11 +32,6 @@ def compact(text: bytes | memoryview) -> bytes:
     return msgspec.json.format(text, indent=-1)
 
 
-def has_other_forms(text: bytes) -> bool:
-    """Tell whether a string in JSON may be written in another form than its shortest."""
-    return b"\\" in text and (b"\\u" in text or b"\\/" in text)
-
-
 def canonical(text: bytes) -> bytes:
     """Return well-formed JSON without white space with every string in its shortest form."""
     return _ESCAPE.sub(_shortest, text) if _OTHER_FORM.search(text) else text

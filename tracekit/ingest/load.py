@@ -19,10 +19,10 @@ from tracekit.ingest.array_frames import TraceText, unreadable
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
-from tracekit.ingest.rank import as_int, find_rank
 from tracekit.ingest.reading import Reading
-from tracekit.ingest.run_folders import resolved
+from tracekit.ingest.sources import resolved
 from tracekit.ingest.span_pairs import pair_spans
+from tracekit.ingest.trace_metadata import as_int, find_rank
 from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows
 from tracekit.storage import Place
@@ -53,12 +53,6 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
 
 def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
     """Read one trace file into the ingested tables, but for table thread.
-
-    Args:
-        connection: of the store that is being built; its tables exist, and a database ``scratch``
-            is attached.
-        reading: of the trace file, from its beginning.
-        trace_id: id of the new row of table ``trace``.
 
     Raises:
         TraceError: the file cannot be read, or holds no readable event.

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the reading of a file is.
-
-    Attributes:
-        path: the file.
-        bytes_read: bytes of the file as it lies on disk that have been read.
-        bytes_total: size of the file on disk, bytes.
-        event_count: events read so far.
-    """
+    """How far the reading of a file is; bytes as it lies on the disk."""
 
     path: str
     bytes_read: int

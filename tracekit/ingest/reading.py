@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
+from tracekit.ingest.bounded_queue import ReadAhead
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.progress import Progress
-from tracekit.ingest.read_ahead import ReadAhead
 from tracekit.storage import Location, Place
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Reading:
             yield rows
 
     @property
-    def event_stream(self) -> MakeStream:
-        """What makes an Arrow stream of arrays of rows."""
+    def event_stream(self) -> MakeStream | None:
+        """What makes an Arrow stream of arrays of rows; None where no parser is compiled."""
         return self._collector.stream
 
     def close(self) -> None:

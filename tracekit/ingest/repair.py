@@ -54,14 +54,7 @@ def has_duplicate_keys(text: bytes) -> bool:
 
 
 def repair_object(text: bytes) -> tuple[bytes, str] | None:
-    """Turn the text of a damaged JSON object into well-formed JSON.
-
-    Args:
-        text: the object as it stands in the file, without the comma behind it.
-
-    Returns:
-        The mended text and what was wrong with it, or None where it cannot be mended.
-    """
+    """Return a damaged object as well-formed JSON, and what was wrong; None if it cannot be."""
     if len(text) > MAX_REPAIR_BYTES:
         return None
     reasons: list[str] = []

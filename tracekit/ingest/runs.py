@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import manifest
 from tracekit.errors import TraceError
-from tracekit.ingest.benchmarks import BENCHMARKS
 from tracekit.ingest.json_lines import UnreadableFileError, load_lines
+from tracekit.ingest.line_kinds import BENCHMARKS, REQUESTS
 from tracekit.ingest.progress import Progress
-from tracekit.ingest.requests import REQUESTS
-from tracekit.ingest.run_folders import BENCHMARKS_NAME, REQUESTS_NAME
+from tracekit.ingest.sources import BENCHMARKS_NAME, REQUESTS_NAME
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote
@@ -52,13 +51,6 @@ def load_runs(
 ) -> list[str]:
     """Read the manifests, the requests and the benchmarks of runs.
 
-    Args:
-        connection: of the store that is being built; its tables of runs exist.
-        folders: the run folders; also behind URLs.
-        work_folder: where text may lie while DuckDB reads it.
-        progress: called now and then with how far the reading is.
-        needs_one: at least one manifest must be readable.
-
     Returns:
         The ids of the runs, in the order of the folders; the fragments of one job have one.
 
@@ -87,12 +79,17 @@ def load_runs(
         for name, kind in _LINES:
             count, rejected_count, problem = 0, 0, None
             if lies_in(folder, name):
+                # Of half a file, no rate of requests would be right.
+                connection.begin()
                 try:
                     count, rejected_count = load_lines(
                         connection, folder / name, kind, run_id, work_folder, progress
                     )
                 except UnreadableFileError as error:
+                    connection.rollback()
                     problem = f"{name} cannot be read: {error}"
+                else:
+                    connection.commit()
             row[f"{kind.what}_count"] = count
             row["rejected_count"] += rejected_count
             if problem:

@@ -68,12 +68,7 @@ class Salvaged:
 
 
 class Salvager:
-    """Reads malformed text of one file.
-
-    Args:
-        stream: the file, of whose size the effort is a multiple.
-        collector: takes the events that are found, and notes the rest.
-    """
+    """Reads malformed text of one file."""
 
     def __init__(self, stream: ByteStream, collector: Collector) -> None:
         self._stream = stream

@@ -1,26 +1,177 @@
-"""Which traces and run folders are meant by files, folders and globs."""
+"""Which traces and run folders are meant by files, folders and globs.
+
+A run folder is one that holds a `run.json`; a sweep is a folder of them, however deep. What is
+hidden (a run that is still being collected) and what lies inside a run is not looked at.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tracekit.errors import TraceError
-from tracekit.ingest.run_folders import (
-    BENCHMARKS_NAME,
-    MANIFEST_NAME,
-    REQUESTS_NAME,
-    Sources,
-    are_fragments_of_one,
-    close_names,
-    find_runs,
-    glob,
-    natural,
-    resolved,
-    runs_of_traces,
-)
-from tracekit.storage import Place, place_of
+from tracekit.storage import Location, Place, has_query, lies_in, place_of
+
+MANIFEST_NAME = "run.json"
+REQUESTS_NAME = "requests.jsonl"
+BENCHMARKS_NAME = "benchmarks.jsonl"
+STORE_SUFFIX = ".duckdb"
+
+MAX_DEPTH = 5
+"""How deep below a folder runs are looked for."""
+
+
+class Sources(NamedTuple):
+    """What a store is made of: trace files, and run folders.
+
+    Where several runs are meant there are no traces: questions about a trace are about one run.
+    """
+
+    traces: Sequence[Place]
+    runs: Sequence[Place]
+
+    @property
+    def files(self) -> list[Place]:
+        """Every file whose content decides what the store holds."""
+        files: list[Place] = list(self.traces)
+        for run in self.runs:
+            files.append(run / MANIFEST_NAME)
+            if has_requests(run):
+                files.append(run / REQUESTS_NAME)
+            if has_benchmarks(run):
+                files.append(run / BENCHMARKS_NAME)
+        return files
+
+
+def has_requests(run: Place) -> bool:
+    """Return whether requests were recorded in a run folder."""
+    return lies_in(run, REQUESTS_NAME)
+
+
+def has_benchmarks(run: Place) -> bool:
+    """Return whether benchmarks were measured in a run folder."""
+    return lies_in(run, BENCHMARKS_NAME)
+
+
+def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
+    """Return the run folders that trace files lie in, each once; two calls to the disk for each."""
+    # A URL with a query is signed for one file, or means nothing without it.
+    folders = dict.fromkeys(trace.parent for trace in traces if not has_query(trace))
+    return [folder for folder in folders if is_run(folder)]
+
+
+def find_runs(paths: Sequence[str | Place]) -> list[Place]:
+    """Return the run folders that are meant by folders, files in them and globs of either.
+
+    Raises:
+        TraceError: a path does not exist, or is a store.
+    """
+    found: dict[Place, None] = {}
+    for given in paths:
+        path = place_of(given)
+        matches = [path] if path.exists() else glob(path)
+        if not matches:
+            raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
+        for match in matches:
+            if match.suffix == STORE_SUFFIX and match.is_file():
+                raise TraceError(
+                    f"{match}: a store cannot be mixed with traces", hint="open it by itself"
+                )
+            inside: Iterable[Place]
+            if not match.is_dir():
+                # A file may be a link; it belongs to the folder that it lies in.
+                inside = [resolved(match).parent]
+            elif isinstance(match, Path):
+                inside = runs_below(match)
+            else:
+                inside = _runs_below_url(match)
+            found.update(dict.fromkeys(resolved(run) for run in inside if is_run(run)))
+    return list(found)
+
+
+def resolved(place: Place) -> Place:
+    """Return a path as the disk knows it; a URL is what it is, and so is a pipe.
+
+    What ``/dev/fd/63`` stands for, as a shell's ``<(…)`` gives it, has no path on the disk.
+    """
+    return place.resolve() if isinstance(place, Path) and not place.is_fifo() else place
+
+
+def is_run(folder: Place) -> bool:
+    """Return whether a folder is that of a run."""
+    return lies_in(folder, MANIFEST_NAME)
+
+
+def are_fragments_of_one(folders: Sequence[Place]) -> bool:
+    """Tell whether run folders are those that one job left on several machines."""
+    try:
+        # Most traces lie in no run folder, and loading what reads manifests takes 10 ms.
+        from tracekit import manifest
+
+        return manifest.are_fragments([manifest.read(folder) for folder in folders])
+    except TraceError:
+        return False
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """Yield the run folders at and below a folder, in natural order."""
+    base = len(folder.parts)
+    for place, inside, _ in os.walk(folder):
+        here = Path(place)
+        if is_run(here):
+            inside.clear()
+            yield here
+        elif len(here.parts) - base >= MAX_DEPTH:
+            inside.clear()
+        else:
+            inside[:] = sorted(
+                (name for name in inside if not name.startswith(".")),
+                key=lambda name: natural(Path(name)),
+            )
+
+
+def _runs_below_url(folder: Location, depth: int = 0) -> Iterator[Location]:
+    if is_run(folder):
+        yield folder
+    elif depth < MAX_DEPTH:
+        for inside in folder.entries():
+            if not inside.name.startswith(".") and inside.is_dir():
+                yield from _runs_below_url(inside, depth + 1)
+
+
+def glob(pattern: Place) -> list[Place]:
+    """Return what a glob means, in natural order; its first part may be absolute."""
+    if not isinstance(pattern, Path):
+        return [*pattern.glob()]
+    anchor = Path(pattern.anchor)
+    relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
+    try:
+        return sorted(anchor.glob(str(relative)), key=natural)
+    except (ValueError, NotImplementedError):
+        return []
+
+
+def natural(path: Place) -> tuple[object, ...]:
+    """Sort rank10 behind rank9."""
+    parts = re.split(r"(\d+)", path.name)
+    return tuple(int(part) if part.isdecimal() else part for part in parts)
+
+
+def close_names(path: Place) -> str | None:
+    """Return a hint with names beside a path that are nearly its own."""
+    from difflib import get_close_matches
+
+    try:
+        names = [other.name for other in Location.of(path.parent).entries()]
+    except OSError:
+        return None
+    close = get_close_matches(path.name, names, n=3)
+    return "did you mean " + " or ".join(close) + "?" if close else None
+
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
 

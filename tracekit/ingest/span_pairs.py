@@ -210,11 +210,6 @@ def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
     """Give every begin the time to its end, and note in table unpaired what has no counterpart.
 
     A begin without an end lasts until the end of the trace.
-
-    Args:
-        connection: of the store that is being built, with a database ``scratch``; the events of the
-            trace are in table record.
-        trace_id: the trace.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "

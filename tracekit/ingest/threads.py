@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.database import execute
-
 if TYPE_CHECKING:
     import duckdb
 
@@ -14,13 +12,8 @@ THREAD = "thread"
 
 
 def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table thread: every thread that has an event or a name.
-
-    Args:
-        connection: of the store that is being built; its table record is filled.
-    """
-    execute(
-        connection,
+    """Fill table thread: every thread that has an event or a name."""
+    connection.execute(
         f"""
         INSERT INTO {THREAD}
         WITH owner AS (

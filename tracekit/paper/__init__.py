@@ -6,6 +6,6 @@ figure whose text states numbers or names its curves. They are carried over as p
 cannot be right is marked with the reason, never corrected.
 
 `tables` reads them, `runs` knows our runs, `measures` takes the same figures from our manifests and
-traces, `side_by_side` puts the two beside each other; `bench_figures` does so for the figures of
+traces, `comparison` puts the two beside each other; `bench_figures` does so for the figures of
 microbenchmarks, whose curves have no numbers.
 """

@@ -21,12 +21,9 @@ _TENSOR_SCALE = 8
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """Where ours of a figure come from.
+    """Where ours of a figure come from: the analysis, and its columns that are shown.
 
-    Attributes:
-        analysis: the analysis that has our points.
-        curve: returns the curve that a row of it belongs to, None if to none of the figure's.
-        figures: the columns of the analysis that are shown, the curve and the run before them.
+    `curve` returns the curve that a row of it belongs to, None if to none of the figure's.
     """
 
     analysis: str
@@ -76,25 +73,14 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
 
 
 def of_figure(figure: BenchFigure, points: Result) -> Result:
-    """Return the points that belong to a figure, with all columns of their analysis.
-
-    Args:
-        figure: the figure.
-        points: the rows of its analysis.
-    """
+    """Return the points that belong to a figure, with all columns of their analysis."""
     names = points.column_names
     kept = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
     return Result(points.name, points.columns, kept)
 
 
 def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
-    """Return our points of a figure as one table, for programs.
-
-    Args:
-        name: of the figure.
-        curves: the curves that the paper has.
-        points: the rows of its analysis.
-    """
+    """Return our points of a figure as one table, for programs; `curves` are the paper's."""
     figure = BENCH_FIGURES[name]
     types = {column.name: column.type for column in points.columns}
     columns = [
@@ -112,24 +98,15 @@ def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
 
 
 def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
-    """Return what has to be said of our points: what differs from the paper's, and what is missing.
-
-    Args:
-        name: of the figure.
-        curves: the curves that the paper has, each with what else is stated.
-        points: the rows of its analysis.
-    """
+    """Return which curves only one side has, as sentences."""
     figure = BENCH_FIGURES[name]
     ours = of_figure(figure, points).to_dicts()
     found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
-    said = []
-    others = [curve for curve in found if curve not in curves]
-    if others:
-        said.append(f"curves of ours that the paper does not have: {', '.join(others)}")
-    missing = [curve for curve in curves if curve not in found]
-    if missing:
-        said.append(f"curves of the paper without points of ours: {', '.join(missing)}")
-    return said
+    texts = {
+        "curves of ours that the paper does not have": [one for one in found if one not in curves],
+        "curves of the paper without points of ours": [one for one in curves if one not in found],
+    }
+    return [f"{text}: {', '.join(names)}" for text, names in texts.items() if names]
 
 
 def machines(points: Result) -> list[str]:

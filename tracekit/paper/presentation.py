@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tracekit.analysis.result import Column, Result
-from tracekit.paper.differences import MARKS
+from tracekit.paper.comparison import MARKS, Comparison, Line
+from tracekit.paper.measures import Whole
 from tracekit.paper.runs import OurRun, layer_count_of
-from tracekit.paper.side_by_side import Comparison, Line
 from tracekit.paper.tables import Cell, PaperTable, Row, load_tables
-from tracekit.paper.whole_model import NOT_EXTRAPOLATED, Whole
 from tracekit.units import format_pct
 
 _LABELS: tuple[tuple[str, str], ...] = (
@@ -33,56 +32,45 @@ def flat_result(comparison: Comparison) -> Result:
     A figure of a whole model is two: `extrapolated_min_…` and `extrapolated_max_…`, which are the
     same where all is told.
     """
-    columns = [Column(name, kind) for name, kind in comparison.name_columns]
+    columns = [*comparison.name_columns]
+    whole_figures = comparison.measure.whole_figures
     for name, kind in comparison.figure_columns:
         if name in comparison.paper_figures:
-            columns.append(Column(f"paper_{name}", kind))
-        columns.append(Column(f"our_{name}", kind))
-        if name in comparison.whole_figures:
-            columns += [Column(f"extrapolated_{end}_{name}", kind) for end in ("min", "max")]
-    columns += [Column(name, "VARCHAR") for name in ("as_printed", "run", "mark", "differences")]
-    if comparison.whole_figures:
-        columns.append(Column("extrapolated_layer_count", "BIGINT"))
-        columns.append(Column("extrapolated_note", "VARCHAR"))
-    columns.append(Column("note", "VARCHAR"))
-    taken = {column.name for column in columns}
-    columns += [
-        Column(f"{side}_{name}", kind)
-        for side in ("paper", "our")
-        for name, kind in _LABELS
-        if f"{side}_{name}" not in taken
-    ]
+            columns.append((f"paper_{name}", kind))
+        columns.append((f"our_{name}", kind))
+        if name in whole_figures:
+            columns += [(f"extrapolated_{end}_{name}", kind) for end in ("min", "max")]
+    columns += [(name, "VARCHAR") for name in ("as_printed", "run", "mark", "differences")]
+    if whole_figures:
+        columns += [("extrapolated_layer_count", "BIGINT"), ("extrapolated_note", "VARCHAR")]
+    columns.append(("note", "VARCHAR"))
+    labels = [(f"{side}_{name}", kind) for side in ("paper", "our") for name, kind in _LABELS]
+    columns += [item for item in labels if item[0] not in dict(columns)]
     rows = []
     for line in comparison.lines:
-        cells = _cells(line)
+        cells: Row = {}
         if line.paper is not None:
             facts = _paper_facts(comparison.table, line.paper)
-            cells = {f"paper_{name}": value for name, value in facts.items()} | cells
+            cells |= {f"paper_{name}": value for name, value in facts.items()}
             cells["as_printed"] = line.paper.get("as_printed")
         if line.run is not None:
-            facts = _our_facts(line.run)
-            cells = {f"our_{name}": value for name, value in facts.items()} | cells
+            cells |= {f"our_{name}": value for name, value in _our_facts(line.run).items()}
+        cells |= _cells(line)
         cells["differences"] = "; ".join(map(str, line.differences)) or None
         if line.wholes and line.run is not None:
             cells["extrapolated_layer_count"] = line.run.whole_layer_count
             cells["extrapolated_note"] = "; ".join(_reasons(line)) or None
-        cells["note"] = line.note
-        rows.append(tuple(cells.get(column.name) for column in columns))
-    return Result(comparison.table.name, tuple(columns), rows)
+        rows.append(cells)
+    return _result(comparison.table.name, columns, rows)
 
 
 def beside_result(comparison: Comparison, *, is_extrapolated: bool = True) -> Result:
     """Return the rows of the paper with ours beside them, without labels, for people.
 
     Shares come first. What was extrapolated is text where it has two ends.
-
-    Args:
-        comparison: what stands beside what.
-        is_extrapolated: with what the whole model would take, as far as it is known.
     """
     lines = [line for line in comparison.lines if line.paper is not None]
-    sides = ("paper", "our", "extrapolated") if is_extrapolated else ("paper", "our")
-    return _for_people(comparison, lines, sides)
+    return _for_people(comparison, lines, is_extrapolated=is_extrapolated)
 
 
 def extrapolated_result(comparison: Comparison) -> Result:
@@ -92,47 +80,46 @@ def extrapolated_result(comparison: Comparison) -> Result:
         for line in comparison.lines
         if line.paper is not None and any(whole.low is not None for whole in line.wholes.values())
     ]
-    return _for_people(comparison, lines, ("paper", "extrapolated"), comparison.whole_figures)
+    return _for_people(comparison, lines, has_ours=False)
 
 
 def _for_people(
     comparison: Comparison,
     lines: Sequence[Line],
-    sides: Sequence[str],
-    figures: Sequence[str] | None = None,
+    *,
+    has_ours: bool = True,
+    is_extrapolated: bool = True,
 ) -> Result:
-    """Return lines with some sides of some figures, all if None."""
+    """Return lines with all figures, or without ours those of the whole model alone."""
     # One platform and one run stand above the table already.
     is_said = len({line.names.get("platform") for line in lines}) == 1
-    names = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
-    columns = [Column(name, kind) for name, kind in names]
-    telling = [item for item in comparison.figure_columns if item[0] in comparison.telling_figures]
-    columns += [Column(f"our_{name}", kind) for name, kind in telling]
-    wanted = [
-        item
-        for item in comparison.figure_columns
-        if item[0] != "outcome" and item not in telling and (figures is None or item[0] in figures)
-    ]
+    columns = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
+    whole_figures, by = comparison.measure.whole_figures, comparison.measure.by
+    columns += [(f"our_{name}", kind) for name, kind in comparison.figure_columns if name in by]
     ranges: set[str] = set()
-    for name, kind in sorted(wanted, key=lambda item: not item[0].endswith("_pct")):
+    for name, kind in sorted(
+        comparison.figure_columns, key=lambda item: not item[0].endswith("_pct")
+    ):
+        if name == "outcome" or name in by or not (has_ours or name in whole_figures):
+            continue
         if name in comparison.paper_figures:
-            columns.append(Column(f"paper_{name}", kind))
-        if "our" in sides:
-            columns.append(Column(f"our_{name}", kind))
-        if "extrapolated" in sides and name in comparison.whole_figures:
+            columns.append((f"paper_{name}", kind))
+        if has_ours:
+            columns.append((f"our_{name}", kind))
+        if is_extrapolated and name in whole_figures:
             if any(_is_range(line.wholes.get(name)) for line in lines):
                 ranges.add(name)
-            columns.append(Column(f"extrapolated_{name}", "VARCHAR" if name in ranges else kind))
-    if "our" in sides:
-        columns += [Column("our_outcome", "VARCHAR"), Column("mark", "VARCHAR")]
+            columns.append((f"extrapolated_{name}", "VARCHAR" if name in ranges else kind))
+    if has_ours:
+        columns += [("our_outcome", "VARCHAR"), ("mark", "VARCHAR")]
     columns += _run_column(lines)
     rows = []
     for line in lines:
         cells = _cells(line)
         for name in ranges:
             cells[f"extrapolated_{name}"] = _range_text(name, line.wholes.get(name))
-        rows.append(tuple(cells.get(column.name) for column in columns))
-    return _without_empty(Result(comparison.table.name, tuple(columns), rows))
+        rows.append(cells)
+    return _result(comparison.table.name, columns, rows, is_full=False)
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
@@ -143,30 +130,25 @@ def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
     """
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
-    columns += [Column(name, kind) for name, kind in comparison.name_columns if name != "platform"]
-    wanted = [item for item in comparison.figure_columns if item[0] in comparison.our_figures]
-    columns += [Column(name, kind) for name, kind in wanted]
+    columns += [item for item in comparison.name_columns if item[0] != "platform"]
+    columns += [item for item in comparison.figure_columns if item[0] in comparison.our_figures]
     notes = {line.note for line in lines}
     if len(notes) > 1:
-        columns.append(Column("note", "VARCHAR"))
-    rows = []
-    for line in lines:
-        cells: dict[str, Cell] = {**line.names, **(line.ours or {}), "note": line.note}
-        cells["run"] = line.run.label if line.run else None
-        rows.append(tuple(cells.get(column.name) for column in columns))
+        columns.append(("note", "VARCHAR"))
+    rows = [_cells(line) | (line.ours or {}) for line in lines]
     why = notes.pop() if len(notes) == 1 else None
-    return why, _without_empty(Result("ours", tuple(columns), rows))
+    return why, _result("ours", columns, rows, is_full=False)
 
 
-def _run_column(lines: Sequence[Line]) -> list[Column]:
+def _run_column(lines: Sequence[Line]) -> list[tuple[str, str]]:
     """Return a column for the run if there are several: a single one stands above the table."""
     several = len({line.run.label for line in lines if line.run}) > 1
-    return [Column("run", "VARCHAR")] if several else []
+    return [("run", "VARCHAR")] if several else []
 
 
-def _cells(line: Line) -> dict[str, Cell]:
-    """Return names, figures of both sides, mark and run of a line, by the names of columns."""
-    cells: dict[str, Cell] = dict(line.names)
+def _cells(line: Line) -> Row:
+    """Return names, figures of both sides, mark, run and note of a line, by names of columns."""
+    cells: Row = dict(line.names)
     cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
     cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
     for name, whole in line.wholes.items():
@@ -174,7 +156,20 @@ def _cells(line: Line) -> dict[str, Cell]:
         cells[f"extrapolated_max_{name}"] = whole.high
     cells["mark"] = "".join(one.mark for one in line.differences) or None
     cells["run"] = line.run.label if line.run else None
+    cells["note"] = line.note
     return cells
+
+
+def _result(
+    name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], *, is_full: bool = True
+) -> Result:
+    """Return rows as a result; unless it is full, without columns that say nothing in any row."""
+    kept = [
+        Column(key, kind)
+        for key, kind in columns
+        if is_full or any(cells.get(key) is not None for cells in rows)
+    ]
+    return Result(name, tuple(kept), [tuple(cells.get(one.name) for one in kept) for cells in rows])
 
 
 def _is_range(whole: Whole | None) -> bool:
@@ -212,23 +207,20 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
 
     Nothing for a table that is itself about the hardware.
     """
-    if "stage" not in comparison.table.setup:
+    stage = comparison.table.setup.get("stage")
+    if stage is None:
         return []
-    found: dict[str, list[str]] = {}
+    paper: dict[str, None] = {}
+    ours: dict[str, list[str]] = {}
     for line in comparison.lines:
         if line.paper is not None:
-            facts = _paper_facts(comparison.table, line.paper)
-            found.setdefault(_text(comparison, facts), [])
-    paper = [("paper", facts) for facts in found]
-    found = {}
-    stage = comparison.table.setup["stage"]
-    for line in comparison.lines:
+            paper[_text(comparison, _paper_facts(comparison.table, line.paper))] = None
         if line.run is not None and line.run.manifest.stage == stage:
-            labels = found.setdefault(_text(comparison, _our_facts(line.run)), [])
+            labels = ours.setdefault(_text(comparison, _our_facts(line.run)), [])
             if line.run.label not in labels:
                 labels.append(line.run.label)
-    ours = [("ours", f"{facts} ({_names(labels)})") for facts, labels in found.items()]
-    return paper + ours
+    found = [("paper", facts) for facts in paper]
+    return found + [("ours", f"{facts} ({_names(labels)})") for facts, labels in ours.items()]
 
 
 def setup_remarks(comparison: Comparison) -> list[str]:
@@ -243,14 +235,15 @@ def setup_remarks(comparison: Comparison) -> list[str]:
         )
     cut = [line for line in with_ours if line.run and line.run.whole_layer_count]
     layers = {(line.run.layer_count, line.run.whole_layer_count) for line in cut if line.run}
-    if any(whole.low is not None for line in cut for whole in line.wholes.values()):
-        counts = _listed([f"{whole} layers from {ran} that ran" for ran, whole in sorted(layers)])
+    wholes = [whole for line in cut for whole in line.wholes.values()]
+    if any(whole.low is not None for whole in wholes):
+        counts = _listed(f"{whole} layers from {ran} that ran" for ran, whole in sorted(layers))
         text = f"extrapolated to {counts}: the time in layers times their number, the rest as it is"
-        if any(_is_range(whole) for line in cut for whole in line.wholes.values()):
+        if any(map(_is_range, wholes)):
             text += "; at most, what is in no module grows with the layers too"
         found.append(text)
-    elif cut and comparison.table.name in NOT_EXTRAPOLATED:
-        found.append(f"nothing is extrapolated: {NOT_EXTRAPOLATED[comparison.table.name]}")
+    elif cut and comparison.measure.not_extrapolated:
+        found.append(f"nothing is extrapolated: {comparison.measure.not_extrapolated}")
     return found
 
 
@@ -260,14 +253,13 @@ def _differences(lines: Sequence[Line]) -> list[str]:
     for mark, fact in MARKS.items():
         own = [one for line in lines for one in line.differences if one.mark == mark]
         if own:
-            ours = _listed([one.ours for one in own])
-            theirs = _listed([one.paper for one in own])
+            ours, theirs = _listed(one.ours for one in own), _listed(one.paper for one in own)
             where = f" in {len(own)}" if len(own) < len(lines) else ""
             found.append(f"{mark} {fact}{where} ({ours}, not {theirs})")
     return found
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _listed(texts: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(texts))
     if len(distinct) > _FEW_RUNS:
         return f"{', '.join(distinct[:_FEW_RUNS])} or others"
@@ -305,7 +297,7 @@ def count_without_run(lines: Sequence[Line]) -> int:
     return sum(line.paper is not None and line.run is None for line in lines)
 
 
-def _text(comparison: Comparison, facts: dict[str, Cell]) -> str:
+def _text(comparison: Comparison, facts: Row) -> str:
     parts = [facts["hardware"], facts["model"]]
     # A batch size that tells rows apart, or is a figure, stands in the rows.
     is_in_rows = any(column.name == "batch_size" for column in comparison.table.columns)
@@ -324,7 +316,7 @@ def _names(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:_FEW_RUNS])} and {len(labels) - _FEW_RUNS} more"
 
 
-def _our_facts(run: OurRun) -> dict[str, Cell]:
+def _our_facts(run: OurRun) -> Row:
     stated = run.manifest
     load = None
     if stated.load is not None:
@@ -346,8 +338,8 @@ def _our_facts(run: OurRun) -> dict[str, Cell]:
     }
 
 
-def _paper_facts(table: PaperTable, row: Row) -> dict[str, Cell]:
-    facts: dict[str, Cell] = {name: table.fact(row, name) for name, _ in _LABELS}
+def _paper_facts(table: PaperTable, row: Row) -> Row:
+    facts: Row = {name: table.fact(row, name) for name, _ in _LABELS}
     facts["hardware"] = _paper_hardware(table.fact(row, "platform"))
     facts["engine"] = table.fact(row, "framework")
     facts["layer_count"] = layer_count_of(table.fact(row, "model"))
@@ -357,7 +349,7 @@ def _paper_facts(table: PaperTable, row: Row) -> dict[str, Cell]:
     return facts
 
 
-def _paper_hardware(platform: object) -> str | None:
+def _paper_hardware(platform: Cell) -> str | None:
     """Return GPUs and network of a platform of the paper, by its table of platforms."""
     if not isinstance(platform, str):
         return None
@@ -366,17 +358,3 @@ def _paper_hardware(platform: object) -> str | None:
         if row["platform"] == name:
             return f"{row['gpu_count']} × {row['gpu']}, {variant or row['network']}"
     return platform
-
-
-def _without_empty(result: Result) -> Result:
-    """Leave out the columns that say nothing in any row."""
-    kept = [
-        place
-        for place in range(len(result.columns))
-        if any(row[place] is not None for row in result.rows)
-    ]
-    return Result(
-        result.name,
-        tuple(result.columns[place] for place in kept),
-        [tuple(row[place] for place in kept) for row in result.rows],
-    )

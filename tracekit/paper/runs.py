@@ -12,8 +12,8 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.analysis.result import Result
 from tracekit.errors import TraceError
-from tracekit.ingest.run_folders import find_runs
-from tracekit.manifest import Manifest, Model
+from tracekit.ingest.sources import find_runs
+from tracekit.manifest import Manifest
 from tracekit.storage import Place
 
 Ask = Callable[..., Result]
@@ -52,24 +52,40 @@ class OurRun:
     @property
     def paper_model(self) -> str | None:
         """The paper's name of the model, None if it is none of the paper's or not all of it."""
-        return _paper_model(self.manifest)[0]
+        return None if self.whole_layer_count is not None else self.base_model
 
     @property
     def model(self) -> str:
         """The model, with its layers where it was cut."""
-        return _paper_model(self.manifest)[1]
+        model, whole = self.manifest.model, self.whole_layer_count
+        if model is None:
+            return "unknown"
+        return f"{model.name}, {self.layer_count} of {whole} layers" if whole else model.name
 
     @property
     def base_model(self) -> str | None:
-        """The paper's name of the model, with all of its layers or cut to some; None if none."""
+        """The paper's name of the model, with all of its layers or cut to some; None if none.
+
+        By its shape, by its name only where that is not told.
+        """
         model = self.manifest.model
-        return None if model is None else _base_model(model)
+        if model is None:
+            return None
+        if "hidden_size" in model.config:
+            return _by_config(model.config)
+        found = _NAME.search(model.name.lower().rstrip("/"))
+        return f"Llama2-{found[1]}B" if found else None
 
     @property
     def layer_count(self) -> int | None:
         """The layers that the model of the run has; None if not known."""
         model = self.manifest.model
-        return None if model is None else _layer_count(model)
+        if model is None:
+            return None
+        if model.layer_count is not None:
+            return model.layer_count
+        stated = model.config.get("num_hidden_layers")
+        return stated if isinstance(stated, int) else None
 
     @property
     def whole_layer_count(self) -> int | None:
@@ -114,10 +130,6 @@ class Found:
 def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> Found:
     """Find the runs that are meant by run folders, folders of them and globs of either.
 
-    Args:
-        paths: what the user named.
-        ask_of: makes the way to ask the traces of a run folder.
-
     Raises:
         TraceError: a path does not exist, or there is no run in any.
     """
@@ -153,39 +165,9 @@ def layer_count_of(model: str | None) -> int | None:
     return _SHAPES[model][2] if model in _SHAPES else None
 
 
-def _paper_model(run: Manifest) -> tuple[str | None, str]:
-    """Return the paper's name of a run's model, and a description of it."""
-    model = run.model
-    if model is None:
-        return None, "unknown"
-    layers = _layer_count(model)
-    name = _base_model(model)
-    if name is None:
-        return None, model.name
-    whole = _SHAPES[name][2]
-    if layers not in (None, whole):
-        return None, f"{model.name}, {layers} of {whole} layers"
-    return name, model.name
-
-
-def _layer_count(model: Model) -> int | None:
-    if model.layer_count is not None:
-        return model.layer_count
-    stated = model.config.get("num_hidden_layers")
-    return stated if isinstance(stated, int) else None
-
-
 def _by_config(config: dict[str, object]) -> str | None:
     shape = (config.get("hidden_size"), config.get("intermediate_size"))
     size = config.get("vocab_size", _VOCABULARY[0])
     if not isinstance(size, int) or not _VOCABULARY[0] <= size <= _VOCABULARY[1]:
         return None
     return next((name for name, (*known, _) in _SHAPES.items() if shape == tuple(known)), None)
-
-
-def _base_model(model: Model) -> str | None:
-    """Return the paper's name of a model: by its shape, by its name only where that is not told."""
-    if "hidden_size" in model.config:
-        return _by_config(model.config)
-    found = _NAME.search(model.name.lower().rstrip("/"))
-    return f"Llama2-{found[1]}B" if found else None

@@ -7,8 +7,10 @@ A file holds
     notes           what a reader of the figures has to know
     columns         name (with the unit), DuckDB type, meaning
     rows            one list per row, in the order of the paper; `-` is a cell without a figure
-    [setup]         what was measured, as far as it is the same for the whole table
-    [[as_printed]]  a cell that cannot be right: the row (`where`), the column, and why
+    by_platform     the platforms whose figures follow one another in a row, a list for each; `-`
+                    is a platform without figures
+    as_printed      cells that cannot be right: the row, the column, and why
+    setup           what was measured, as far as it is the same for the whole table
 
 A cell that is marked keeps its figure; the column `as_printed` holds the reason.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -99,15 +101,9 @@ class PaperTable:
         return tuple(row for row in self.rows if row.get("platform", platform) == platform)
 
     def to_result(self, platform: str | None = None) -> Result:
-        """Return the published figures alone.
-
-        Raises:
-            UsageError: the table has no such platform.
-        """
+        """Return the published figures alone; see :meth:`of_platform`."""
         columns = tuple(Column(column.name, column.type) for column in self.columns)
-        rows = [
-            tuple(row[column.name] for column in self.columns) for row in self.of_platform(platform)
-        ]
+        rows = [tuple(row[one.name] for one in columns) for row in self.of_platform(platform)]
         return Result(self.name, columns, rows)
 
 
@@ -139,7 +135,7 @@ def find_table(name: str) -> PaperTable:
 
 
 def hint_at_ours(figure: str) -> str:
-    """Return what to ask for ours of a figure."""
+    """Return the hint that names the analysis of a figure."""
     return f"ask for ours by themselves: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
@@ -151,18 +147,22 @@ def _place(name: str) -> tuple[bool, int]:
 
 def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
     columns = [PaperColumn(*column) for column in content["columns"]]
-    rows = [_row(columns, cells) for cells in content["rows"]]
+    names = [column.name for column in columns]
+    rows: list[Row] = [
+        {key: None if cell == _NO_FIGURE else cell for key, cell in zip(names, cells, strict=True)}
+        for cells in _single_rows(content, names)
+    ]
     if content.get("missing") == "oom":
         columns.append(PaperColumn("outcome", "VARCHAR", "ok, or oom: out of memory"))
         for row in rows:
             row["outcome"] = "oom" if row["tokens_per_s"] is None else "ok"
-    marks = content.get("as_printed", [])
-    if marks:
+    if marks := content.get("as_printed"):
         columns.append(
             PaperColumn("as_printed", "VARCHAR", "why a cell cannot be right; it is as printed")
         )
         for row in rows:
-            row["as_printed"] = _reasons(row, marks)
+            reasons = [f"{column}: {why}" for where, column, why in marks if _is_in(where, row)]
+            row["as_printed"] = "; ".join(reasons) or None
     return PaperTable(
         name=name,
         title=content["title"],
@@ -174,16 +174,18 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
     )
 
 
-def _row(columns: Iterable[PaperColumn], cells: list[Cell]) -> Row:
-    pairs = zip(columns, cells, strict=True)
-    return {column.name: None if cell == _NO_FIGURE else cell for column, cell in pairs}
+def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[Sequence[Cell]]:
+    """Yield the cells of each row; where platforms share one, those of each platform."""
+    platforms = content.get("by_platform")
+    if platforms is None:
+        yield from content["rows"]
+        return
+    at = names.index("platform")
+    for cells in content["rows"]:
+        for platform, figures in zip(platforms, cells[at:], strict=True):
+            missing = [_NO_FIGURE] * (len(names) - at - 1)
+            yield [*cells[:at], platform, *(missing if figures == _NO_FIGURE else figures)]
 
 
-def _reasons(row: Row, marks: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return what is marked in a row, as `column: reason`."""
-    found = [
-        f"{mark['column']}: {mark['reason']}"
-        for mark in marks
-        if all(row[name] == value for name, value in mark["where"].items())
-    ]
-    return "; ".join(found) or None
+def _is_in(where: Row, row: Row) -> bool:
+    return all(row[name] == value for name, value in where.items())

@@ -1,14 +1,8 @@
-"""Pictures of what analyses say: one chart per file, named after it and found by being there.
+"""Pictures of what analyses say: each a function in `trace_charts` or `run_charts`.
 
-A chart is a module here without a leading underscore; it has
-
-    NEEDS: tuple[str, ...]     the analyses whose rows it draws
-    def chart(data: Mapping[str, Result]) -> Chart | None
-
-where `data` has the results by analysis name, asked with the parameters in PARAMS; there is no
-chart where they have nothing to draw. A chart takes its figures from these rows as they are: it
-computes no figure of its own. It is written in Vega-Lite, which the report draws by itself, and
-altair and vl-convert draw elsewhere.
+A chart takes its figures from the rows of its analyses as they are: it computes no figure of its
+own. It is written in Vega-Lite, which the report draws by itself, and altair and vl-convert draw
+elsewhere.
 """
 
 from __future__ import annotations
@@ -16,42 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
 from tracekit.plot._chart import Chart
+from tracekit.plot._registry import CHARTS, ChartKind
 
 if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
     from tracekit.trace import Trace
 
-__all__ = ["PARAMS", "Chart", "ChartModule", "Plots", "chart_module", "chart_names"]
+__all__ = ["PARAMS", "Chart", "ChartKind", "Plots", "chart_names", "find_chart"]
 
 PARAMS: Mapping[str, Mapping[str, object]] = {"latency_cdf": {"metric": "all"}}
 """How analyses are asked of which charts draw more than they say by default."""
 
 
-class ChartModule(Protocol):
-    """What every chart module is."""
-
-    NEEDS: tuple[str, ...]
-
-    def chart(self, data: Mapping[str, Result]) -> Chart | None:
-        """Return the chart; None where there is nothing to draw."""
-        ...
-
-
 @cache
 def chart_names() -> tuple[str, ...]:
-    """Return the names of the charts; none is loaded for it."""
-    names = (module.name for module in iter_modules(__path__))
-    return tuple(sorted(name for name in names if not name.startswith("_")))
+    """Return the names of the charts."""
+    from tracekit.plot import run_charts, trace_charts  # noqa: F401  Importing registers them.
+
+    return tuple(sorted(CHARTS))
 
 
-def chart_module(name: str) -> ChartModule:
-    """Return the module of a chart.
+def find_chart(name: str) -> ChartKind:
+    """Return a chart by its name.
 
     Raises:
         QueryError: there is no such chart; the hint names close matches.
@@ -60,7 +43,7 @@ def chart_module(name: str) -> ChartModule:
         close = get_close_matches(name, chart_names(), n=1)
         hint = f"did you mean {close[0]}?" if close else "charts: " + ", ".join(chart_names())
         raise QueryError(f"there is no chart named {name!r}", hint=hint)
-    return cast("ChartModule", import_module(f"{__name__}.{name}"))
+    return CHARTS[name]
 
 
 class Plots:
@@ -75,14 +58,12 @@ class Plots:
         Raises:
             QueryError: there is no such chart, or the trace has nothing that it could show.
         """
-        module = chart_module(name)
-        chart = module.chart(
-            {need: self._trace.query(need, **PARAMS.get(need, {})) for need in module.NEEDS}
-        )
+        kind = find_chart(name)
+        chart = kind.chart({n: self._trace.query(n, **PARAMS.get(n, {})) for n in kind.needs})
         if chart is None:
             raise QueryError(
                 f"the trace has nothing for the chart {name}",
-                hint=f"it shows what {' and '.join(module.NEEDS)} say",
+                hint=f"it shows what {' and '.join(kind.needs)} say",
             )
         return chart
 
@@ -98,11 +79,9 @@ class Plots:
 
 
 class _Method:
-    """One chart, not made yet."""
-
     def __init__(self, plots: Plots, name: str) -> None:
         self._plots, self._name = plots, name
-        self.__doc__ = chart_module(name).__doc__
+        self.__doc__ = find_chart(name).description
 
     def __call__(self) -> Chart:
         """Return the chart."""

@@ -1,4 +1,4 @@
-"""What the charts have in common: axes with units, colours of known things, lists of what to tell.
+"""What charts are made of: axes with units, colours of known things, tooltips, and usual forms.
 
 A field's unit is the end of its name, as everywhere; an axis shows it in the step that suits the
 largest value, by dividing where text is made: the rows keep their base units.
@@ -7,6 +7,7 @@ largest value, by dividing where text is made: the rows keep their base units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
@@ -14,10 +15,29 @@ from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
 if TYPE_CHECKING:
     from tracekit.palette import Colour
 
+Rows = list[dict[str, Any]]
+"""The rows of an analysis, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How a chart is drawn: its title, Vega-Lite without the data, and what it leaves out.
+
+    `also` are further analyses whose rows layers of it name.
+    """
+
+    title: str
+    spec: dict[str, Any]
+    omitted: str = ""
+    also: tuple[str, ...] = ()
+
+
 MAX_BARS = 40
 """How many bars a chart has; its table has the rest."""
 
 BAR_PX = 22
+
+LEVEL_PX = 24
 
 STRIPS_PX = 480
 """How high the bars of many ranks are together: strips then, of which a few have names."""
@@ -62,15 +82,33 @@ def quantity(field: str, values: Iterable[Any], title: str, **more: Any) -> dict
 
 
 def names(
-    field: str, order: Sequence[Any] | None = None, title: str | None = None
+    field: str, order: Sequence[Any] | None = None, label_px: int | None = None
 ) -> dict[str, Any]:
     """Return the encoding of names along an axis, in a given order, else in that of the rows."""
+    axis: dict[str, Any] = {"title": None, "grid": False}
+    if label_px is not None:
+        axis["labelLimit"] = label_px
     return {
         "field": field,
         "type": "nominal",
         "sort": list(order) if order else None,
-        "axis": {"title": title, "grid": False},
+        "axis": axis,
     }
+
+
+def fixed(colour: Colour) -> dict[str, str]:
+    """Return the encoding of one colour for all marks."""
+    return {"value": colour.light}
+
+
+def text_of(value: object) -> str:
+    """Return a value as Vega's expressions write it."""
+    return "null" if value is None else str(value)
+
+
+def positive(*fields: str) -> list[dict[str, Any]]:
+    """Return the transform that keeps rows which a logarithmic axis can show."""
+    return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 
 def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> dict[str, Any]:
@@ -109,6 +147,14 @@ def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[s
     return [{"calculate": text, "as": name}]
 
 
+def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, Any]], list[str]]:
+    """Return the devices of rows by rank and id, and their names as `where` writes them."""
+    devices = list(dict.fromkeys((row["rank"], row["device"]) for row in rows))
+    is_ranked = any(row["rank"] is not None for row in (rows if every is None else every))
+    labels = [f"rank {text_of(r)} · {d}" if is_ranked else f"device {d}" for r, d in devices]
+    return devices, labels
+
+
 def request_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
@@ -128,7 +174,7 @@ def joined(
     """Return the transform that names each row by some columns, and a function that names it so."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
-        "null" if row[column] is None else str(row[column]) for column in columns
+        text_of(row[column]) for column in columns
     )
 
 
@@ -140,8 +186,7 @@ def stream_of(
     before = "'rank ' + datum.rank + ' · ' + " if is_ranked else "'device ' + "
 
     def name(row: Mapping[str, Any]) -> str:
-        rank = "null" if row["rank"] is None else row["rank"]
-        start = f"rank {rank} · " if is_ranked else "device "
+        start = f"rank {text_of(row['rank'])} · " if is_ranked else "device "
         return f"{start}{row['device']} · stream {row['stream']}"
 
     text = f"{before}datum.device + ' · stream ' + datum.stream"
@@ -154,8 +199,8 @@ def bar_step(count: int) -> dict[str, int]:
 
 
 def largest(
-    rows: Sequence[Mapping[str, Any]], field: str, count: int = MAX_BARS
-) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]], str]:
+    rows: Rows, field: str, count: int = MAX_BARS
+) -> tuple[list[dict[str, Any]], Rows, str]:
     """Choose the rows that a chart has room for: those with the largest values of a field.
 
     Returns:
@@ -169,3 +214,161 @@ def largest(
     kept = [row for row in kept if row[field] >= least]
     text = f"the {len(kept):,} largest of {len(values):,}" if len(kept) < len(values) else ""
     return [{"filter": {"field": field, "gte": least}}], kept, text
+
+
+def bars(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    y: dict[str, Any],
+    x: tuple[str, str, str],
+    colour: dict[str, Any],
+    tip: Sequence[str],
+    transform: Sequence[Mapping[str, Any]] = (),
+    omitted: str = "",
+    **along: Any,
+) -> Drawing | None:
+    """Return a chart with a bar for each row; None without rows.
+
+    Args:
+        title: above it.
+        rows: what is drawn.
+        y: the encoding of what each bar is of.
+        x: the field of the length, the column whose values the axis holds, and what it says.
+        colour: the encoding of the colour.
+        tip: the columns that are shown of a bar that is pointed at.
+        transform: of the data.
+        omitted: what is said of rows that are left out.
+        **along: more of the encoding of the length.
+    """
+    if not rows:
+        return None
+    field, column, axis_title = x
+    spec = {
+        "height": bar_step(len(rows)),
+        **({"transform": list(transform)} if transform else {}),
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": y,
+            "x": quantity(field, [row[column] for row in rows], axis_title, **along),
+            "color": colour,
+            "tooltip": told(*tip),
+        },
+    }
+    return Drawing(title, spec, omitted)
+
+
+def nested_bars(
+    title: str,
+    count: int,
+    y: dict[str, Any],
+    x: tuple[str, str, Sequence[Any], str],
+    look: tuple[Colour, Colour, float],
+    tip: Sequence[str],
+    *,
+    transform: Sequence[Mapping[str, Any]] = (),
+    omitted: str = "",
+    has_unit: bool = True,
+    detail: Mapping[str, Any] | None = None,
+    **along: Any,
+) -> Drawing | None:
+    """Return a chart of narrow bars within wide, pale ones; None without any.
+
+    Args:
+        title: above it.
+        count: how many bars there are, one below the other.
+        y: the encoding of what each bar is of.
+        x: the fields of the pale and of the full length, the values of the axis, what it says.
+        look: the colours of both, and how opaque the pale one is.
+        tip: the columns that are shown of a bar that is pointed at.
+        transform: of the data.
+        omitted: what is said of rows that are left out.
+        has_unit: whether the length has one; else it is a plain number.
+        detail: the encoding of what else tells bars apart.
+        **along: more of the encoding of the lengths.
+    """
+    if not count:
+        return None
+    *fields, values, axis_title = x
+    *of, opacity = look
+
+    def length(field: str) -> dict[str, Any]:
+        if has_unit:
+            return quantity(field, values, axis_title, **along)
+        plain = {"title": axis_title, "tickCount": 6, "grid": True}
+        return {"field": field, "type": "quantitative", "axis": plain}
+
+    marks = ({"type": "bar", "opacity": opacity}, {"type": "bar", "height": {"band": 0.45}})
+    spec = {
+        "height": bar_step(count),
+        **({"transform": list(transform)} if transform else {}),
+        "encoding": {
+            "y": y,
+            **({"detail": dict(detail)} if detail else {}),
+            "tooltip": told(*tip),
+        },
+        "layer": [
+            {"mark": mark, "encoding": {"x": length(field), "color": fixed(colour)}}
+            for mark, field, colour in zip(marks, fields, of, strict=True)
+        ],
+    }
+    return Drawing(title, spec, omitted)
+
+
+def lines(
+    title: str,
+    x: dict[str, Any],
+    y: dict[str, Any],
+    colour: dict[str, Any],
+    tip: Sequence[str],
+    *,
+    mark: Mapping[str, Any],
+    transform: Sequence[Mapping[str, Any]] = (),
+    height: int = 240,
+    omitted: str = "",
+) -> Drawing:
+    """Return a chart of lines, or of the points that `mark` names, over two axes.
+
+    Args:
+        title: above it.
+        x: the encoding along the page.
+        y: the encoding up the page.
+        colour: the encoding of the colour.
+        tip: the columns that are shown of what is pointed at.
+        mark: how a line or a point looks.
+        transform: of the data.
+        height: in pixels.
+        omitted: what is said of rows that are left out.
+    """
+    spec = {
+        "height": height,
+        **({"transform": list(transform)} if transform else {}),
+        "mark": {"type": "line", **mark},
+        "encoding": {"x": x, "y": y, "color": colour, "tooltip": told(*tip)},
+    }
+    return Drawing(title, spec, omitted)
+
+
+def icicle(
+    title: str, rows: Rows, colour: dict[str, Any], tip: Sequence[str], **more: Any
+) -> Drawing | None:
+    """Return a tree of modules, each as wide as its time, within those around it."""
+    if not rows:
+        return None
+    ends = [row["to_ns"] for row in rows]
+    depths = sorted({row["depth"] for row in rows})
+    spec = {
+        "height": {"step": LEVEL_PX},
+        **more,
+        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 1},
+        "encoding": {
+            "x": quantity("from_ns", ends, "busy time of all devices", scale={"nice": False}),
+            "x2": {"field": "to_ns"},
+            "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
+            "color": colour,
+            "text": {"field": "label"},
+            "tooltip": told(*tip),
+        },
+        "usermeta": {"zoom": "x", "label": "label"},
+    }
+    return Drawing(title, spec)

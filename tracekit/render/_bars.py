@@ -1,4 +1,4 @@
-"""Bars of block characters whose cells add up."""
+"""Bars of block characters whose cells add up, and strips: a block for each of many ranks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MARK = "▲"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,37 @@ def share_bar(share_pct: float | None, width: int, style: str = "") -> Text:
 def cells_of(amount: float, longest: float, width: int) -> int:
     """Return how many of `width` cells an amount takes where the longest one takes them all."""
     return round(amount / longest * width) if longest else 0
+
+
+def cells_of_ranks(count: int, width: int) -> list[range]:
+    """Return which of `count` ranks each cell stands for; all of them, in order."""
+    cells = max(min(count, width), 1)
+    return [range(cell * count // cells, (cell + 1) * count // cells) for cell in range(cells)]
+
+
+def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) -> Text:
+    """Return a strip: a full block is the largest value, and nothing is 0.
+
+    The values are of the ranks in their order, None is blank; a cell that stands for several ranks
+    shows the largest value of them. `marked` says which of the ranks stand out.
+    """
+    largest = max((value for value in values if value is not None), default=0)
+    row = Text()
+    for cell in cells_of_ranks(len(values), width):
+        known = [value for rank in cell if (value := values[rank]) is not None]
+        style = "bold red" if any(marked[rank] for rank in cell) else ""
+        row.append(_block(max(known), largest) if known else " ", style=style)
+    return row
+
+
+def marks(marked: Sequence[bool], width: int) -> Text:
+    """Return a row with a mark below each cell of a strip in which a rank stands out."""
+    row = Text(style="bold red")
+    for cell in cells_of_ranks(len(marked), width):
+        row.append(_MARK if any(marked[rank] for rank in cell) else " ")
+    return row
+
+
+def _block(value: float, largest: float) -> str:
+    place = int(value * len(_BLOCKS) / largest) if largest else 0
+    return _BLOCKS[min(place, len(_BLOCKS) - 1)]

@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render._json_text import json_text
-from tracekit.render._text import printable
+from tracekit.render._text import cell_width, printable
 from tracekit.units import (
     NS_PER_MS,
     Unit,
@@ -35,7 +36,7 @@ _SMALLEST = 100
 """How many steps of the last decimal a number has to be: below that a column has no common unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextColumn:
     """One column as text; numbers are set to the right and never shortened.
 
@@ -52,6 +53,11 @@ class TextColumn:
     def header(self) -> str:
         """What stands above the column."""
         return f"{self.name} {self.unit}".strip()
+
+    @cached_property
+    def width(self) -> int:
+        """How many terminal cells the widest of its cells takes."""
+        return max(map(cell_width, self.cells), default=0)
 
     def told(self, cell: str) -> str:
         """Return a cell by itself: its column, its text and its unit."""

@@ -5,28 +5,33 @@ shortened from the right end. If that is not enough, a single row becomes a bloc
 lines. Of several rows, columns that say the same in every row go below the table, and then the
 columns that are told to go first are left out: an analysis says under ``Keep`` which go last; else
 those to the right go first. What was left out is said. Sentences are wrapped.
+
+Measured ceilings come with texts, and a table of figures with two sentences in every row fits no
+terminal. So columns `ceiling_…` that say nothing in any row are left out, and the measurements and
+the reasons for what is missing become lines below, each once. Exact formats have every column.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from tracekit.render._ceilings import text_lines, without_texts
+from tracekit.analysis.result import Result
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
-from tracekit.render._text import cell_width, fit, shorten
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
+from tracekit.render._text import cell_width, fit, printable, shorten
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
 # Columns that hold a sentence: cut off it would say nothing.
 _SENTENCES = frozenset({"as_printed", "meaning", "note", "question", "reason"})
+_CEILING = "ceiling_"
+_CEILING_TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
+_MAX_TEXTS = 5
+_MAX_LENGTH = 200
+_OTHER_THREADS = re.compile(r"it was measured with \d+ threads?, the rank had (\d+) threads?")
 _HEADER_BREAK = re.compile(r"(?<=[_ ])")
 
 Lines = list[str]
@@ -35,13 +40,10 @@ Lines = list[str]
 def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
     """Return the lines of a table that fits the width, or of a record if it has one row.
 
-    Args:
-        result: the rows.
-        width: the most cells that a line may take; None for every column in full.
-        units: show times, sizes and rates in readable units.
+    Without a width every column is shown in full.
     """
     # Ad-hoc SQL, whose units are its own business, gets the columns that it asked for.
-    shown = without_texts(result) if units and width is not None else result
+    shown = _without_ceiling_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
         return
@@ -65,7 +67,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
     if not result.rows:
         yield Text("no rows", style="dim")
     elif shown is not result and width is not None:
-        yield from text_lines(result, width)
+        yield from _ceiling_lines(result, width)
 
 
 def _kept(result: Result) -> tuple[str, ...]:
@@ -90,12 +92,15 @@ def _folded(
     same = [column for column in gone if _is_same(column)]
     told = [column.told(column.cells[0]) for column in same if column.cells[0] != NOTHING]
     empty = [column.source for column in same if column.cells[0] == NOTHING]
-    others = [column.source for column in gone if column not in same]
+    others = [column.source for column in gone if column not in same and column.source != "reason"]
+    reasons = next((column.cells for column in gone if column.source == "reason"), [])
     below = []
     if told:
         below.append(f"in every row: {' · '.join(told)}")
     if empty:
         below.append(f"without a value: {', '.join(empty)}")
+    if len(set(reasons)) > 1:
+        below.append(f"reason: {_each_once(text for text in reasons if text != NOTHING)}")
     if others:
         below.append(f"left out: {', '.join(others)} (--wide shows them, --format json has all)")
     return [columns[place] for place in sorted(order)], below
@@ -112,14 +117,8 @@ def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, in
 
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
-    """Whether a result is a table within a width, and not records.
-
-    Args:
-        result: the rows.
-        width: the most cells that a line may take.
-        units: show times, sizes and rates in readable units.
-    """
-    shown = without_texts(result) if units else result
+    """Whether a result is a table within a width, and not records."""
+    shown = _without_ceiling_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
 
@@ -141,7 +140,7 @@ def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], lis
 def _broken_header(column: TextColumn) -> Lines:
     """Break a header that is wider than its data into lines, after `_` and spaces."""
     pieces = _HEADER_BREAK.split(column.header)
-    room = max(_data_width(column), *(cell_width(piece.rstrip()) for piece in pieces))
+    room = max(column.width, *(cell_width(piece.rstrip()) for piece in pieces))
     lines = [""]
     for piece in pieces:
         if lines[-1] and cell_width((lines[-1] + piece).rstrip()) > room:
@@ -152,7 +151,7 @@ def _broken_header(column: TextColumn) -> Lines:
 
 def _natural_widths(columns: Sequence[TextColumn], headers: Sequence[Lines]) -> list[int]:
     return [
-        max(_data_width(column), *map(cell_width, lines))
+        max(column.width, *map(cell_width, lines))
         for column, lines in zip(columns, headers, strict=True)
     ]
 
@@ -180,10 +179,6 @@ def _shrunk(
         step = widths[widest] - max([floors[widest], *others])
         widths[widest] -= min(excess, step)
     return widths
-
-
-def _data_width(column: TextColumn) -> int:
-    return max(map(cell_width, column.cells), default=0)
 
 
 def _table(
@@ -222,3 +217,44 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
             cell = column.cells[index]
             shown = cell if column.is_number else shorten(cell, room)
             yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)
+
+
+def _without_ceiling_texts(result: Result) -> Result:
+    """Return a result without texts about ceilings, and without ceilings that no row has."""
+    if not _CEILING_TEXTS.keys() & set(result.column_names) or not result.rows:
+        return result
+    kept = [
+        index
+        for index, name in enumerate(result.column_names)
+        if not name.startswith(_CEILING)
+        or (name not in _CEILING_TEXTS and any(row[index] is not None for row in result.rows))
+    ]
+    return Result(
+        result.name,
+        tuple(result.columns[index] for index in kept),
+        [tuple(row[index] for index in kept) for row in result.rows],
+    )
+
+
+def _each_once(texts: Iterable[str]) -> str:
+    """Return the first few of some texts, each once and cut to what one reads."""
+    every = list(dict.fromkeys(texts))
+    shown = [printable(text[:_MAX_LENGTH]) for text in every[:_MAX_TEXTS]]
+    more = [f"and {len(every) - _MAX_TEXTS:,} more"] if len(every) > _MAX_TEXTS else []
+    return "; ".join(shown + more)
+
+
+def _ceiling_lines(result: Result, width: int) -> Iterator[Text]:
+    """Return the lines that tell what was measured, and why a ceiling is missing."""
+    for name, label in _CEILING_TEXTS.items():
+        if name not in result.column_names:
+            continue
+        texts = list(dict.fromkeys(text for text in result.column(name) if text))
+        if not texts:
+            continue
+        sentence = f"{label}: {_each_once(texts)}"
+        if threads := next(filter(None, map(_OTHER_THREADS.fullmatch, texts)), None):
+            family = "memcpy" if result.name == "memcpy" else "gemm"
+            sentence += f" (measure it: OMP_NUM_THREADS={threads[1]} tracekit bench {family})"
+        for line in textwrap.wrap(sentence, width, subsequent_indent="  "):
+            yield Text(line, style="dim")

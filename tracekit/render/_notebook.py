@@ -13,7 +13,7 @@ from tracekit.analysis.result import Result
 from tracekit.errors import TracekitError
 from tracekit.render._cells import text_columns
 from tracekit.render._text import printable, shorten
-from tracekit.render.sections import health, run, timeline, trace
+from tracekit.render.sections import SECTIONS
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -30,12 +30,7 @@ _RUN_COLUMNS = ("run", "stage", "model", "opt", "engine", "world_size", "batch_s
 
 
 def result_html(result: Result) -> str:
-    """Return a result as an HTML table: its first rows, and how many more there are.
-
-    Args:
-        result: of an analysis, whose ns and bytes are shown in readable units with the unit in the
-            header; or of a statement, whose values are shown as they are.
-    """
+    """Return a result as an HTML table: its first rows, and how many more there are."""
     shown = Result(result.name, result.columns, result.rows[:MAX_ROWS])
     columns = text_columns(shown, units=result.name != "sql")
     sides = ["right" if column.is_number else "left" for column in columns]
@@ -67,11 +62,7 @@ def _how_many(count: int) -> str:
 
 
 def trace_html(opened: Trace) -> str:
-    """Return what a trace holds: files, ranks, each device's window and its shares, health.
-
-    Args:
-        opened: a trace, the traces of a run, or runs without traces; if it is closed, that is said.
-    """
+    """Return what a trace holds: files, ranks, each device's window and its shares, health."""
     try:
         _ = opened.connection
     except TracekitError as error:
@@ -81,8 +72,8 @@ def trace_html(opened: Trace) -> str:
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
         return result_html(_picked(runs, _RUN_COLUMNS))
-    sections = (run, trace, timeline, health)
-    lines = [line for part in sections for line in part.lines(data, _WIDTH, full=False)]
+    shown = ("run", "trace", "timeline", "health")
+    lines = [line for name in shown for line in SECTIONS[name].lines(data, _WIDTH)]
     text = "\n".join(line.plain.rstrip() for line in lines)
     return f"<pre {_NO_FORMULAS}>{escape(text)}</pre>"
 

@@ -33,13 +33,10 @@ def render(
     data: Result | Mapping[str, Result],
     stream: TextIO,
     *,
-    full: bool = False,
-    units: bool = True,
-    wide: bool = False,
     keeps_formulas: bool = False,
+    **_: bool,
 ) -> None:
     """Write a result or a breakdown as CSV; ``keeps_formulas`` leaves them as they are."""
-    del full, units, wide
     text = _printable if keeps_formulas else _text
     writer = csv.writer(stream, lineterminator="\n")
     if not isinstance(data, Mapping):

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
-def render(
-    data: Result | Mapping[str, Result],
-    stream: TextIO,
-    *,
-    full: bool = False,
-    units: bool = True,
-    wide: bool = False,
-) -> None:
+def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as CSV, formulas and all."""
-    csv.render(data, stream, full=full, units=units, wide=wide, keeps_formulas=True)
+    csv.render(data, stream, keeps_formulas=True)

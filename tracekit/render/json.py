@@ -15,16 +15,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
-def render(
-    data: Result | Mapping[str, Result],
-    stream: TextIO,
-    *,
-    full: bool = False,
-    units: bool = True,
-    wide: bool = False,
-) -> None:
+def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as JSON."""
-    del full, units, wide
     # A stream that cannot hold every character would otherwise write replacements, which are no
     # JSON.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")

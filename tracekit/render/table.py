@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
 
-from tracekit.render._breakdown import breakdown_lines
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import fits, grid_lines
-from tracekit.render.sections import drawing, in_place
+from tracekit.render.sections import DRAWINGS, IN_PLACE, SECTIONS
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -26,15 +25,30 @@ def render(
 ) -> None:
     """Write a result as a table or a breakdown as one screen."""
     console = make_console(stream)
+    width = console.width
     if isinstance(data, Mapping):
-        print_lines(console, breakdown_lines(data, console.width, full=full, wide=wide))
-    elif shown := in_place(data, console.width):
-        print_lines(console, shown)
-    else:
-        if drawn := drawing(data, console.width):
-            print_lines(console, [*drawn, Text()])
-        width = None if wide else console.width
-        print_lines(console, grid_lines(data, width, units=units))
+        print_lines(console, breakdown_lines(data, width, full=full, wide=wide))
+        return
+    drawn = []
+    if data.name in DRAWINGS | IN_PLACE:
+        drawn = SECTIONS[data.name].lines({data.name: data}, width, full=True)
+        print_lines(console, drawn)
+    if not (drawn and data.name in IN_PLACE):
+        print_lines(console, [Text()] if drawn else [])
+        print_lines(console, grid_lines(data, None if wide else width, units=units))
+
+
+def breakdown_lines(
+    data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
+) -> Iterator[Text]:
+    """Return the lines of the screen: its sections, an empty line between them."""
+    is_first = True
+    for section in SECTIONS.values():
+        lines = section.lines(data, width, full=full, wide=wide)
+        if lines and not is_first:
+            yield Text()
+        yield from lines
+        is_first = is_first and not lines
 
 
 def width_of(stream: TextIO) -> int:

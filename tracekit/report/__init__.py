@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError, UsageError
 from tracekit.report.answers import gather
-from tracekit.report.comparison_modules import modules_of
-from tracekit.report.comparison_page import comparison_page
+from tracekit.report.comparison_page import comparison_page, modules_of
 from tracekit.report.document import GENERATOR
 from tracekit.report.overview_page import overview_page, several_runs
 from tracekit.report.page import page
@@ -32,10 +31,6 @@ __all__ = [
 
 def report(trace: Trace, traces: Sequence[str]) -> str:
     """Return the report of a trace or of the traces of a run as HTML.
-
-    Args:
-        trace: what it is of.
-        traces: how that was named, for the title and the commands that the page shows.
 
     Raises:
         UsageError: there are several runs.

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import HEALTH, RUN_HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
-from tracekit.analysis.run import run_reductions
-from tracekit.analysis.run_at_once import run_analyses
+from tracekit.analysis.run import run_analyses, run_reductions
 from tracekit.errors import QueryError, UsageError
 from tracekit.plot import PARAMS
+from tracekit.report.sections import SECTIONS
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
-
-REDUCTIONS = ("verdict", "module_icicle", "class_icicle")
-
-REDUCTIONS_OF_RANKS = ("step_spread",)
-
-OF_TRACES = (
-    *(
-        "idle_gaps",
-        "gemms",
-        "compute_memory",
-        "roofline",
-        "queue_length",
-        "launch_delays",
-        "reasons",
-    ),
-    *("memory_over_time", "timeline_events", "queue_over_time", "module_classes"),
-)
-
-OF_RANKS = ("rank_summary", "collective_skew", "parallel_groups", "pipeline_bubbles")
-
-OF_SERVING = ("serving_steps", "request_steps", "request_life", "queue_cdf")
-
-OF_REQUESTS = ("requests", "throughput_over_time")
 
 
 @dataclass(slots=True)
@@ -62,24 +39,37 @@ def gather(trace: Trace) -> Answers:
     """
     answers = Answers(dict(trace.breakdown()))
     results = answers.results
-    if "timeline" in results:
-        names: list[str] = [*OF_TRACES]
-        if len(results["trace"]) > 1 or len(results["timeline"]) > 1:
-            names += OF_RANKS
-        if "throughput" in results or _names_serving(results["phases"]):
-            names += OF_SERVING
-        _ask(trace, names, answers)
-        catalog = load_catalog()
-        reductions = (*REDUCTIONS, *(REDUCTIONS_OF_RANKS if len(results["timeline"]) > 1 else ()))
-        specs = [catalog.analysis(name) for name in reductions]
+    catalog = load_catalog()
+    specs = [catalog.analysis(name) for name in _wanted(results)]
+    _ask(trace, [spec.name for spec in specs if not spec.reduces], answers)
+    if reductions := [spec for spec in specs if spec.reduces]:
         known = {**results, HEALTH: _of_traces(trace, results)}
-        for result in run_reductions(trace.connection, specs, known):
+        for result in run_reductions(trace.connection, reductions, known):
             results[result.name] = result
-    if "throughput" in results:
-        _ask(trace, OF_REQUESTS, answers)
     for name in PARAMS.keys() & results.keys():
         results[name] = trace.query(name, **PARAMS[name])
     return answers
+
+
+def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield the analyses of the sections that a breakdown has not asked and that apply here."""
+    catalog = load_catalog()
+    is_served = "throughput" in results
+    has_traces = "timeline" in results
+    is_several = has_traces and (len(results["trace"]) > 1 or len(results["timeline"]) > 1)
+    applies = {
+        "traces": has_traces,
+        "ranks": is_several,
+        "serving": has_traces and (is_served or _names_serving(results["phases"])),
+    }
+    if has_traces:
+        yield "verdict"
+    for section in SECTIONS:
+        for name in (*section.tables, *section.drawn):
+            if name in results or (name in section.of_ranks and not is_several):
+                continue
+            if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
+                yield name
 
 
 def _of_traces(trace: Trace, results: Mapping[str, Result]) -> Result:

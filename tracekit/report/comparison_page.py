@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from tracekit.palette import BLUE, INK, PHASE, SLATE, VERMILLION, Colour, classes
+from tracekit.plot import Chart, find_chart
+from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, told
 from tracekit.render._text import printable
 from tracekit.render.sections.comparison import EFFECTS
 from tracekit.report.budget import Cut, cut
-from tracekit.report.comparison_charts import charts
-from tracekit.report.comparison_modules import VIEWS, Sides, charts_of
-from tracekit.report.comparison_tables import TABLES
-from tracekit.report.document import Content, document
-from tracekit.report.page import figure
+from tracekit.report.parts import (
+    Shown,
+    copied,
+    figure,
+    note,
+    page_of,
+    quoted,
+    rows_of,
+    section_head,
+    sides,
+    tabs,
+    verdict,
+)
 from tracekit.units import format_duration
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
-    from tracekit.plot import Chart
+    from tracekit.trace import Trace
 
 _DEFINITION = (
     "Figures are of one unit (a step, a window, a layer, a token or a request), new less base. "
@@ -34,43 +45,124 @@ _MODULES = (
     "class_icicle say of each."
 )
 
+TABLES = {
+    "comparison": (
+        "The whole",
+        (
+            "One row: the time of a unit (per) on both sides, as the mean over its units and "
+            "devices; the difference; the verdict of a rank test on the measurements that "
+            "sample names; and how much of the device time of both sides has a counterpart."
+        ),
+    ),
+    "comparison_noise": (
+        "Is it more than noise?",
+        (
+            "A row is a measure: its medians, the difference of these with its interval, found "
+            "by the bootstrap, and the verdict of a rank test. plain steps ran without the "
+            "profiler."
+        ),
+    ),
+    "comparison_effects": (
+        "Why: adds up to the difference",
+        (
+            "new and gone: work that one side alone has. recompute: the same, of activation "
+            "checkpointing. count: more or fewer calls, at what one took before. clock: all "
+            "compute takes longer by one factor. cost: calls of the same kernels with the same "
+            "shapes take longer. shape: other shapes. kernel: other kernels for the same work. "
+            "overlap: less of it hides behind other work."
+        ),
+    ),
+    "comparison_split": (
+        "The difference, split until it adds up",
+        "A tree: the rows whose parent is a node add up to that node, to the nanosecond.",
+    ),
+    "comparison_work": (
+        "Work that differs most",
+        (
+            "A row is work that was matched, in one place: by op, shape and name; then by op "
+            "and shape, by op, by class, by place. match says how; new and gone have no "
+            "counterpart."
+        ),
+    ),
+    "comparison_modules": (
+        "Modules of both sides",
+        "Which module of the one side is which of the other, and how that was found.",
+    ),
+    "comparison_latency": (
+        "Latency of requests",
+        (
+            "A row is a percentile of a metric, as in tracekit query latency, with its interval "
+            "over requests. Where that would reach the longest request there is none."
+        ),
+    ),
+    "comparison_throughput": (
+        "Throughput",
+        "Rates of the whole load, with intervals from blocks of answers that followed each other.",
+    ),
+    "comparison_batches": (
+        "Steps of the engine by their batches",
+        (
+            "Why the mean of the steps of a phase differs: other batches, batches that one side "
+            "alone has, and the same batches that take longer; these add up to the difference."
+        ),
+    ),
+    "comparison_setup": (
+        "What differs in the setup",
+        "What is not alike in manifests, machines and health; weight says how much it matters.",
+    ),
+}
+"""Title and definition by name, in the order in which they are read."""
 
-def comparison_page(results: Mapping[str, Result], sides: Sides, base: str, new: str) -> str:
-    """Return the report of a comparison as HTML.
+Sides = Mapping[str, Mapping[str, "Result"]]
+"""By name of the side, base and new: the results of the analyses that are drawn."""
 
-    Args:
-        results: its tables by name, as ``tracekit compare --format json`` has them.
-        sides: what is drawn of the modules of base and new.
-        base: how the one side was named, for title and command.
-        new: the other one.
-    """
+ANALYSES = ("module_icicle", "class_icicle")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One way to look at the modules: what its tab says, its chart, and what the colours are of."""
+
+    tab: str
+    chart: str
+    colour: str | None = None
+
+
+VIEWS = (
+    View("wall time", "modules"),
+    View("by phase", "phase_modules", "phase"),
+    View("by class of kernel", "class_modules", "class"),
+)
+
+
+LONGER, SHORTER = VERMILLION, BLUE
+"""The colours of what takes longer on the new side, and of what takes shorter."""
+
+_PARTS, _LEVEL = 1, 2
+_MAX_PLACES = 30
+
+
+def comparison_page(results: Mapping[str, Result], trees: Sides, base: str, new: str) -> str:
+    """Return the report of a comparison as HTML."""
     cuts = {name: cut(result) for name, result in results.items()}
-    drawn = [*charts({name: one.shown for name, one in cuts.items()})]
+    drawn = [*difference_charts({name: one.shown for name, one in cuts.items()})]
     cut_sides = {
-        side: {name: cut(result) for name, result in found.items()} for side, found in sides.items()
+        side: {name: cut(result) for name, result in found.items()} for side, found in trees.items()
     }
-    cuts |= {f"{side}_{name}": one for side in sides for name, one in cut_sides[side].items()}
+    cuts |= {f"{side}_{name}": one for side in trees for name, one in cut_sides[side].items()}
     trees = {
         side: {name: one.shown for name, one in found.items()} for side, found in cut_sides.items()
     }
-    by_tab = {view.tab: [*charts_of(view, trees)] for view in VIEWS}
+    by_tab = {view.tab: [*modules_charts(view, trees)] for view in VIEWS}
     title = f"{printable(base)} → {printable(new)}"
-    command = f"tracekit compare {shlex.quote(printable(base))} {shlex.quote(printable(new))}"
-    body = [
-        "<header>",
-        '<button type="button" id="theme">light or dark</button>',
-        f"<h1>{escape(title)}</h1>",
-        '<ul class="verdict" id="verdict">',
-        *(f"<li>{escape(sentence)}</li>" for sentence in comparison_sentences(results)),
-        "</ul></header><main>",
-        *_pictures(drawn),
-        *_modules({tab: found for tab, found in by_tab.items() if found}),
-        *_tables(cuts, command),
-        "</main>",
+    command = f"tracekit compare {quoted(base, new)}"
+    shown = [
+        Shown("difference", "", [*_pictures(drawn)], {chart.name: chart for chart in drawn}, cuts),
+        _modules({tab: found for tab, found in by_tab.items() if found}),
+        Shown("tables", "", [*_tables(cuts, command)]),
     ]
-    everything = [*drawn, *(chart for found in by_tab.values() for chart in found)]
-    content = Content({chart.name: chart for chart in everything}, cuts)
-    return document(f"tracekit · {title}", body, content)
+    head = verdict(comparison_sentences(results))
+    return page_of((title, title), head, shown, has_contents=False)
 
 
 def comparison_sentences(results: Mapping[str, Result]) -> list[str]:
@@ -106,47 +198,187 @@ def _whole(row: Mapping[str, Any]) -> str:
 
 
 def _pictures(drawn: Sequence[Chart]) -> Iterator[str]:
-    yield '<section id="difference" aria-labelledby="difference-title">'
-    yield '<h2 id="difference-title">The difference</h2>'
-    yield f'<p class="definition">{escape(_DEFINITION)}</p>'
+    yield from section_head("difference", "The difference", _DEFINITION)
     yield from map(figure, drawn)
     yield "</section>"
 
 
-def _modules(by_tab: Mapping[str, Sequence[Chart]]) -> Iterator[str]:
+def _modules(by_tab: Mapping[str, Sequence[Chart]]) -> Shown:
     if not by_tab:
-        return
-    yield '<section id="modules" aria-labelledby="modules-title">'
-    yield '<h2 id="modules-title">Modules of both sides</h2>'
-    yield f'<p class="definition">{escape(_MODULES)}</p>'
-    yield '<div class="tabs" role="tablist" aria-label="how modules are divided">'
-    for place, tab in enumerate(by_tab):
-        yield (
-            f'<button type="button" role="tab" id="tab-{place}" aria-controls="panel-{place}" '
-            f'aria-selected="{str(place == 0).lower()}" tabindex="{-1 if place else 0}">'
-            f"{escape(tab)}</button>"
-        )
-    yield "</div>"
+        return Shown("modules", "")
+    lines = [*section_head("modules", "Modules of both sides", _MODULES)]
+    buttons = {str(place): (tab, f"panel-{place}") for place, tab in enumerate(by_tab)}
+    lines += tabs(buttons, "how modules are divided")
     for place, drawn in enumerate(by_tab.values()):
-        hidden = " hidden" if place else ""
-        yield f'<div id="panel-{place}" role="tabpanel" aria-labelledby="tab-{place}"{hidden}>'
-        yield '<div class="sides">'
-        yield from (figure(chart, is_side=True) for chart in drawn)
-        yield "</div></div>"
-    yield "</section>"
+        panel = f'id="panel-{place}" role="tabpanel" aria-labelledby="tab-{place}"'
+        lines.append(f"<div {panel}{' hidden' if place else ''}>")
+        lines += [*sides(drawn), "</div>"]
+    lines.append("</section>")
+    charts = {chart.name: chart for drawn in by_tab.values() for chart in drawn}
+    return Shown("modules", "", lines, charts)
 
 
 def _tables(cuts: Mapping[str, Cut], command: str) -> Iterator[str]:
     yield '<section id="tables" aria-labelledby="tables-title">'
     yield '<h2 id="tables-title">The figures</h2>'
-    yield f'<p><code id="command">{escape(command)} --format json</code> '
-    yield '<button type="button" data-copy="command">copy</button> gives the same.</p>'
+    yield f"<p>{copied('command', f'{command} --format json')} gives the same.</p>"
     for name, (title, definition) in TABLES.items():
         if name not in cuts or not cuts[name].total:
             continue
         yield f"<h3>{escape(title)}</h3>"
         yield f'<p class="definition">{escape(definition)}</p>'
-        if note := cuts[name].note(f"{command} --format json"):
-            yield f'<p class="note">{escape(note)}</p>'
-        yield f'<div class="table" data-rows="{name}"></div>'
+        if left_out := cuts[name].note(f"{command} --format json"):
+            yield note(left_out)
+        yield rows_of(name)
     yield "</section>"
+
+
+def difference_charts(results: Mapping[str, Result]) -> Iterator[Chart]:
+    """Return the charts of a comparison."""
+    split = results["comparison_split"]
+    rows = split.to_dicts()
+    if rows:
+        yield _waterfall(split, rows, f"per {results['comparison'].to_dicts()[0]['per']}")
+        yield _places(split, rows)
+    noise = results["comparison_noise"]
+    if any(row["low_pct"] is not None for row in noise.to_dicts()):
+        yield _intervals(noise)
+
+
+def _longer_and_shorter(**encoding: Any) -> list[dict[str, Any]]:
+    """Return the layers of bars, each kind in its colour."""
+    return [
+        {
+            "transform": [{"filter": {"field": "delta_ns", test: 0}}],
+            "mark": {"type": "bar"},
+            "encoding": {"color": fixed(colour), **encoding},
+        }
+        for test, colour in (("gt", LONGER), ("lt", SHORTER))
+    ]
+
+
+def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
+    """Return the parts of the difference, each beginning where the one before ends."""
+    parts = [row for row in rows if row["depth"] == _PARTS]
+    ends = [sum(row["delta_ns"] for row in parts[: at + 1]) for at in range(len(parts))]
+    x = quantity("from_ns", ends, f"difference {per}, new less base")
+    spec = {
+        "data": {"name": split.name},
+        "height": bar_step(len(parts)),
+        "transform": [
+            {"filter": {"field": "depth", "equal": _PARTS}},
+            {"window": [{"op": "sum", "field": "delta_ns", "as": "to_ns"}], "frame": [None, 0]},
+            {"calculate": "datum.to_ns - datum.delta_ns", "as": "from_ns"},
+        ],
+        "encoding": {
+            "y": names("name", [row["name"] for row in parts]),
+            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "share_pct", "verdict"),
+        },
+        "layer": _longer_and_shorter(x=x, x2={"field": "to_ns"}),
+    }
+    title = "The difference by parts: longer in orange, shorter in blue"
+    return Chart("comparison_parts", title, spec, {split.name: split})
+
+
+def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
+    """Return where within the parts the difference is largest."""
+    names_of = {row["node"]: row["name"] for row in rows}
+    found = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
+    found.sort(key=lambda row: -abs(row["delta_ns"]))
+    shown = found[:_MAX_PLACES]
+    nodes = [row["node"] for row in shown]
+    x = quantity("delta_ns", [row["delta_ns"] for row in shown], "difference, new less base")
+    label = {"calculate": "datum.name + ' · #' + datum.node", "as": "which"}
+    spec = {
+        "data": {"name": split.name},
+        "height": bar_step(len(shown)),
+        "transform": [{"filter": {"field": "node", "oneOf": nodes}}, label],
+        "encoding": {
+            "y": names("which", [f"{names_of[node]} · #{node}" for node in nodes]),
+            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "share_pct", "verdict"),
+        },
+        "layer": _longer_and_shorter(x=x),
+    }
+    more = f"the {len(shown)} largest of {len(found):,}" if len(found) > len(shown) else ""
+    title = "Where the difference is"
+    return Chart("comparison_places", title, spec, {split.name: split}, more)
+
+
+def _intervals(noise: Result) -> Chart:
+    """Return the difference of each measure with its confidence interval."""
+    rows = [row for row in noise.to_dicts() if row["low_pct"] is not None]
+    ends = [row[column] for row in rows for column in ("low_pct", "high_pct")]
+    x = quantity("low_pct", ends, "difference with its interval, new less base")
+    spec = {
+        "data": {"name": noise.name},
+        "height": bar_step(len(rows)),
+        "transform": [{"filter": {"field": "low_pct", "valid": True}}],
+        "encoding": {
+            "y": names("measure"),
+            "tooltip": told(
+                *("measure", "difference_pct", "low_pct", "high_pct", "p_value", "verdict"),
+                *("base_count", "new_count", "base_median_ns", "new_median_ns"),
+            ),
+        },
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": {"band": 0.3}},
+                "encoding": {"x": x, "x2": {"field": "high_pct"}, "color": fixed(SLATE)},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 70},
+                "encoding": {
+                    "x": {**x, "field": "difference_pct"},
+                    "color": fixed(INK),
+                },
+            },
+        ],
+    }
+    title = "How sure it is: steps of both sides"
+    return Chart("comparison_noise", title, spec, {noise.name: noise})
+
+
+def modules_of(trace: Trace) -> dict[str, Result]:
+    """Return what is drawn of one side."""
+    return {name: trace.query(name) for name in ANALYSES}
+
+
+def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
+    """Return the charts of one view, a side each, where there are modules.
+
+    What took the same time is as wide on both, and what has the same name has the same colour.
+    """
+    (need,) = find_chart(view.chart).needs
+    drawn = {
+        side: chart
+        for side, results in sides.items()
+        if (chart := find_chart(view.chart).chart(results)) is not None
+    }
+    ends = [end for results in sides.values() for end in results[need].column("to_ns")]
+    for side, chart in drawn.items():
+        data = f"{side}_{need}"
+        domain = {"domain": [0, max(ends)]}
+        encoding = {
+            **chart.spec["encoding"],
+            "x": quantity("from_ns", ends, "busy time of all devices", scale=domain),
+        }
+        if view.colour is not None:
+            encoding["color"] = colours(view.colour, _colours(view.colour, need, sides))
+        spec: dict[str, Any] = {**chart.spec, "data": {"name": data}, "encoding": encoding}
+        title = f"Modules of the {side} side, {view.tab}"
+        yield replace(
+            chart,
+            name=f"{side}_{view.chart}",
+            title=title,
+            spec=spec,
+            data={data: sides[side][need]},
+        )
+
+
+def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
+    """Return the colours of what is on any side, in one order."""
+    values = (value for results in sides.values() for value in results[need].column(column))
+    found = [value for value in dict.fromkeys(values) if value is not None]
+    if column == "phase":
+        return {phase: PHASE.get(phase, PHASE["other"]) for phase in found}
+    return classes(found)

@@ -50,13 +50,7 @@ class Content:
 
 
 def document(title: str, body: Iterable[str], content: Content) -> str:
-    """Return a page as HTML.
-
-    Args:
-        title: what the browser calls it.
-        body: its lines, which are HTML already.
-        content: what is drawn.
-    """
+    """Return a page as HTML; the lines of its body are HTML already."""
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tracekit.render._text import printable
-from tracekit.report.runs_page import named, page_of_runs, sections_of
+from tracekit.report.parts import Shown, copied, page_of, quoted, section_head
+from tracekit.report.runs_page import named, sections_of
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -36,12 +36,7 @@ class Run:
 
 
 def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
-    """Return the runs, if there are several, whose traces were not read; else none.
-
-    Args:
-        trace: what was opened.
-        paths: how that was named.
-    """
+    """Return the runs, if there are several, whose traces were not read; else none."""
     ((run_count, has_traces),) = trace.sql(
         "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
     ).rows
@@ -74,16 +69,11 @@ def overview_page(
     runs: Sequence[Run],
     links: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the page as HTML.
-
-    Args:
-        trace: the runs, opened.
-        paths: how they were named, for title and commands.
-        runs: what :func:`several_runs` says of them.
-        links: by how runs are named, the files of reports of them, seen from that of the page.
-    """
+    """Return the page as HTML; `links` are files of reports by how their runs are named."""
+    each = Shown("each", "Each run", [*_each(runs, links or {})])
+    title = ", ".join(printable(path) for path in paths[:3])
     shown = sections_of(trace, paths, is_beside_paper=False)
-    return page_of_runs(paths, [*_head(runs)], [*_each(runs, links or {})], shown)
+    return page_of((title, title), _head(runs), [each, *shown])
 
 
 def _head(runs: Sequence[Run]) -> Iterator[str]:
@@ -91,25 +81,20 @@ def _head(runs: Sequence[Run]) -> Iterator[str]:
     ends = ", ".join(f"{n:,} {end}" for end, n in Counter(r.outcome for r in runs).items())
     yield f'<p class="what">{len(runs):,} runs: {escape(stages)}. Ended: {escape(ends)}.</p>'
     if len(runs) == 2:
-        base, new = (shlex.quote(printable(run.named)) for run in runs)
-        command = f"tracekit report {base} {new} -o difference.html"
-        yield f'<p class="note">How the two differ: <code id="compare">{escape(command)}</code> '
-        yield '<button type="button" data-copy="compare">copy</button></p>'
+        command = f"tracekit report {quoted(*(run.named for run in runs))} -o difference.html"
+        yield f'<p class="note">How the two differ: {copied("compare", command)}</p>'
 
 
 def _each(runs: Sequence[Run], links: Mapping[str, str]) -> Iterator[str]:
-    yield '<section id="each" aria-labelledby="each-title">'
-    yield '<h2 id="each-title">Each run</h2>'
-    yield '<p class="definition">A report of one run says where its time went.</p>'
+    yield from section_head("each", "Each run", "A report of one run says where its time went.")
     yield '<ul class="runs">'
     for at, run in enumerate(runs[:_MOST_NAMED]):
         name, told = escape(printable(run.name)), escape(f"{run.stage}, {run.outcome}")
         if run.named in links:
             yield f'<li><a href="{escape(quote(links[run.named]))}">{name}</a> ({told})</li>'
         else:
-            command = f"tracekit report {shlex.quote(printable(run.named))} -o report.html"
-            yield f'<li>{name} ({told}) <code id="run-{at}">{escape(command)}</code> '
-            yield f'<button type="button" data-copy="run-{at}">copy</button></li>'
+            command = f"tracekit report {quoted(run.named)} -o report.html"
+            yield f"<li>{name} ({told}) {copied(f'run-{at}', command)}</li>"
     if len(runs) > _MOST_NAMED:
         yield f"<li>and {len(runs) - _MOST_NAMED:,} more</li>"
     yield "</ul></section>"

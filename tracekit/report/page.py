@@ -1,29 +1,38 @@
-"""The report of a trace: its sections as HTML, with places for what the program draws.
+"""The report of a trace: its sections, with places for what the program draws.
 
 The page needs no network and may reach none: its content policy allows its own style and program,
-by their digests, and nothing else. Whatever comes from a trace is escaped here, or put into the
-page by the program as text.
+by their digests, and nothing else.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.plot import PARAMS, chart_module
 from tracekit.render._text import printable
-from tracekit.render.sections import run as run_section
-from tracekit.render.sections import trace as trace_section
+from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
 from tracekit.report.answers import Answers
 from tracekit.report.budget import Cut, cut
-from tracekit.report.document import Content, document
 from tracekit.report.events import left_out, packed_events
+from tracekit.report.parts import (
+    Shown,
+    charts_of,
+    command_of,
+    definition_of,
+    figure,
+    note,
+    page_of,
+    quoted,
+    section_head,
+    sides,
+    sources,
+    tables,
+    tabs,
+    verdict,
+)
 from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
 from tracekit.report.verdict import sentences
 
@@ -31,190 +40,96 @@ if TYPE_CHECKING:
     from tracekit.plot import Chart
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A section with what of it there is to show."""
-
-    section: Section
-    charts: tuple[Chart, ...]
-    tables: tuple[str, ...]
-
-
 def page(answers: Answers, traces: Sequence[str]) -> str:
-    """Return the report as HTML.
-
-    Args:
-        answers: the results.
-        traces: how the traces were named, for the commands that the page shows.
-    """
+    """Return the report as HTML."""
     cuts = {
         name: cut(result) for name, result in answers.results.items() if name != TIMELINE_EVENTS
     }
-    shown = [*_shown(answers, cuts)]
-    used = {table for section in shown for table in section.tables}
-    used |= {name for section in shown for chart in section.charts for name in chart.data}
-    data = {name: cuts[name] for name in cuts if name in used}
-    title = f"tracekit · {', '.join(printable(name) for name in traces[:3])}"
-    lines = [
-        *_head(answers, traces),
-        *_contents(shown),
-        "<main>",
-        *(line for one in shown for line in _section(one, answers, cuts, traces)),
-        *_refused(answers),
-        "</main>",
+    shown = [
+        _shown(section, answers, cuts, traces)
+        for section in SECTIONS
+        if any(answers.has_rows(name) for name in section.tables)
     ]
-    has_events = any(one.section.name == "events" for one in shown)
-    content = Content(
-        charts={chart.name: chart for section in shown for chart in section.charts},
-        data=data,
+    has_events = any(one.name == "events" for one in shown)
+    # There may be no such command here.
+    has_viewer = find_spec("tracekit.cli.view") is not None
+    names = [printable(name) for name in traces[:5]]
+    return page_of(
+        (", ".join(names[:3]), " ".join(names)),
+        _head(answers, traces),
+        shown,
+        after=_refused(answers),
         events=packed_events(answers.results[TIMELINE_EVENTS]) if has_events else None,
-        view_command=_view_command(traces),
+        view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
     )
-    return document(title, lines, content)
-
-
-def _shown(answers: Answers, cuts: Mapping[str, Cut]) -> Iterator[_Shown]:
-    for section in SECTIONS:
-        tables = tuple(name for name in section.tables if answers.has_rows(name))
-        if not tables:
-            continue
-        charts = []
-        for name in section.charts:
-            module = chart_module(name)
-            if all(need in cuts for need in module.NEEDS):
-                chart = module.chart({need: cuts[need].shown for need in module.NEEDS})
-                if chart is not None:
-                    charts.append(chart)
-        yield _Shown(section, tuple(charts), tables)
 
 
 def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
-    yield "<header>"
-    yield '<button type="button" id="theme">light or dark</button>'
-    yield f"<h1>{escape(' '.join(printable(name) for name in traces[:5]))}</h1>"
     lines = [
         line.plain
-        for section in (run_section, trace_section)
-        for line in section.lines(answers.results, 160, full=False)
+        for name in ("run", "trace")
+        for line in TERMINAL_SECTIONS[name].lines(answers.results, 160)
     ]
     if lines:
         yield f'<p class="what">{escape(chr(10).join(lines))}</p>'
     said = sentences(answers.results.get("verdict"), answers.results.get("unrecorded"))
     if said:
-        yield '<ul class="verdict" id="verdict">'
-        yield from (f"<li>{escape(sentence)}</li>" for sentence in said)
-        yield "</ul>"
+        yield from verdict(said)
         command = escape(command_of("verdict", traces))
-        yield f'<p class="note">The sentences say what <code>{command}</code> finds.</p>'
-    yield "</header>"
+        yield f'<p class="note">Source: <code>{command}</code></p>'
 
 
-def _contents(shown: Sequence[_Shown]) -> Iterator[str]:
-    yield '<nav aria-label="sections">'
-    for one in shown:
-        yield f'<a href="#{one.section.name}">{escape(one.section.title)}</a>'
-    yield "</nav>"
-
-
-def _section(
-    one: _Shown, answers: Answers, cuts: Mapping[str, Cut], traces: Sequence[str]
-) -> Iterator[str]:
-    name = one.section.name
-    yield f'<section id="{name}" aria-labelledby="{name}-title">'
-    yield f'<h2 id="{name}-title">{escape(one.section.title)}</h2>'
-    spec = load_catalog().analysis(one.tables[0])
-    yield f'<p class="definition">{escape(spec.question)} {escape(spec.description)}</p>'
+def _shown(
+    section: Section, answers: Answers, cuts: Mapping[str, Cut], traces: Sequence[str]
+) -> Shown:
+    name = section.name
+    asked = [table for table in section.tables if answers.has_rows(table)]
+    lines = [*section_head(name, section.title, definition_of(asked[0]))]
+    one = Shown(name, section.title, lines)
     if name == "events":
-        yield from _events(answers)
+        lines += _events(answers)
     else:
-        yield from _charts(one)
-        for table in one.tables:
-            yield from table_head(table, is_defined=table == one.tables[0])
-            if note := cuts[table].note(command_of(table, traces)):
-                yield f'<p class="note">{escape(note)}</p>'
-            yield f'<div class="table" data-rows="{table}"></div>'
-    drawn = tuple(table for table in one.section.drawn if table in answers.results)
-    yield from sources(name, (*one.tables, *drawn), traces)
-    yield "</section>"
+        charts = [*charts_of(section.charts, cuts)]
+        one.charts = {chart.name: chart for chart in charts}
+        used = dict.fromkeys([*asked, *(need for chart in charts for need in chart.data)])
+        one.data = {table: cuts[table] for table in used}
+        lines += _charts(section, charts)
+        lines += tables(asked, asked[0], cuts, traces)
+    drawn = [table for table in section.drawn if table in answers.results]
+    lines += sources(name, [*asked, *drawn], traces)
+    lines.append("</section>")
+    return one
 
 
-def table_head(name: str, *, is_defined: bool) -> Iterator[str]:
-    """Return what stands above the table of an analysis: what it answers, and what that means.
-
-    Args:
-        name: of the analysis.
-        is_defined: its section has said that already.
-    """
-    spec = load_catalog().analysis(name)
-    yield f"<h3>{escape(spec.question)}</h3>"
-    if not is_defined and spec.description:
-        yield f'<p class="definition">{escape(spec.description)}</p>'
-
-
-def _charts(one: _Shown) -> Iterator[str]:
-    named = dict(zip(one.section.charts, one.section.tabs, strict=False))
-    has_tabs = bool(named) and len(one.charts) > 1
+def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:
+    named = dict(zip(section.charts, section.tabs, strict=False))
+    has_tabs = bool(named) and len(charts) > 1
     if has_tabs:
-        yield '<div class="tabs" role="tablist">'
-        for place, chart in enumerate(one.charts):
-            yield (
-                f'<button type="button" role="tab" id="tab-{chart.name}" '
-                f'aria-controls="chart-{chart.name}" aria-selected="{str(place == 0).lower()}" '
-                f'tabindex="{-1 if place else 0}">{escape(named[chart.name])}</button>'
-            )
-        yield "</div>"
-    for is_side, group in groupby(one.charts, lambda chart: chart.name in one.section.beside):
+        yield from tabs({one.name: (named[one.name], f"chart-{one.name}") for one in charts})
+    for is_side, group in groupby(charts, lambda chart: chart.name in section.beside):
         if is_side:
-            yield '<div class="sides">'
-            yield from (figure(chart, is_side=True) for chart in group)
-            yield "</div>"
+            yield from sides(group)
             continue
         for chart in group:
             panel = f' role="tabpanel" aria-labelledby="tab-{chart.name}"' if has_tabs else ""
-            hidden = " hidden" if has_tabs and chart != one.charts[0] else ""
+            hidden = " hidden" if has_tabs and chart != charts[0] else ""
             yield f'<div id="chart-{chart.name}"{panel}{hidden}>'
             yield figure(chart)
             yield "</div>"
 
 
-def figure(chart: Chart, *, is_side: bool = False) -> str:
-    """Return the place of a chart; with `is_side` it is half as wide."""
-    title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
-    side = ' class="side"' if is_side else ""
-    return f'<figure{side} data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
-
-
 def _events(answers: Answers) -> Iterator[str]:
     counts = left_out(answers.results[TIMELINE_EVENTS])
-    note = f"{counts['alone']:,} device events."
+    text = f"{counts['alone']:,} device events."
     if counts["in_tiles"]:
-        note = (
+        text = (
             f"The {counts['alone']:,} longest device events; {counts['in_tiles']:,} shorter ones "
             f"are drawn as {counts['tiles']:,} tiles, which say how many they hold and how long "
             "those ran."
         )
-    yield f'<p class="note">{escape(note)}</p>'
+    yield note(text)
     yield "<figure><figcaption>Every stream over time</figcaption>"
     yield '<div id="events-view"></div></figure>'
-
-
-def sources(name: str, tables: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
-    """Return the part of a section that says which commands and which SQL give the same.
-
-    Args:
-        name: of the section.
-        tables: the analyses.
-        traces: how the traces or runs were named.
-    """
-    yield "<details><summary>The commands and the SQL that give the same</summary>"
-    for table in tables:
-        spec = load_catalog().analysis(table)
-        code = f"command-{name}-{table}"
-        yield f'<p><code id="{code}">{escape(command_of(table, traces))}</code> '
-        yield f'<button type="button" data-copy="{code}">copy</button></p>'
-        yield f"<details><summary>{escape(spec.subject)}/{table}.sql</summary>"
-        yield f"<pre><code>{escape(spec.sql)}</code></pre></details>"
-    yield "</details>"
 
 
 def _refused(answers: Answers) -> Iterator[str]:
@@ -224,20 +139,3 @@ def _refused(answers: Answers) -> Iterator[str]:
     for name, reason in answers.refused.items():
         yield f"<li>{escape(name)}: {escape(printable(reason))}</li>"
     yield "</ul></section>"
-
-
-def command_of(analysis: str, traces: Sequence[str]) -> str:
-    """Return the command that gives what a page shows of an analysis."""
-    asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
-    return f"tracekit query {analysis} {_named(traces)}{asked} --format json"
-
-
-def _named(traces: Sequence[str]) -> str:
-    return " ".join(shlex.quote(printable(name)) for name in traces)
-
-
-def _view_command(traces: Sequence[str]) -> str | None:
-    """Return the command that opens the trace in Perfetto; None where there is no such command."""
-    if find_spec("tracekit.cli.view") is None:
-        return None
-    return f"tracekit view {_named(traces)}"

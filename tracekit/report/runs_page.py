@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, UsageError
 from tracekit.paper.tables import find_table
-from tracekit.plot import PARAMS, chart_module
+from tracekit.plot import PARAMS
 from tracekit.render._text import printable
 from tracekit.report.budget import Cut, cut
-from tracekit.report.decoder_figure import Decoder, decoder_chart, decoder_of, missing
-from tracekit.report.document import Content, document
-from tracekit.report.page import command_of, figure, sources, table_head
-from tracekit.report.paper_charts import paper_charts
-from tracekit.report.run_sections import RUN_SECTIONS, RunSection
+from tracekit.report.paper_figures import Decoder, decoder_chart, decoder_of, missing, paper_charts
+from tracekit.report.parts import (
+    Shown,
+    charts_of,
+    definition_of,
+    figure,
+    note,
+    page_of,
+    quoted,
+    rows_of,
+    section_head,
+    sources,
+    tables,
+)
+from tracekit.report.sections import RUN_SECTIONS, Section
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -57,25 +65,21 @@ def runs_page(
         UsageError: the runs have nothing for any of the figures.
     """
     shown = sections_of(runs, paths, is_beside_paper=True)
-    if not any(one.section.charts for one in shown):
+    if all(one.name == "runs" for one in shown):
         raise UsageError(
             "the runs have nothing for a figure of the paper",
             hint="they are runs of training, of serving or of tracekit bench",
         )
     if roles_of is not None and (decoder := decoder_of(runs, roles_of)) is not None:
         shown.insert(1, _decoder(decoder, paths))
-    given = " ".join(shlex.quote(printable(path)) for path in paths)
-    what = f'<p class="what">{_WHAT} <code>tracekit paper table3 {escape(given)}</code></p>'
-    return page_of_runs(paths, [what], [], shown)
+    command = escape(f"tracekit paper table3 {quoted(*paths)}")
+    what = f'<p class="what">{_WHAT} <code>{command}</code></p>'
+    title = ", ".join(printable(path) for path in paths[:3])
+    return page_of((title, title), [what], shown)
 
 
 def named(run: str, paths: Sequence[str]) -> str:
-    """Return how a command names a run: in the words of the user, where these lead to it.
-
-    Args:
-        run: its folder, an absolute path.
-        paths: what the user named.
-    """
+    """Return how a command names a run: in the words of the user, where these lead to it."""
     for path in paths:
         given = Path(path)
         if given.is_dir() and Path(run).is_relative_to(given.resolve()):
@@ -83,157 +87,78 @@ def named(run: str, paths: Sequence[str]) -> str:
     return run
 
 
-def _decoder(decoder: Decoder, paths: Sequence[str]) -> ShownSection:
+def _decoder(decoder: Decoder, paths: Sequence[str]) -> Shown:
     """Return the section of Figure 5: the picture, or why there is none."""
     title = "Decoder layers with and without recomputation (Figure 5)"
-    shown = ShownSection(RunSection("decoder", title, (), ()), title)
     rows = cut(decoder.rows)
     chart = decoder_chart(rows.shown)
-    head = [
-        '<section id="decoder" aria-labelledby="decoder-title">',
-        f'<h2 id="decoder-title">{escape(title)}</h2>',
-        f'<p class="definition">{escape(_DECODER)}</p>',
-        *(f'<p class="note">{escape(printable(why))}</p>' for why in missing(decoder, chart)),
-    ]
-    shown.lines.extend(head)
+    lines = [*section_head("decoder", title, _DECODER)]
+    lines += [note(printable(why)) for why in missing(decoder, chart)]
+    shown = Shown("decoder", title, lines)
     if chart is not None:
         shown.charts[chart.name] = chart
         shown.data[chart.name] = rows
-        shown.lines.extend([figure(chart), f'<div class="table" data-rows="{chart.name}"></div>'])
+        lines += [figure(chart), rows_of(chart.name)]
     for folder in decoder.folders:
-        run = shlex.quote(printable(named(folder, paths)))
-        command = f"tracekit query roles {run} --format json"
-        shown.lines.append(f"<p><code>{escape(command)}</code></p>")
-    shown.lines.append("</section>")
+        command = f"tracekit query roles {quoted(named(folder, paths))} --format json"
+        lines.append(f"<p><code>{escape(command)}</code></p>")
+    lines.append("</section>")
     return shown
 
 
-@dataclass(slots=True)
-class ShownSection:
-    """A section as it is written, and what its program draws."""
-
-    section: RunSection
-    title: str
-    lines: list[str] = field(default_factory=list)
-    charts: dict[str, Chart] = field(default_factory=dict)
-    data: dict[str, Cut] = field(default_factory=dict)
-
-
-def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> list[ShownSection]:
-    """Return the sections for which runs have rows.
-
-    Args:
-        runs: run folders, opened.
-        paths: how they were named, for commands.
-        is_beside_paper: with the tables and pictures of the paper.
-    """
-    cuts = {name: cut(result) for name, result in _gather(runs).items()}
+def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> list[Shown]:
+    """Return the sections for which runs have rows."""
+    cuts: dict[str, Cut] = {}
+    for name in dict.fromkeys(name for one in RUN_SECTIONS for name in one.tables):
+        try:
+            cuts[name] = cut(runs.query(name, **PARAMS.get(name, {})))
+        except (QueryError, UsageError):
+            # There is no run of the kind that it is of.
+            continue
     found = []
     for section in RUN_SECTIONS:
         if not any(name in cuts and cuts[name].total for name in section.tables):
             continue
-        title = section.title
         if not is_beside_paper:
-            section = replace(section, published=(), drawn=())
+            section = replace(section, published=(), pictured=())
         elif section.of_paper:
-            title = f"{title} ({section.of_paper})"
-        one = ShownSection(section, title)
-        one.data |= {name: cuts[name] for name in section.tables if name in cuts}
-        one.lines.extend(_section(one, paths))
+            section = replace(section, title=f"{section.title} ({section.of_paper})")
+        one = Shown(section.name, section.title)
+        one.data = {name: cuts[name] for name in section.tables if name in cuts}
+        one.lines.extend(_section(section, one, paths))
         found.append(one)
     return found
 
 
-def page_of_runs(
-    paths: Sequence[str],
-    head: Sequence[str],
-    ways: Sequence[str],
-    shown: Sequence[ShownSection],
-) -> str:
-    """Return a page of runs as HTML.
-
-    Args:
-        paths: how they were named, for the title.
-        head: lines below the title.
-        ways: lines of a section, called each, before all others.
-        shown: the sections.
-    """
-    title = ", ".join(printable(path) for path in paths[:3])
-    body = [
-        "<header>",
-        '<button type="button" id="theme">light or dark</button>',
-        f"<h1>{escape(title)}</h1>",
-        *head,
-        '</header><nav aria-label="sections">',
-        *(['<a href="#each">Each run</a>'] if ways else []),
-        *(f'<a href="#{one.section.name}">{escape(one.title)}</a>' for one in shown),
-        "</nav><main>",
-        *ways,
-        *(line for one in shown for line in one.lines),
-        "</main>",
-    ]
-    charts = {name: chart for one in shown for name, chart in one.charts.items()}
-    data = {name: rows for one in shown for name, rows in one.data.items()}
-    return document(f"tracekit · {title}", body, Content(charts, data))
-
-
-def _gather(runs: Trace) -> dict[str, Result]:
-    found = {}
-    for name in dict.fromkeys(name for one in RUN_SECTIONS for name in one.tables):
-        try:
-            found[name] = runs.query(name, **PARAMS.get(name, {}))
-        except (QueryError, UsageError):
-            # There is no run of the kind that it is of.
-            continue
-    return found
+def _section(section: Section, shown: Shown, paths: Sequence[str]) -> Iterator[str]:
+    cuts = shown.data
+    yield from section_head(section.name, section.title, definition_of(section.tables[0]))
+    asked = [*cuts]
+    ours = [*charts_of(section.charts, cuts)]
+    paper = [*_of_paper(section, cuts)]
+    shown.charts = {chart.name: chart for chart in (*ours, *paper)}
+    yield '<div class="sides">'
+    for chart in (*ours, *paper):
+        yield figure(chart, is_side=chart in paper or chart.name in section.beside)
+    yield "</div>"
+    filled = [name for name in asked if cuts[name].total]
+    yield from tables(filled, section.tables[0], cuts, paths)
+    for name in section.published:
+        table = find_table(name)
+        cuts[_paper(name)] = cut(table.to_result())
+        yield f"<h3>The paper: {escape(table.title)} ({escape(table.source)})</h3>"
+        yield f'<ul class="note">{"".join(f"<li>{escape(one)}</li>" for one in table.notes)}</ul>'
+        yield rows_of(_paper(name))
+    yield from sources(section.name, asked, paths)
+    yield "</section>"
 
 
 def _paper(name: str) -> str:
     return f"paper_{name}"
 
 
-def _section(shown: ShownSection, paths: Sequence[str]) -> Iterator[str]:
-    one, cuts = shown.section, shown.data
-    spec = load_catalog().analysis(one.tables[0])
-    yield f'<section id="{one.name}" aria-labelledby="{one.name}-title">'
-    yield f'<h2 id="{one.name}-title">{escape(shown.title)}</h2>'
-    yield f'<p class="definition">{escape(spec.question)} {escape(spec.description)}</p>'
-    ours = [*_ours(one, cuts)]
-    paper = [*_of_paper(one, cuts)]
-    shown.charts |= {chart.name: chart for chart in (*ours, *paper)}
-    yield '<div class="sides">'
-    for chart in (*ours, *paper):
-        yield figure(chart, is_side=chart in paper or chart.name in one.beside)
-    yield "</div>"
-    tables = [name for name in one.tables if name in cuts]
-    for name in tables:
-        if not cuts[name].total:
-            continue
-        yield from table_head(name, is_defined=name == one.tables[0])
-        if note := cuts[name].note(command_of(name, paths)):
-            yield f'<p class="note">{escape(note)}</p>'
-        yield f'<div class="table" data-rows="{name}"></div>'
-    for name in one.published:
-        table = find_table(name)
-        cuts[_paper(name)] = cut(table.to_result())
-        yield f"<h3>The paper: {escape(table.title)} ({escape(table.source)})</h3>"
-        yield f'<ul class="note">{"".join(f"<li>{escape(note)}</li>" for note in table.notes)}</ul>'
-        yield f'<div class="table" data-rows="{_paper(name)}"></div>'
-    yield from sources(one.name, tables, paths)
-    yield "</section>"
-
-
-def _ours(one: RunSection, cuts: Mapping[str, Cut]) -> Iterator[Chart]:
-    for name in one.charts:
-        module = chart_module(name)
-        if all(need in cuts for need in module.NEEDS):
-            chart = module.chart({need: cuts[need].shown for need in module.NEEDS})
-            if chart is not None:
-                yield chart
-
-
-def _of_paper(one: RunSection, cuts: dict[str, Cut]) -> Iterator[Chart]:
-    for name in one.drawn:
+def _of_paper(section: Section, cuts: dict[str, Cut]) -> Iterator[Chart]:
+    for name in section.pictured:
         rows = find_table(name).to_result(PLATFORM)
         data = f"{_paper(name)}_{PLATFORM}"
         cuts[data] = cut(rows)

@@ -1,12 +1,16 @@
-"""What stands in a report, in the order in which it is read.
+"""What stands in a report and in a page of runs, in the order in which it is read.
 
 A section has pictures (charts of `tracekit.plot`) and tables (analyses). Its definitions are those
 of the headers of these analyses. A section is left out where none of its tables has a row.
+
+A page of runs may have the figures of arXiv 2311.03687 beside ours: where the paper prints numbers,
+they are drawn next to ours; where it has a picture alone, what its text says of it stands there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +19,12 @@ class Section:
 
     The first table's header defines what the section shows. Several charts of a section with
     `tabs` are shown one at a time, and chosen by these names, in the order of the charts; those in
-    `beside` are half as wide, two in a line. `drawn` are analyses that are shown as pictures alone.
+    `beside` are half as wide, two in a line. `drawn` are analyses that are shown as pictures alone;
+    `of_ranks` those that say nothing of a single device. A section `of` ranks or serving is asked
+    for where there are several, or requests.
+
+    In a page of runs, `of_paper` names the tables and figures of the paper that a section is about;
+    `published` are those whose rows it shows, `pictured` those that are drawn, too.
     """
 
     name: str
@@ -25,6 +34,11 @@ class Section:
     tabs: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
+    of_ranks: tuple[str, ...] = ()
+    of: Literal["traces", "ranks", "serving"] = "traces"
+    published: tuple[str, ...] = ()
+    pictured: tuple[str, ...] = ()
+    of_paper: str = ""
 
 
 TIMELINE_EVENTS = "timeline_events"
@@ -35,7 +49,13 @@ LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf"
 SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
     Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
-    Section("steps", "Steps", ("steps", "step_spread"), ("steps", "step_spread", "step_totals")),
+    Section(
+        "steps",
+        "Steps",
+        ("steps", "step_spread"),
+        ("steps", "step_spread", "step_totals"),
+        of_ranks=("step_spread",),
+    ),
     Section("phases", "Phases", ("phases",), ("phase_totals", "phases")),
     Section(
         "modules",
@@ -69,6 +89,7 @@ SECTIONS = (
             *("rank_summary", "rank_groups", "rank_distribution", "stragglers", "waits"),
             *("parallel_groups", "pipeline_bubbles", "collective_skew"),
         ),
+        of="ranks",
     ),
     Section(
         "idle",
@@ -98,6 +119,7 @@ SECTIONS = (
             "serving_module_totals",
         ),
         beside=("queue_cdf", *LATENCIES),
+        of="serving",
     ),
     Section(
         "bench",
@@ -108,4 +130,65 @@ SECTIONS = (
     Section("attribution", "How attributions are known", (), ("reasons",)),
     Section("unrecorded", "Work that is not in the file", (), ("unrecorded_totals", "unrecorded")),
     Section("health", "Health", (), ("health",)),
+)
+
+RUN_SECTIONS = (
+    Section(
+        "methods",
+        "Tokens a second and memory of the methods",
+        ("methods", "method_memory"),
+        ("methods",),
+        published=("table3", "table4", "table9"),
+        pictured=("table3", "table9"),
+        of_paper="Tables III, IV and IX",
+    ),
+    Section(
+        "scaling",
+        "Scaling",
+        ("scaling",),
+        ("scaling",),
+        published=("figure4",),
+        of_paper="Figure 4",
+    ),
+    Section(
+        "throughput",
+        "Throughput of serving",
+        ("throughput",),
+        ("throughput",),
+        of_paper="Figure 6",
+    ),
+    Section(
+        "latency",
+        "Latency of serving",
+        LATENCIES,
+        ("latency_cdf", "latency"),
+        published=("figure7", "figure9"),
+        beside=LATENCIES,
+        of_paper="Figures 7 to 10",
+    ),
+    Section(
+        "products",
+        "Matrix products",
+        ("bench_gemm",),
+        ("bench_gemm",),
+        published=("figure11",),
+        of_paper="Figure 11",
+    ),
+    Section(
+        "copies",
+        "Copies",
+        ("bench_memcpy",),
+        ("bench_memcpy",),
+        published=("figure12",),
+        of_paper="Figure 12",
+    ),
+    Section(
+        "collectives",
+        "Collectives",
+        ("bench_collectives",),
+        ("bench_collectives",),
+        published=("figure13", "figure14", "figure15"),
+        of_paper="Figures 13 to 15",
+    ),
+    Section("runs", "The runs", (), ("run",)),
 )

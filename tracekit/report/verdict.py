@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 _LOSSES = {
-    "exposed_comm": "communication that nothing hides",
+    "exposed_comm": "exposed communication",
     "exposed_memcpy": "copies that nothing hides",
 }
 
@@ -21,12 +21,7 @@ _MAX_REASONS = 3
 
 
 def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[str]:
-    """Return what is to be said first: the largest part, the largest loss, how far to trust it.
-
-    Args:
-        verdict: the rows of analysis verdict.
-        unrecorded: those of analysis unrecorded, which say why there may be nothing to judge.
-    """
+    """Return what is to be said first: the largest part, the largest loss, how far to trust it."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -39,11 +34,11 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
     found = []
     if part := told.get("largest_part"):
         found.append(
-            f"Of what the devices did, work of class {printable(part['subject'])} took most: "
+            f"Largest component: {printable(part['subject'])}, "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := told.get("largest_loss"):
-        found.append(f"The largest loss is {_loss(loss)}: {_amount(loss)}.")
+        found.append(f"Largest loss: {_loss(loss)}, {_amount(loss)}.")
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
@@ -71,11 +66,11 @@ def _loss(row: Mapping[str, Any]) -> str:
 
 def _trust(row: Mapping[str, Any]) -> str:
     if not row["count"]:
-        return f"All {row['of_count']:,} figures of health are in order."
-    which = f"{row['count']:,} of {row['of_count']:,} figures of health"
+        return f"{row['of_count']:,} of {row['of_count']:,} checks passed."
+    which = f"{row['count']:,} of {row['of_count']:,} checks"
     verb = "warns" if row["count"] == 1 else "warn"
     first = "" if row["count"] == 1 else "among them "
     return (
-        f"Trust it with care: {which} {verb}, {first}{printable(row['subject'])} "
+        f"Caution: {which} {verb}, {first}{printable(row['subject'])} "
         f"({printable(row['meaning'])})."
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracekit.storage.location import Location
-from tracekit.storage.passing_folders import building_file, sweep
 from tracekit.storage.patterns import natural
+from tracekit.storage.temp_dirs import building_file
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -37,14 +37,6 @@ class LocalLocation(Location):
     @property
     def shown(self) -> str:
         return str(self._path)
-
-    @property
-    def is_remote(self) -> bool:
-        return False
-
-    @property
-    def has_query(self) -> bool:
-        return False
 
     @property
     def local_path(self) -> Path:
@@ -116,12 +108,6 @@ class LocalLocation(Location):
         with self.open(start) as file:
             return file.read(max(0, end - start))
 
-    def read_exactly(self, start: int, end: int) -> bytes:
-        piece = self.read_range(start, end)
-        if len(piece) != max(0, end - start):
-            raise OSError(errno.EIO, "ends too early", str(self._path))
-        return piece
-
     def write_bytes(self, data: bytes) -> None:
         self._write_beside(lambda beside: beside.write_bytes(data), os.replace)
 
@@ -136,17 +122,13 @@ class LocalLocation(Location):
     ) -> None:
         """Write a file under another name first, so that nobody sees a half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(self._path.parent)
-        beside = building_file(self._path)
-        try:
-            write(beside)
-            put(beside, self._path)
-        except OSError as error:
-            # The name beside is nobody's business.
-            raise type(error)(error.errno, error.strerror, str(self._path)) from None
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+        with building_file(self._path) as beside:
+            try:
+                write(beside)
+                put(beside, self._path)
+            except OSError as error:
+                # The name beside is nobody's business.
+                raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def delete(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
@@ -62,19 +62,19 @@ class Location(ABC):
         """The path, or the URL without user, password, query and signature."""
 
     @property
-    @abstractmethod
     def is_remote(self) -> bool:
         """Whether it lies behind a URL."""
+        return self.local_path is None
 
     @property
-    @abstractmethod
     def has_query(self) -> bool:
         """Whether it is a URL with a query, such as a signature, which holds for it alone."""
+        return False
 
     @property
-    @abstractmethod
     def local_path(self) -> Path | None:
         """The path of this machine; None of a URL."""
+        return None
 
     @property
     @abstractmethod
@@ -108,28 +108,17 @@ class Location(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell whether there is a file or a folder; asks anew each time.
-
-        Raises:
-            OSError: that cannot be found out: no access, no answer.
-        """
+        """Tell whether there is a file or a folder; asks anew each time."""
 
     @abstractmethod
     def is_file(self) -> bool:
-        """Tell whether there is a file.
-
-        Raises:
-            OSError: that cannot be found out.
-        """
+        """Tell whether there is a file."""
 
     @abstractmethod
     def is_dir(self) -> bool:
         """Tell whether it is a folder: in a store, whether anything lies below it.
 
         A folder of a web server is known by the slash at the end of its URL.
-
-        Raises:
-            OSError: that cannot be found out.
         """
 
     @abstractmethod
@@ -137,9 +126,6 @@ class Location(ABC):
         """Return the size of the file, bytes; None where a web server does not say.
 
         What came with a listing is not asked for again.
-
-        Raises:
-            OSError: there is no such file, or it cannot be looked at.
         """
 
     @abstractmethod
@@ -148,9 +134,6 @@ class Location(ABC):
 
         Of an object it is its size and the store's own tag (etag), of a local file its size, inode
         and times. What came with a listing is not asked for again.
-
-        Raises:
-            OSError: there is no such file, or it cannot be looked at.
         """
 
     @abstractmethod
@@ -159,9 +142,6 @@ class Location(ABC):
 
         Behind a URL it is asked once for as long as this object lives: a store for the whole
         folder, a web server for each name, where a page of HTML is no such file.
-
-        Raises:
-            OSError: that cannot be found out.
         """
 
     @abstractmethod
@@ -169,9 +149,6 @@ class Location(ABC):
         """Return what lies directly in this folder, files and folders, in natural order.
 
         Empty where there is no such folder. What is listed knows its size and identity.
-
-        Raises:
-            OSError: the folder cannot be listed.
         """
 
     @abstractmethod
@@ -179,9 +156,6 @@ class Location(ABC):
         """Return every file at any depth below this folder, in natural order.
 
         Of a store, that is one listing for each thousand files, however many folders there are.
-
-        Raises:
-            OSError: the folder cannot be listed.
         """
 
     @abstractmethod
@@ -189,9 +163,6 @@ class Location(ABC):
         """Return what this location means as a pattern, in natural order; empty if nothing.
 
         ``*``, ``?`` and ``[…]`` stand for parts of a name, ``**`` for any number of folders.
-
-        Raises:
-            OSError: a folder cannot be listed.
         """
 
     # Reading
@@ -203,39 +174,21 @@ class Location(ABC):
         From a store it comes in ranges, some ahead; from a web server in one response, which is
         taken up again by a range request where it breaks. A few blocks are in memory, whatever the
         size, and nothing on disk. What changed while it was read is an error.
-
-        Args:
-            start: offset of the first byte.
-
-        Raises:
-            OSError: it cannot be read; also later, while reading.
         """
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` to before `end`, fewer where the file ends first.
+        """Return the bytes from offset `start` to before `end`, fewer where the file ends first."""
 
-        Raises:
-            OSError: it cannot be read.
-        """
-
-    @abstractmethod
     def read_exactly(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` to before `end`, in one request.
-
-        Raises:
-            OSError: it cannot be read, or ends before.
-        """
+        """Return the bytes from offset `start` to before `end`; an error if it ends before."""
+        piece = self.read_range(start, end)
+        if len(piece) != max(0, end - start):
+            raise OSError(errno.EIO, "ends too early", self.shown)
+        return piece
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Return the whole content of a small file.
-
-        Args:
-            most_bytes: of a longer file one byte more is read, and none returned.
-
-        Raises:
-            OSError: it cannot be read, or is longer (`errno.EFBIG`).
-        """
+        """Return the whole content of a small file."""
         with self.open() as file:
             data = file.read(most_bytes + 1)
         if len(data) > most_bytes:
@@ -250,11 +203,7 @@ class Location(ABC):
 
     @abstractmethod
     def write_bytes(self, data: bytes) -> None:
-        """Write a file, in place of one that is there; whole or not at all. Folders are made.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write a file, in place of one that is there; whole or not at all. Folders are made."""
 
     @abstractmethod
     def write_new(self, data: bytes) -> None:
@@ -265,29 +214,45 @@ class Location(ABC):
 
         Raises:
             FileExistsError: there is one.
-            OSError: it cannot be written.
         """
 
     @abstractmethod
     def upload(self, source: Path) -> None:
-        """Write what a local file holds, in place of a file that is there; in parts if it is large.
-
-        Raises:
-            OSError: the local file cannot be read, or this one not written.
-        """
+        """Write what a local file holds, in place of a file that is there; in parts if large."""
 
     @abstractmethod
     def delete(self) -> None:
-        """Remove the file; nothing happens if there is none.
-
-        Raises:
-            OSError: it cannot be removed.
-        """
+        """Remove the file; nothing happens if there is none."""
 
     @abstractmethod
     def delete_tree(self) -> None:
-        """Remove the folder with all that lies below it; nothing happens if there is none.
+        """Remove the folder with all that lies below it; nothing happens if there is none."""
 
-        Raises:
-            OSError: something cannot be removed.
-        """
+
+Place: TypeAlias = Path | Location
+"""A path of this machine, or a location behind a URL; both know name, parent, ``/``, is_file()."""
+
+
+def place_of(given: str | Place) -> Place:
+    """Return a local path as `Path`, and a URL as its location."""
+    location = Location.of(given)
+    return location.local_path or location
+
+
+def lies_in(folder: Place, name: str) -> bool:
+    """Tell whether a file of a name lies directly in a folder.
+
+    Behind a URL the answer is remembered, and no where nothing may be looked at: access to one file
+    need not be access to what lies beside it.
+    """
+    if isinstance(folder, Path):
+        return (folder / name).is_file()
+    try:
+        return folder.holds(name)
+    except PermissionError:
+        return False
+
+
+def has_query(place: Place) -> bool:
+    """Tell whether a URL has a query, such as a signature, which holds for it alone."""
+    return not isinstance(place, Path) and place.has_query

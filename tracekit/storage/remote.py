@@ -16,7 +16,7 @@ from tracekit.storage.filesystems import filesystem
 from tracekit.storage.location import SMALL_FILE_BYTES, Location
 from tracekit.storage.patterns import as_regex, has_magic, literal_start, natural
 from tracekit.storage.ranges import RangeStream
-from tracekit.storage.retries import attempt
+from tracekit.storage.requests import attempt, deadline, finish
 from tracekit.storage.url import WEB, Url
 from tracekit.storage.web import WebStream, links, look_at, read_range
 
@@ -90,16 +90,8 @@ class RemoteLocation(Location):
         return self._url.text
 
     @property
-    def is_remote(self) -> bool:
-        return True
-
-    @property
     def has_query(self) -> bool:
         return bool(self._url.query)
-
-    @property
-    def local_path(self) -> None:
-        return None
 
     @property
     def name(self) -> str:
@@ -309,18 +301,22 @@ class RemoteLocation(Location):
             raw = WebStream(attempt(lambda: self._fs, self._url), self._url, start)
         else:
             size_bytes, identity = self.size_bytes() or 0, self._known().identity
+            until = deadline()
 
             def check() -> None:
                 info = self._ask()
                 if info is None or info.identity != identity:
                     raise OSError(errno.EIO, "changed while it was read", self.shown)
 
-            raw = RangeStream(self._whole_range, size_bytes, start, check)
+            raw = RangeStream(
+                lambda start, end: self._whole_range(start, end, until), size_bytes, start, check
+            )
         return cast(BinaryIO, io.BufferedReader(raw, _BUFFER_BYTES))
 
-    def _whole_range(self, start: int, end: int) -> bytes:
+    def _whole_range(self, start: int, end: int, until: float) -> bytes:
         def ask(fs: Any) -> bytes:
-            piece = cast(bytes, fs.cat_file(self._path, start=start, end=end))
+            work = fs._cat_file(self._path, start=start, end=end)
+            piece = cast(bytes, finish(fs, work, until, self._url, start))
             if len(piece) != end - start:
                 raise BrokenOffError("ends too early")
             return piece
@@ -333,15 +329,13 @@ class RemoteLocation(Location):
         if self._is_web:
             return self._attempt(lambda fs: read_range(fs, self._url, start, end))
         end = min(end, self.size_bytes() or 0)
-        return self._whole_range(start, end) if start < end else b""
+        return self._whole_range(start, end, deadline()) if start < end else b""
 
     def read_exactly(self, start: int, end: int) -> bytes:
-        if start >= end:
-            return b""
-        piece = self.read_range(start, end) if self._is_web else self._whole_range(start, end)
-        if len(piece) != end - start:
-            raise OSError(errno.EIO, "ends too early", self.shown)
-        return piece
+        if self._is_web or start >= end:
+            return super().read_exactly(start, end)
+        # In one request: how long the file is need not be asked.
+        return self._whole_range(start, end, deadline())
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
         if self._is_web:
@@ -349,7 +343,10 @@ class RemoteLocation(Location):
         # In one request, as it is now: a manifest may be written anew at any time.
         if (self.size_bytes() or 0) > most_bytes:
             raise self._too_long(most_bytes)
-        data = self._attempt(lambda fs: cast(bytes, fs.cat_file(self._path)))
+        until = deadline()
+        data = self._attempt(
+            lambda fs: cast(bytes, finish(fs, fs._cat_file(self._path), until, self._url))
+        )
         if len(data) > most_bytes:
             raise self._too_long(most_bytes)
         return data

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import io
-import os
 import re
-import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from tracekit.storage.failures import BrokenOffError, SaidError, as_os_error, passes
-from tracekit.storage.retries import TRIES, wait
+from tracekit.storage.requests import TRIES, deadline, finish, pause
 from tracekit.storage.url import Url
 from tracekit.units import MB
 
@@ -26,10 +23,6 @@ READ_TIMEOUT_S = 60
 
 PAGE_BYTES = 32 * MB
 """How long the page of a folder may be: some hundred thousand links."""
-
-LIMIT_S = 3600.0
-"""How long one file may take from the first request to its end, seconds, however it comes.
-TRACEKIT_WEB_LIMIT_S overrides it."""
 
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 _OK, _PARTIAL, _NOT_SATISFIABLE = 200, 206, 416
@@ -46,7 +39,7 @@ def look_at(fs: Any, url: Url) -> dict[str, Any]:
 
     It is asked for the first byte alone, as signed URLs often allow nothing but GET.
     """
-    response = _get(fs, url, {"Range": "bytes=0-0"}, _deadline())
+    response = _get(fs, url, {"Range": "bytes=0-0"}, deadline())
     try:
         status, headers = response.status, response.headers
         size: int | None = None
@@ -121,7 +114,7 @@ class WebStream(io.RawIOBase):
         self._seen: tuple[object, ...] | None = None
         self._total: int | None = None
         self._has_ranges = True
-        self._deadline = _deadline()
+        self._deadline = deadline()
         self._inflater: Any = None
         self._packed = b""
         self.mimetype = "text/html"
@@ -155,7 +148,7 @@ class WebStream(io.RawIOBase):
                 self._hang_up()
                 if failed == TRIES or not passes(error):
                     raise as_os_error(error, self._url) from None
-                wait(failed)
+                pause(failed)
                 continue
             view[: len(piece)] = piece
             self._at += len(piece)
@@ -194,7 +187,10 @@ class WebStream(io.RawIOBase):
                 raise BrokenOffError("was cut off")
 
     def _taken(self, response: Any, room: int) -> bytes:
-        piece: bytes = _run(self._fs, response.content.read(room), self._deadline)
+        piece: bytes = finish(
+            *(self._fs, response.content.read(room), self._deadline),
+            *(self._url, self._at, self._total),
+        )
         return piece
 
     def _connect(self) -> Any:
@@ -262,7 +258,7 @@ class WebStream(io.RawIOBase):
         super().close()
 
 
-def _get(fs: Any, url: Url, headers: dict[str, str], deadline: float) -> Any:
+def _get(fs: Any, url: Url, headers: dict[str, str], until: float) -> Any:
     """Begin a request; return its response, whose status is one of those that are understood."""
     import aiohttp
 
@@ -279,7 +275,7 @@ def _get(fs: Any, url: Url, headers: dict[str, str], deadline: float) -> Any:
             **{**options, "headers": headers, "timeout": timeout, "auto_decompress": False},
         )
 
-    response = _run(fs, get(), deadline)
+    response = finish(fs, get(), until, url)
     if response.status not in (_OK, _PARTIAL, _NOT_SATISFIABLE):
         try:
             response.raise_for_status()
@@ -287,30 +283,6 @@ def _get(fs: Any, url: Url, headers: dict[str, str], deadline: float) -> Any:
         finally:
             _drop(fs, response)
     return response
-
-
-def _limit_s() -> float:
-    given = os.environ.get("TRACEKIT_WEB_LIMIT_S", "")
-    return float(given) if given.isdigit() else LIMIT_S
-
-
-def _deadline() -> float:
-    return time.monotonic() + _limit_s()
-
-
-def _run(fs: Any, work: Any, deadline: float) -> Any:
-    """Run a coroutine where the session of a file system lives, until a time at the latest."""
-    future = asyncio.run_coroutine_threadsafe(work, fs.loop)
-    left_s = deadline - time.monotonic()
-    try:
-        if left_s > 0:
-            return future.result(left_s)
-    except TimeoutError:
-        if future.done():
-            # The server was silent for too long, which may pass.
-            raise
-    future.cancel()
-    raise SaidError(f"not all of it came within {_limit_s():g} s; TRACEKIT_WEB_LIMIT_S allows more")
 
 
 def _drop(fs: Any, response: Any) -> None:

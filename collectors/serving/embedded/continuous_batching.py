@@ -12,15 +12,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from tracekit.errors import WorkloadError
+from tracekit.errors import UsageError, WorkloadError
 
-from .batch import Batch, Share
+from ..arguments import count_of
+from ..plan import LoadPlan
+from .steps import Batch, Share, StepRecorder
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
@@ -28,37 +31,12 @@ _POLL_S = 0.01
 # An end-of-sequence id that no token has: transformers takes a negative one as "there is none".
 _NO_END_OF_SEQUENCE = -1
 
-
-class StepWatcher(Protocol):
-    """What is told of the engine's steps, on the engine's thread, in the order of the methods."""
-
-    def between_steps(self) -> None:
-        """No step is under way; also called now and then while the engine has nothing to do."""
-        ...
-
-    def step_begins(self, number: int) -> None:
-        """The engine begins to choose what the step works on."""
-        ...
-
-    def batch_chosen(self, batch: Batch) -> None:
-        """The requests of the step are chosen, and their tokens not yet computed."""
-        ...
-
-    def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return what a stage of the engine runs in."""
-        ...
-
-    def tokens_came(self, request_ids: Sequence[str]) -> None:
-        """A new token of each of the requests is known on the host."""
-        ...
-
-    def step_ends(self) -> None:
-        """The step is over."""
-        ...
-
-    def engine_fails(self) -> None:
-        """The engine's thread is about to end by an error; may be called more than once."""
-        ...
+_PAGE_TOKEN_COUNT = 16
+_BATCH_TOKEN_COUNT = 128
+_CACHE_BYTES = 2**30
+_MASK_BYTES = 2**28
+# transformers admits no new prompt while less than this share of the cache is free.
+_FREE_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +53,57 @@ class EngineSize:
     batch_request_count: int | None = None
 
 
-class ContinuousBatching:
-    """An engine in this process: requests go in by `submit`, results come out of `result`.
+def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
+    """Return the size for a load: what the arguments say, and else on a CPU no more than it needs.
 
-    Args:
-        model: a causal language model of transformers, on its device.
-        size: how large the engine is made.
-        watcher: what is told of its steps.
+    Left alone, transformers sizes the cache by the memory of the machine. On a GPU that is what one
+    wants. On a CPU it takes seconds to touch the memory, and its attention needs a mask of the
+    tokens of a step times those of the whole cache.
+
+    Raises:
+        UsageError: what was asked for cannot hold a single request.
     """
+    page = count_of(values, "page_size")
+    pages = count_of(values, "cache_blocks")
+    batch = count_of(values, "max_batch_tokens")
+    requests = min(plan.concurrency or len(plan.prompts), len(plan.prompts))
+    longest = max(prompt.token_count for prompt in (*plan.prompts, *plan.warmup_prompts))
+    request_token_count = longest + plan.max_new_token_count
+    if model.device.type == "cpu":
+        page = page or _PAGE_TOKEN_COUNT
+        batch = batch or _BATCH_TOKEN_COUNT
+        pages = pages or _page_count(request_token_count, requests, page, batch, model)
+    if pages is not None and page is not None and pages * page < request_token_count:
+        raise UsageError(
+            f"a cache of {pages} pages of {page} tokens does not hold one request of "
+            f"{request_token_count} tokens",
+            hint="raise --cache-blocks or --page-size, or lower --prompt-len or --max-new-tokens",
+        )
+    return EngineSize(page, pages, batch, requests)
 
-    def __init__(self, model: Any, size: EngineSize, watcher: StepWatcher) -> None:
-        self._watcher = watcher
+
+def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:
+    """Return the pages that hold all requests at once, if that stays within bounds."""
+    per_request = math.ceil(request_token_count / page) + 1
+    wanted = math.ceil(per_request * requests / (1 - _FREE_SHARE))
+    least = math.ceil(per_request / (1 - _FREE_SHARE))
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_size = (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
+    element_bytes = model.dtype.itemsize
+    page_bytes = 2 * config.num_hidden_layers * heads * head_size * element_bytes * page
+    by_cache = _CACHE_BYTES // page_bytes
+    by_mask = (_MASK_BYTES // (batch * element_bytes) - batch) // page
+    return max(least, min(wanted, by_cache, by_mask))
+
+
+class ContinuousBatching:
+    """An engine in this process: requests go in by `submit`, results come out of `result`."""
+
+    def __init__(self, model: Any, size: EngineSize, recorder: StepRecorder) -> None:
+        self.recorder = recorder
         self._step_number = 0
         self._is_open = False
         self._batch = Batch(0, ())
@@ -116,11 +134,7 @@ class ContinuousBatching:
         return has_ended
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
-        """Add a request that makes exactly so many tokens, greedily.
-
-        Raises:
-            WorkloadError: the engine takes no more.
-        """
+        """Add a request that makes exactly so many tokens, greedily."""
         taken = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
@@ -136,11 +150,7 @@ class ContinuousBatching:
         self._manager.cancel_request(request_id)
 
     def result(self, timeout_s: float) -> Any | None:
-        """Return a request that is over (`request_id`, `generated_tokens`, `error`), or None.
-
-        Raises:
-            WorkloadError: the engine's thread has ended.
-        """
+        """Return a request that is over (`request_id`, `generated_tokens`, `error`), or None."""
         output = self._manager.get_result(timeout=timeout_s)
         if output is None:
             self.check()
@@ -148,11 +158,7 @@ class ContinuousBatching:
         return output if output.is_finished() else None
 
     def check(self) -> None:
-        """Make sure that the engine's thread still works.
-
-        Raises:
-            WorkloadError: it has ended, with the reason that it left.
-        """
+        """Raise `WorkloadError` if the engine's thread has ended, with the reason that it left."""
         error = self._manager.background_thread_status.fatal_error
         if error is not None:
             raise WorkloadError(
@@ -162,11 +168,7 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread has ended without a reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Tell the error of one request from the end of the engine, which first fails all of them.
-
-        Raises:
-            WorkloadError: the engine's thread has ended.
-        """
+        """Tell one request's error from the end of the engine, which first fails all of them."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -203,7 +205,7 @@ class ContinuousBatching:
 
     def _prepare(self, original: Callable[[], bool]) -> bool:
         with self._telling_failure():
-            self._watcher.between_steps()
+            self.recorder.between_steps()
             has_work = original()
         if not has_work:
             self._close()
@@ -214,26 +216,26 @@ class ContinuousBatching:
         if not self._is_open:
             self._step_number += 1
             self._is_open = True
-            self._watcher.step_begins(self._step_number)
-        with self._watcher.stage("schedule"):
+            self.recorder.step_begins(self._step_number)
+        with self.recorder.stage("schedule"):
             scheduled = original(*args)
         chosen = scheduled[0]
         if chosen:
             self._batch = Batch(self._step_number, [_share(future) for future in chosen])
-            self._watcher.batch_chosen(self._batch)
+            self.recorder.batch_chosen(self._batch)
         return scheduled
 
     def _in_stage(self, name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self._telling_failure(), self._watcher.stage(name):
+        with self._telling_failure(), self.recorder.stage(name):
             return original(*args, **kwargs)
 
     def _update(self, original: Callable[[], None]) -> None:
         batch = self._batch
         names = [share.request_id for share in batch.shares if share.gives_token]
         with self._telling_failure():
-            with self._watcher.stage("update"):
+            with self.recorder.stage("update"):
                 original()
-            self._watcher.tokens_came(names)
+            self.recorder.tokens_came(names)
         self._close()
 
     @contextlib.contextmanager
@@ -242,13 +244,13 @@ class ContinuousBatching:
             yield
         except BaseException:
             self._close()
-            self._watcher.engine_fails()
+            self.recorder.engine_fails()
             raise
 
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._watcher.step_ends()
+            self.recorder.step_ends()
 
 
 def _share(future: Any) -> Share:
@@ -308,11 +310,7 @@ def _manager(model: Any, size: EngineSize) -> Any:
 
 
 def _part(owner: Any, name: str) -> Any:
-    """Return a part of the engine.
-
-    Raises:
-        WorkloadError: this version of transformers has no such part.
-    """
+    """Return a part of the engine, which this version of transformers may not have."""
     try:
         return getattr(owner, name)
     except AttributeError as error:

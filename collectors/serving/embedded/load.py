@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Coroutine, Mapping
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import __version__
 from tracekit.errors import WorkloadError
 from tracekit.manifest import RankMemory
+from tracekit.units import NS_PER_S
 
 from ...machine import memory
-from ..load.passes import Pass
-from ..load.plan import LoadPlan, LoadResult, Mark, ProfileSwitch, Progress
-from ..load.runner import LoadRunner, records_of
+from ..plan import LoadPlan, LoadResult, Mark, Progress
+from ..records import RequestRecord
+from ..runner import LoadRunner, Pass, records_of
 from .continuous_batching import ContinuousBatching
-from .passes import PassSender
-from .watch import RecordingWatcher
 
 if TYPE_CHECKING:
     from .step_profile import StepProfile
@@ -29,26 +28,17 @@ TRACE = "rank0.json.gz"
 _DEFAULT_STEP_COUNT = 64
 _STEADY_PCT = 10
 _END_TIMEOUT_S = 120.0
+_ERROR_TIMEOUT_S = 1.0
+_POLL_S = 0.1
 
 
 class EmbeddedLoad:
-    """One load on one engine, which is running.
-
-    Args:
-        model: the engine's model.
-        engine: the engine.
-        watcher: what the engine tells of its steps.
-        plan: what to send and when.
-        folder: takes the trace.
-        progress: told how far the load is.
-        trace_options: what the profiler is to keep, as `Profile` takes it.
-    """
+    """One load on one engine, which is running; the folder takes the trace."""
 
     def __init__(
         self,
         model: Any,
         engine: ContinuousBatching,
-        watcher: RecordingWatcher,
         plan: LoadPlan,
         folder: Path,
         progress: Progress,
@@ -56,50 +46,54 @@ class EmbeddedLoad:
     ) -> None:
         self._model = model
         self._engine = engine
-        self._watcher = watcher
+        self._recorder = engine.recorder
         self._plan = plan
         self._folder = folder
         self._trace_options = trace_options
-        self._runner = LoadRunner(plan, self, progress)
+        self._runner = LoadRunner(plan, progress)
+        self._pass = self._runner.load
+        self._in_flight: dict[str, RequestRecord] = {}
 
     def run(self) -> LoadResult:
         """Carry out all of it; Ctrl-C or the engine's failure ends it with what there is."""
         result = self._runner.result
         try:
-            _run_at_once(self._runner.carry_out(is_traced=self._plan.profile.is_wanted))
+            for part in self._runner.passes(is_traced=self._plan.profile.is_wanted):
+                if part.stage == "trace":
+                    self._trace(part, result)
+                else:
+                    self._measure(part, result)
         except KeyboardInterrupt:
             result.interrupted = True
         except WorkloadError as error:
             result.failure = error.message
             result.is_out_of_memory = memory.is_out_of_memory(error)
-        return self._runner.settle()
+        return self._runner.finish()
 
-    async def send(self, part: Pass) -> None:
-        """Send every request of a pass when it is due, and wait for all."""
-        self._send(part)
-
-    async def measure(self, part: Pass, result: LoadResult) -> None:
-        """Send the requests that count, and note the engine's steps and its memory."""
+    def _measure(self, part: Pass, result: LoadResult) -> None:
+        """Send requests, and note the engine's steps and its memory if they count."""
         memory.reset_peak(self._model.device)
         self._send(part)
-        result.extra["steps"] = dataclasses.asdict(self._watcher.counts)
-        result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
+        if part.stage == "load":
+            result.extra["steps"] = self._recorder.counts
+            result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
-    async def trace(self, part: Pass, result: LoadResult) -> None:
+    def _trace(self, part: Pass, result: LoadResult) -> None:
         """Send the load again with the profiler on; what goes wrong is only noted."""
         # Imported here: they need torch.
         from ...profiler.profile import Profile
         from .step_profile import StepProfile
 
         plan = self._plan.profile
-        step_count = self._watcher.counts.step_count
+        step_count = self._recorder.counts["step_count"]
         is_whole = plan.after is None and plan.length is None and step_count <= _DEFAULT_STEP_COUNT
         steady_count = 0 if is_whole else max(1, len(part.records) * _STEADY_PCT // 100)
         after = plan.after or Mark(request_count=steady_count)
         profile = StepProfile(
             self._model,
             Profile(self._folder / TRACE, self._metadata(), **self._trace_options),
-            ProfileSwitch(after, plan.length),
+            after,
+            plan.length,
             part.so_far,
             None if is_whole or plan.length is not None else _DEFAULT_STEP_COUNT,
         )
@@ -128,12 +122,124 @@ class EmbeddedLoad:
         result.profile_note = _note(profile, after, is_whole=is_whole)
 
     def _send(self, part: Pass, profile: StepProfile | None = None) -> None:
-        self._watcher.begin_pass(profile)
-        sender = PassSender(self._engine, self._watcher, part, self._plan)
-        sender.run(None if profile is None else profile.is_enough)
+        """Send every request when it is due, until all have ended, or the profile has enough.
+
+        `WorkloadError`: the engine's thread has ended, or hangs. What had come is recorded.
+        """
+        self._pass = part
+        self._recorder.begin_pass(profile)
+        part.begin()
+        waiting = deque(range(len(part.records)))
+        try:
+            while waiting or self._in_flight:
+                self._send_due(waiting)
+                if profile is not None and profile.is_enough(None):
+                    waiting.clear()
+                    if all(map(profile.is_enough, self._in_flight.values())):
+                        break
+                self._settle_all(self._wait_s(waiting))
+                self._drop_overdue()
+                tokens = sum(len(record.token_ns) for record in self._in_flight.values())
+                part.report(tokens)
+        finally:
+            for name in list(self._in_flight):
+                self._drop(name).reason = "the load ended before the request was done"
+                part.left()
+            part.end("the load was stopped before it was sent")
+
+    def _has_room(self) -> bool:
+        return len(self._in_flight) < (self._plan.concurrency or len(self._pass.records))
+
+    def _send_due(self, waiting: deque[int]) -> None:
+        while waiting and self._has_room():
+            index = waiting[0]
+            record = self._pass.records[index]
+            if record.arrival_ns > time.perf_counter_ns():
+                return
+            waiting.popleft()
+            name = str(record.request_id)
+            record.engine_request_id = name
+            record.attempt_count = 1
+            self._in_flight[name] = record
+            self._pass.sent()
+            self._recorder.expect(name, record)
+            record.sent_ns = time.perf_counter_ns()
+            token_ids = self._pass.prompts[index].token_ids or ()
+            self._engine.submit(name, token_ids, self._plan.max_new_token_count)
+
+    def _wait_s(self, waiting: deque[int]) -> float:
+        """Return how long to wait for a result: not beyond the next request that is due."""
+        if not waiting or not self._has_room():
+            return _POLL_S
+        due_s = (self._pass.records[waiting[0]].arrival_ns - time.perf_counter_ns()) / NS_PER_S
+        return min(max(due_s, 0.0), _POLL_S)
+
+    def _settle_all(self, timeout_s: float) -> None:
+        output = self._engine.result(timeout_s)
+        while output is not None:
+            self._settle(output)
+            output = self._engine.result(0)
+
+    def _settle(self, output: Any) -> None:
+        record = self._in_flight.pop(output.request_id, None)
+        if record is None:  # given up before
+            return
+        token_count = len(output.generated_tokens)
+        record.output_token_count = self._recorder.wait_for_tokens(record, token_count)
+        self._recorder.forget(output.request_id)
+        record.first_token_ns = record.token_ns[0] if record.token_ns else None
+        record.end_ns = record.token_ns[-1] if record.token_ns else time.perf_counter_ns()
+        wanted_count = self._plan.max_new_token_count
+        if output.error is not None:
+            record.outcome, record.reason = "bad_response", str(output.error)
+        elif token_count != wanted_count:
+            record.outcome = "bad_response"
+            record.reason = f"the engine made {token_count} tokens instead of {wanted_count}"
+        elif record.output_token_count != token_count:
+            # The times would belong to the wrong tokens: better no figure than a wrong one.
+            raise WorkloadError(
+                f"request {output.request_id}: {record.output_token_count} tokens were seen in the "
+                f"engine's steps, and {token_count} came out; tracekit does not know this version "
+                "of transformers well enough",
+                hint="please report it with the output of `pip show transformers`",
+            )
+        else:
+            record.outcome = "ok"
+        self._pass.finished(record)
+        if output.error is not None:
+            self._engine.check_after_error(_ERROR_TIMEOUT_S)
+
+    def _drop_overdue(self) -> None:
+        """Give up requests that take too long, and the engine if it makes no step at all."""
+        now_ns = time.perf_counter_ns()
+        limit_ns = self._plan.timeout_ns
+        if self._in_flight and now_ns - self._recorder.last_step_ns > limit_ns:
+            raise WorkloadError(
+                f"the engine has made no step for {limit_ns / NS_PER_S:g} s, with "
+                f"{len(self._in_flight)} requests under way"
+            )
+        for name, record in list(self._in_flight.items()):
+            # They are in the order in which they were sent.
+            if record.sent_ns is None or now_ns - record.sent_ns <= limit_ns:
+                break
+            self._drop(name)
+            record.outcome = "timeout"
+            record.reason = f"not done {limit_ns / NS_PER_S:g} s after it was sent"
+            record.end_ns = now_ns
+            self._pass.finished(record)
+
+    def _drop(self, name: str) -> RequestRecord:
+        """Let the engine work no more on a request; its record says `cancelled` so far."""
+        record = self._in_flight.pop(name)
+        self._recorder.forget(name)
+        self._engine.cancel(name)
+        record.output_token_count = len(record.token_ns)
+        record.first_token_ns = record.token_ns[0] if record.token_ns else None
+        record.end_ns = time.perf_counter_ns()
+        return record
 
     def _metadata(self) -> dict[str, Any]:
-        """Return what makes the trace tell by itself what it is."""
+        """What makes the trace tell by itself what it is."""
         return {
             "version": __version__,
             "stage": "serve",
@@ -157,19 +263,6 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
         failure=failure,
         is_out_of_memory=True,
     )
-
-
-def _run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what waits for nothing: a thread of the engine does the work, and this one the waiting.
-
-    Without an event loop an interrupt comes where it is, as it does everywhere else.
-    """
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    coroutine.close()
-    raise RuntimeError("an engine in this process has something to wait for")
 
 
 def _initialize_profiler() -> None:

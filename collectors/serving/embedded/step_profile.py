@@ -19,35 +19,33 @@ from tracekit.errors import WorkloadError
 from ...profiler.profile import Profile
 from ...ranges import ModuleRanges, Range, phase, step
 from ...ranges.attention_parts import RopeRanges
-from ..load.plan import ProfileSwitch
-from ..load.requests_file import RequestRecord
-from .batch import Batch
+from ..plan import Mark
+from ..records import RequestRecord
+from .steps import Batch
 
 _GIVE_UP_TIMEOUT_S = 2.0
 
 
 class StepProfile:
-    """A profile of some steps.
+    """A profile of some steps: from one point of the load, for as long as another.
 
-    Args:
-        model: whose modules get ranges.
-        profile: the profiler, not started.
-        switch: says when to start and stop.
-        progress: returns how many requests of the load are finished, and the ns since its start.
-        max_step_count: after so many steps it ends in any case, which bounds the trace; None does
-            not bound it.
+    `progress` returns how many requests of the load are finished, and the ns since its start. After
+    `max_step_count` steps the profile ends in any case, which bounds the trace; None does not.
     """
 
     def __init__(
         self,
         model: Any,
         profile: Profile,
-        switch: ProfileSwitch,
+        after: Mark,
+        length: Mark | None,
         progress: Callable[[], tuple[int, int]],
         max_step_count: int | None = None,
     ) -> None:
         self._profile = profile
-        self._switch = switch
+        self._after = after
+        self._length = length
+        self._begin = (0, 0)
         self._progress = progress
         self._max_step_count = max_step_count
         self._modules = ModuleRanges(model, backward=False)
@@ -84,11 +82,7 @@ class StepProfile:
         return record is None or not record.steps or record.steps[0][0] > (self.last_step or 0)
 
     def end(self, timeout_s: float) -> None:
-        """Have the engine's thread end the profile if it has not, and wait until it has.
-
-        Raises:
-            WorkloadError: it did not in time.
-        """
+        """Have the engine's thread end the profile; `WorkloadError` if it does not in time."""
         self._is_asked_to_end = True
         if self._is_on and not self._has_ended.wait(timeout_s):
             raise WorkloadError(f"the engine did not end its profile within {timeout_s:g} s")
@@ -100,30 +94,31 @@ class StepProfile:
             self._detach()
 
     def export(self) -> None:
-        """Write the trace.
-
-        Raises:
-            WorkloadError: it cannot be written.
-        """
+        """Write the trace."""
         self._profile.export()
 
     def between_steps(self) -> None:
         """Start or stop if it is time. Called on the engine's thread, as the rest from here on."""
         if self.is_over:
             return
-        if self._is_asked_to_end:
-            action = "stop"
-        else:
-            action = self._switch.step(*self._progress()) or "none"
-        if action == "start":
+        finished_count, elapsed_ns = self._progress()
+        if self._is_asked_to_end or (self._is_on and self._is_due(finished_count, elapsed_ns)):
+            self.stop()
+        elif not self._is_on and self._after.is_reached(finished_count, elapsed_ns):
             self._modules.attach()
             self._rope.attach()
             self._profile.start()
             self._is_on = True
-            self._switch.started(*self._progress())
+            # Starting takes its time, and the window counts from there.
+            self._begin = self._progress()
             self.start_ns = time.perf_counter_ns()
-        elif action == "stop" or (self._is_on and self.was_cut):
-            self.stop()
+
+    def _is_due(self, finished_count: int, elapsed_ns: int) -> bool:
+        count, begin_ns = self._begin
+        return self.was_cut or (
+            self._length is not None
+            and self._length.is_reached(finished_count - count, elapsed_ns - begin_ns)
+        )
 
     def open_step(self, number: int) -> None:
         """Open the range of a step."""

@@ -8,18 +8,21 @@ Profiles need a server that runs with `--enable_profiling torch_profiler`; it wr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracekit.manifest import Parallel
 
-from ..engine import EngineFacts, ServingEngine
+from ..engine import EngineFacts
 from ..http.dialect import (
+    MOST_RANKS,
     Call,
     Dialect,
     Event,
     GetJson,
+    a_count,
+    a_name,
     error_text,
     local_vocabulary_size,
     named_model,
@@ -27,8 +30,7 @@ from ..http.dialect import (
     without_secrets,
 )
 from ..http.engine import HttpEngine
-from ..http.server_values import MOST_RANKS, a_count, a_name
-from ..load.plan import Prompt
+from ..plan import Prompt
 
 NVTX_NOTE = (
     "the server profiles in NVTX mode: the window is the range LIGHTLLM_PROFILE in Nsight Systems, "
@@ -49,6 +51,8 @@ class LightLlm(Dialect):
     name = "lightllm"
     default_url = "http://127.0.0.1:8000"
     generate_path = "/generate_stream"
+    start_profile = Call("GET", "/profiler_start")
+    stop_profile = Call("GET", "/profiler_stop")
     trace_variable = "LIGHTLLM_TRACE_DIR"
     trace_glob = "*.pt.trace.json*"
 
@@ -110,15 +114,6 @@ class LightLlm(Dialect):
             server=without_secrets(info),
         )
 
-    def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile; both calls are GET."""
-        del trace_folder
-        return Call("GET", "/profiler_start")
-
-    def stop_call(self) -> Call | None:
-        """Return the call that stops a profile; the trace comes later."""
-        return Call("GET", "/profiler_stop")
-
     def refusal(self, status: int, text: str) -> str:
         """Explain the 400 of a server that was started without profiling."""
         if status == 400:
@@ -133,6 +128,4 @@ class LightLlm(Dialect):
         return (int(found[1]), int(found[2])) if found else None
 
 
-def create(values: Mapping[str, object]) -> ServingEngine:
-    """Make the engine from the arguments."""
-    return HttpEngine(LightLlm(), values)
+create = partial(HttpEngine, LightLlm)

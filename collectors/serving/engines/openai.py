@@ -1,22 +1,105 @@
-"""Any server with an OpenAI-compatible `/v1/completions`: latency and throughput only."""
+"""The OpenAI completions API: as far as engines agree on it, and servers of it and no more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from ..engine import EngineFacts, ServingEngine
-from ..http.completions import Completions
-from ..http.dialect import GetJson, local_vocabulary_size, named_model, without_secrets
+from ..engine import EngineFacts
+from ..http.dialect import (
+    Dialect,
+    Event,
+    GetJson,
+    a_count,
+    a_name,
+    error_text,
+    local_vocabulary_size,
+    named_model,
+    read_json,
+    without_secrets,
+)
 from ..http.engine import HttpEngine
-from ..http.server_values import a_count, a_name
+from ..plan import Prompt
 
+_DONE = b"[DONE]"
 _NO_LIST = (404, 405, 501)
 
 NOTE = "no profile: the OpenAI API has none; --engine names the engines that offer one"
 
 
+class Completions(Dialect):
+    """`POST /v1/completions` with a stream of chunks.
+
+    `has_running_usage`: the engine puts its sum of tokens so far into every chunk when it is asked
+    to. Without it a chunk counts as a piece of unknown size, and only the last usage tells the sum.
+    `can_ignore_end`: the engine can keep a model from ending early.
+    """
+
+    generate_path = "/v1/completions"
+    can_ignore_end = False
+    has_running_usage = False
+
+    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
+        """Return the JSON of a request; `prompt` may be text or token ids."""
+        options = {"include_usage": True}
+        if self.has_running_usage:
+            options["continuous_usage_stats"] = True
+        body: dict[str, Any] = {"ignore_eos": True} if self.can_ignore_end else {}
+        body |= {
+            "prompt": prompt.text if prompt.token_ids is None else list(prompt.token_ids),
+            "max_tokens": max_new_token_count,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": options,
+        }
+        if self.model_name is not None:
+            body["model"] = self.model_name
+        return body
+
+    def event(self, payload: bytes) -> Event:
+        """Read a chunk, or the `[DONE]` that ends most streams."""
+        if payload.strip() == _DONE:
+            return Event(is_last=True)
+        value = read_json(payload)
+        if value.get("error"):
+            return Event(error=error_text(value["error"]))
+        choices = value.get("choices")
+        if not isinstance(choices, list):
+            raise ValueError("the chunk has no choices")
+        usage = value.get("usage") or {}
+        event = Event(
+            engine_request_id=value.get("id"),
+            prompt_token_count=usage.get("prompt_tokens"),
+            output_token_count=usage.get("completion_tokens"),
+        )
+        if choices:
+            choice = choices[0]
+            reason = choice.get("finish_reason")
+            # An empty text before the end is a token that makes no character yet. At the end it may
+            # be none at all: only a running sum can tell.
+            is_counted = self.has_running_usage and bool(usage)
+            if choice.get("text") or reason is None or is_counted:
+                event.token_count = None
+            # Not all engines send [DONE], and usage may follow: a reason to finish is an end, and
+            # what still comes is read.
+            event.is_last = reason is not None
+            if reason == "abort":
+                event.error = "the engine aborted the request"
+        return event
+
+    def first_model(self, get: GetJson) -> dict[str, Any]:
+        """Return the first entry of `/v1/models`, or an empty one, and name the model by it."""
+        answer = get("/v1/models")
+        models = answer.get("data") if isinstance(answer, dict) else None
+        card: dict[str, Any] = {}
+        if isinstance(models, list) and models and isinstance(models[0], dict):
+            card = models[0]
+        self.model_name = self.model_name or a_name(card.get("id"))
+        return card
+
+
 class OpenAi(Completions):
-    """The completions API and nothing beyond it.
+    """Any server with a compatible `/v1/completions`: latency and throughput only.
 
     Whether prompts may be token ids, which the API allows and few servers beside vLLM take, is
     found out by a request. Nothing in the API keeps a model from ending early.
@@ -42,7 +125,6 @@ class OpenAi(Completions):
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask `/v1/models`."""
         card = self.first_model(get)
-        self.model_name = self.model_name or a_name(card.get("id"))
         return EngineFacts(
             model=named_model(self.model_name),
             vocabulary_size=local_vocabulary_size(card.get("root") or self.model_name),
@@ -53,6 +135,4 @@ class OpenAi(Completions):
         )
 
 
-def create(values: Mapping[str, object]) -> ServingEngine:
-    """Make the engine from the arguments."""
-    return HttpEngine(OpenAi(), values)
+create = partial(HttpEngine, OpenAi)

@@ -6,18 +6,25 @@ The server takes the folder for the traces with the call that starts a profile.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracekit.manifest import Parallel
 
-from ..engine import EngineFacts, ServingEngine
-from ..http.completions import Completions
-from ..http.dialect import Call, GetJson, local_vocabulary_size, named_model, without_secrets
+from ..engine import EngineFacts
+from ..http.dialect import (
+    MOST_RANKS,
+    Call,
+    GetJson,
+    a_count,
+    a_name,
+    local_vocabulary_size,
+    named_model,
+    without_secrets,
+)
 from ..http.engine import HttpEngine
-from ..http.server_values import MOST_RANKS, a_count, a_name
-from ..load.plan import Prompt
+from .openai import Completions
 
 
 class Sglang(Completions):
@@ -25,20 +32,17 @@ class Sglang(Completions):
 
     name = "sglang"
     default_url = "http://127.0.0.1:30000"
+    can_ignore_end = True
     has_running_usage = True
     has_written_when_stopped = True
     takes_trace_folder = True
+    stop_profile = Call("POST", "/stop_profile")
     trace_variable = "SGLANG_TORCH_PROFILER_DIR"
     trace_glob = "*.trace.json*"
-
-    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request that does not end early."""
-        return {"ignore_eos": True, **super().body(prompt, max_new_token_count)}
 
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask `/server_info`, or `/get_server_info` as it was called before."""
         card = self.first_model(get)
-        self.model_name = self.model_name or a_name(card.get("id"))
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
         folder = info.get("model_path") or card.get("root")
@@ -69,16 +73,10 @@ class Sglang(Completions):
             body["output_dir"] = str(trace_folder)
         return Call("POST", "/start_profile", body)
 
-    def stop_call(self) -> Call | None:
-        """Return the call that stops a profile and writes the traces."""
-        return Call("POST", "/stop_profile")
-
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
         """Order by data, pipeline and tensor rank."""
         ranks = [re.search(rf"-{part}-(\d+)", file_name) for part in ("DP", "PP", "TP")]
         return tuple(int(rank[1]) if rank else 0 for rank in ranks) if ranks[2] else None
 
 
-def create(values: Mapping[str, object]) -> ServingEngine:
-    """Make the engine from the arguments."""
-    return HttpEngine(Sglang(), values)
+create = partial(HttpEngine, Sglang)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ..engine import EngineFacts, ServingEngine
+from ..engine import EngineFacts
 from ..http.dialect import (
     Dialect,
     Event,
     GetJson,
+    a_count,
     error_text,
     named_model,
     read_json,
     without_secrets,
 )
 from ..http.engine import HttpEngine
-from ..http.server_values import a_count
-from ..load.plan import Prompt
+from ..plan import Prompt
 
 NOTE = "no profile: Text Generation Inference offers none"
 
@@ -74,6 +74,4 @@ class Tgi(Dialect):
         )
 
 
-def create(values: Mapping[str, object]) -> ServingEngine:
-    """Make the engine from the arguments."""
-    return HttpEngine(Tgi(), values)
+create = partial(HttpEngine, Tgi)

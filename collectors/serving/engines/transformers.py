@@ -12,22 +12,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import WorkloadError
 from tracekit.manifest import Model
+from tracekit.redaction import Redactor
 
 from ...machine import memory
 from ...model import models
 from ...run import environment
-from ..embedded.continuous_batching import ContinuousBatching, running
-from ..embedded.engine_size import engine_size
+from ..embedded.continuous_batching import ContinuousBatching, engine_size, running
 from ..embedded.load import EmbeddedLoad, not_begun
-from ..embedded.watch import RecordingWatcher
-from ..engine import EngineFacts
-from ..load.plan import LoadPlan, LoadResult, Progress
+from ..embedded.steps import StepRecorder
+from ..engine import Echo, EngineFacts
+from ..plan import LoadPlan, LoadResult, Progress
 
 if TYPE_CHECKING:
     from ...model.flash_attention import Backend
@@ -42,32 +42,17 @@ _NOTE = (
 )
 
 
-def create(values: Mapping[str, object]) -> TransformersEngine:
-    """Return the engine; nothing is started, and torch is not loaded."""
-    return TransformersEngine(values)
-
-
 class TransformersEngine:
     """transformers' continuous batching as `serve` wants an engine."""
 
-    name = "transformers"
-
-    def __init__(self, values: Mapping[str, object]) -> None:
+    def __init__(self, values: Mapping[str, Any], redactor: Redactor | None = None) -> None:
+        del redactor  # nothing here has a secret
         self._values = values
         self._model: Any = None
         self._logs = contextlib.ExitStack()
 
-    def start(self, folder: Path, echo: Callable[[str], None]) -> EngineFacts:
-        """Make the model, with random weights.
-
-        Args:
-            folder: the run folder that is being made; the engine's log goes to `logs/` in it.
-            echo: shows a line of what is going on.
-
-        Raises:
-            UsageError: the model is unknown.
-            WorkloadError: torch or transformers is missing, or the model does not fit.
-        """
+    def start(self, folder: Path, echo: Echo) -> EngineFacts:
+        """Make the model, with random weights; see `ServingEngine.start`."""
         environment.require(_PACKAGES, "--engine transformers")
         # Before torch is loaded: its profiler would say at every start that it starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -78,17 +63,19 @@ class TransformersEngine:
 
         self._logs.enter_context(_log_to(folder / "logs" / "engine.log"))
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        precision = str(self._values.get("precision") or "bf16")
+        precision = self._values.get("precision") or "bf16"
         dtype = getattr(torch, _DTYPES[precision])
-        name = str(self._values.get("model") or ("tiny" if device.type == "cpu" else "llama2-7b"))
-        layer_count = self._values.get("layers")
-        seed = int(str(self._values.get("seed") or 0))
-        config = models.model_config(name, None if layer_count is None else int(str(layer_count)))
+        name = self._values.get("model") or ("tiny" if device.type == "cpu" else "llama2-7b")
+        config = models.model_config(name, self._values.get("layers"))
         attention = _attention(device, dtype, config)
         echo(f"making {name} with random weights in {precision} on {device.type}")
         try:
             self._model = models.build(
-                config, seed=seed, dtype=dtype, attention=attention.implementation, device=device
+                config,
+                seed=self._values.get("seed") or 0,
+                dtype=dtype,
+                attention=attention.implementation,
+                device=device,
             ).eval()
         except (RuntimeError, MemoryError) as error:
             if not memory.is_out_of_memory(error):
@@ -116,29 +103,21 @@ class TransformersEngine:
         )
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Carry out the load, and then once more for the profile.
-
-        Args:
-            plan: the load.
-            folder: takes the trace.
-            progress: told how far it is.
-
-        Raises:
-            UsageError: the cache that was asked for holds no request.
-            WorkloadError: this version of transformers is not as tracekit knows it.
-        """
-        watcher = RecordingWatcher()
+        """Carry out the load, and then once more for the profile; see `ServingEngine.run`."""
         size = engine_size(plan, self._values, self._model)
         try:
-            engine = ContinuousBatching(self._model, size, watcher)
+            engine = ContinuousBatching(self._model, size, StepRecorder())
         except (RuntimeError, MemoryError) as error:
             if not memory.is_out_of_memory(error):
                 raise
             reason = memory.out_of_memory_reason(error)
             return not_begun(plan, f"the cache of keys and values does not fit: {reason}")
-        load = EmbeddedLoad(
-            self._model, engine, watcher, plan, folder, progress, self._trace_options()
-        )
+        options = {
+            "record_shapes": not self._values.get("no_shapes"),
+            "with_stack": bool(self._values.get("with_stack")),
+            "profile_memory": bool(self._values.get("profile_memory")),
+        }
+        load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
         with running(engine):
             result = load.run()
         result.extra["engine"] = engine.description()
@@ -150,13 +129,6 @@ class TransformersEngine:
         """Let go of the model."""
         self._model = None
         self._logs.close()
-
-    def _trace_options(self) -> dict[str, bool]:
-        return {
-            "record_shapes": not self._values.get("no_shapes"),
-            "with_stack": bool(self._values.get("with_stack")),
-            "profile_memory": bool(self._values.get("profile_memory")),
-        }
 
 
 def _attention(device: Any, dtype: Any, config: Any) -> Backend:
@@ -188,3 +160,6 @@ def _log_to(path: Path) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.propagate = propagates
         handler.close()
+
+
+create = TransformersEngine

@@ -7,16 +7,19 @@ and later) or `VLLM_TORCH_PROFILER_DIR` (before). Stopping is answered when the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from ..engine import EngineFacts, ServingEngine
-from ..http.completions import Completions
-from ..http.dialect import Call, GetJson, local_vocabulary_size, named_model, without_secrets
+from ..engine import EngineFacts
+from ..http.dialect import (
+    Call,
+    GetJson,
+    a_count,
+    local_vocabulary_size,
+    named_model,
+    without_secrets,
+)
 from ..http.engine import HttpEngine
-from ..http.server_values import a_count, a_name
-from ..load.plan import Prompt
+from .openai import Completions
 
 OFF_NOTE = (
     "no profile: the server was started without a profiler (--profiler-config with "
@@ -32,19 +35,17 @@ class Vllm(Completions):
 
     name = "vllm"
     default_url = "http://127.0.0.1:8000"
+    can_ignore_end = True
     has_running_usage = True
     has_written_when_stopped = True
+    start_profile = Call("POST", "/start_profile")
+    stop_profile = Call("POST", "/stop_profile")
     trace_variable = "VLLM_TORCH_PROFILER_DIR"
     trace_glob = "*.pt.trace.json*"
-
-    def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request that does not end early."""
-        return {"ignore_eos": True, **super().body(prompt, max_new_token_count)}
 
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask `/v1/models` and `/version`."""
         card = self.first_model(get)
-        self.model_name = self.model_name or a_name(card.get("id"))
         version = get("/version")
         server = without_secrets(card)
         if isinstance(version, dict):
@@ -55,15 +56,6 @@ class Vllm(Completions):
             max_token_count=a_count(card.get("max_model_len")),
             server=server,
         )
-
-    def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile; the folder is the server's own choice."""
-        del trace_folder
-        return Call("POST", "/start_profile")
-
-    def stop_call(self) -> Call | None:
-        """Return the call that stops a profile and writes the traces."""
-        return Call("POST", "/stop_profile")
 
     def refusal(self, status: int, text: str) -> str:
         """Explain the 404 of a server without a profiler."""
@@ -77,6 +69,4 @@ class Vllm(Completions):
         return (int(found[1]),) if found else (0,)
 
 
-def create(values: Mapping[str, object]) -> ServingEngine:
-    """Make the engine from the arguments."""
-    return HttpEngine(Vllm(), values)
+create = partial(HttpEngine, Vllm)

@@ -1,136 +1,264 @@
-"""The client of one server: calls whose answers are kept as far as is wanted, and connections."""
+"""The client of one server: each request on a connection of its own, timed packet by packet.
+
+An engine writes the tokens of a whole batch at once, so that a thousand connections become readable
+in the same instant. A general client wakes a task for each before the next is read, and by then its
+clock is late. Here every packet is only stamped and put aside when it is read; what is in it is
+looked at (by httptools' parser) once all connections that were readable have been read.
+
+A server is not trusted: heads and bodies that are kept are bounded, redirects are not followed, and
+whatever is no HTTP ends as `NotHttpError`. Time is bounded by whoever calls.
+"""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import functools
+import os
+import ssl
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
 
-from .exchange import (
-    Address,
-    Connection,
-    NotHttpError,
-    Receiver,
-    connect,
-    length_line,
-    request_head,
-)
+import httptools
 
-_KEPT_TEXT_BYTES = 4096
+_LONGEST_HEAD_BYTES = 1 << 16
+_MOST_HEADERS = 256
+_MOST_INTERIM_ANSWERS = 16
+KEPT_TEXT_BYTES = 4096
 
 
-class Answer(NamedTuple):
-    """An answer as a whole; the names of its headers are in lower case."""
+class BrokenConnectionError(Exception):
+    """The connection ended before the answer did."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+
+class NotHttpError(Exception):
+    """What came is no HTTP, or more of it than anybody needs."""
+
+
+def connection_problem(error: OSError | UnicodeError) -> str:
+    """Return why no connection could be made, in words.
+
+    asyncio words refusals itself, and names that do not resolve have negative numbers.
+    """
+    number = (error.errno or 0) if isinstance(error, OSError) else 0
+    return os.strerror(number) if number > 0 else str(error) or type(error).__name__
+
+
+class Receiver(Protocol):
+    """Takes an answer as it comes."""
+
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take status and headers; their names are in lower case."""
+        ...
+
+    def body(self, at_ns: int, data: bytes) -> bool:
+        """Take a piece of the body that was read at an instant; False ends the exchange."""
+        ...
 
 
 class HttpClient:
-    """Talks to one server.
-
-    Args:
-        url: the server, without a path.
-        headers: sent with every request.
-    """
+    """Talks to one server; the URL may have a path, headers go with every request."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
-        self.address = Address.of(url)
+        parts = urllib.parse.urlsplit(url)
+        self.host = parts.hostname or ""
+        self.is_secure = parts.scheme == "https"
+        self.port = parts.port or (443 if self.is_secure else 80)
+        self._path = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
-    async def fetch(self, method: str, path: str, body: object) -> tuple[int, str]:
-        """Make a small call and return status and the beginning of the answer's text.
+    async def call(
+        self, method: str, path: str, data: bytes = b"", limit_bytes: int = KEPT_TEXT_BYTES
+    ) -> Kept:
+        """Make a call and return its answer, of which no more is kept than just above a limit.
 
-        Raises:
-            OSError: no connection can be made.
-            BrokenConnectionError, NotHttpError: as `Connection.exchange`.
+        Raises `OSError` if no connection can be made, else as `Connection.exchange`.
         """
-        text = TextReceiver()
-        await self._exchange(method, path, body, text)
-        return text.status, text.text()
-
-    async def call(self, method: str, path: str, body: object, *, limit_bytes: int) -> Answer:
-        """Make a call and return all of its answer.
-
-        Args:
-            method: `GET` or `POST`.
-            path: what is asked for.
-            body: sent as JSON, unless it is None.
-            limit_bytes: an answer whose body is longer is refused.
-
-        Raises:
-            OSError: no connection can be made.
-            BrokenConnectionError: the answer is not whole.
-            NotHttpError: it is no answer, or too long a one.
-        """
-        whole = _WholeReceiver(limit_bytes)
-        await self._exchange(method, path, body, whole)
-        if whole.size_bytes > limit_bytes:
-            raise NotHttpError(f"the answer has more than {limit_bytes:,} bytes")
-        return Answer(whole.status, whole.headers, b"".join(whole.pieces))
+        kept = Kept(limit_bytes + 1)
+        connection = await self.connect()
+        await connection.exchange(self.request(method, path, data), kept)
+        return kept
 
     async def connect(self) -> Connection:
-        """Open a connection whose packets are stamped by `time.perf_counter_ns`.
+        """Open a connection whose packets are stamped by `time.perf_counter_ns`."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: Connection(time.perf_counter_ns, loop),
+            self.host,
+            self.port,
+            ssl=_tls_context() if self.is_secure else None,
+        )
+        return connection
 
-        Raises:
-            OSError: there is none.
-        """
-        return await connect(self.address, time.perf_counter_ns)
-
-    def head(self, method: str, path: str) -> bytes:
-        """Return the head of a request but for its last header, which `length_line` makes."""
-        return request_head(self.address, method, path, self._headers)
-
-    async def _exchange(self, method: str, path: str, body: object, receiver: Receiver) -> None:
-        data = b"" if body is None else json.dumps(body).encode()
-        connection = await self.connect()
-        await connection.exchange(self.head(method, path) + length_line(data), data, receiver)
-
-
-class TextReceiver:
-    """Keeps the status and the beginning of a text."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self._data = b""
-
-    def head(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the status."""
-        del headers
-        self.status = status
-        return True
-
-    def body(self, at_ns: int, data: bytes) -> bool:
-        """Take a piece, until there is enough."""
-        del at_ns
-        self._data += data
-        return len(self._data) < _KEPT_TEXT_BYTES
-
-    def text(self) -> str:
-        """Return what has come, in one line."""
-        text = self._data[:_KEPT_TEXT_BYTES].decode("utf-8", "replace")
-        return " ".join(text.split())
+    def request(self, method: str, path: str, data: bytes) -> bytes:
+        """Return a request as it is sent."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [f"{method} {self._path}{path} HTTP/1.1", f"Host: {host}:{self.port}"]
+        lines += ["Accept: */*", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in self._headers.items()]
+        lines += [f"Content-Length: {len(data)}", "", ""]
+        return "\r\n".join(lines).encode("latin-1") + data
 
 
-class _WholeReceiver:
-    """Keeps an answer, until it is longer than it may be."""
+@functools.cache
+def _tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+
+class Kept:
+    """A receiver that keeps an answer, until there is enough of it."""
+
+    def __init__(self, enough_bytes: int) -> None:
+        self._enough_bytes = enough_bytes
         self.status = 0
         self.headers: Mapping[str, str] = {}
-        self.pieces: list[bytes] = []
-        self.size_bytes = 0
+        self.data = bytearray()
 
-    def head(self, status: int, headers: Mapping[str, str]) -> bool:
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Keep status and headers."""
         self.status = status
         self.headers = headers
-        return True
 
     def body(self, at_ns: int, data: bytes) -> bool:
+        """Keep a piece."""
         del at_ns
-        self.pieces.append(data)
-        self.size_bytes += len(data)
-        return self.size_bytes <= self._limit_bytes
+        self.data += data
+        return len(self.data) < self._enough_bytes
+
+    def text(self) -> str:
+        """Return the beginning of what has come, in one line."""
+        return " ".join(self.data[:KEPT_TEXT_BYTES].decode("utf-8", "replace").split())
+
+
+class Connection(asyncio.Protocol):
+    """A connection for one request: packets that wait, and what the parser makes of them."""
+
+    def __init__(self, clock: Callable[[], int], loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._receiver: Receiver | None = None
+        self._packets: list[tuple[int, bytes]] = []
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._waiting_bytes = 0
+        self._interim_count = 0
+        self._has_head = self._has_length = self._is_whole = False
+        self._pieces: list[bytes] = []
+        self._over: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request may be sent: the server has neither closed it nor spoken first."""
+        return not self._over.done() and not self._packets
+
+    async def exchange(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request and give its answer to a receiver; the connection is closed afterwards.
+
+        Raises:
+            BrokenConnectionError: the answer is not whole.
+            NotHttpError: it is no answer.
+        """
+        self._receiver = receiver
+        try:
+            if self._transport is not None:
+                self._transport.write(request)
+            await self._over
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection, whatever is under way on it."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._over.done() and not self._over.cancelled():
+            self._over.exception()  # looked at, so that nobody warns of it
+        self._over.cancel()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp a packet and put it aside."""
+        if not self._packets:
+            self._loop.call_soon(self._drain)
+        self._packets.append((self._clock(), data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look at what came last; then the answer is whole, or it is broken."""
+        self._drain()
+        if self._over.done():
+            return
+        if self._has_head and not self._has_length:
+            # Framed by the end of the connection.
+            self._over.set_result(None)
+        else:
+            reason = getattr(exc, "strerror", None) or str(exc or "") or "connection closed"
+            self._over.set_exception(BrokenConnectionError(reason))
+
+    def _drain(self) -> None:
+        packets, self._packets = self._packets, []
+        for at_ns, data in packets:
+            if self._over.done():
+                return
+            try:
+                is_over = self._take(self._receiver, at_ns, data)
+            except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
+                self._over.set_exception(error)
+                return
+            if is_over:
+                self._over.set_result(None)
+
+    def _take(self, receiver: Receiver | None, at_ns: int, data: bytes) -> bool:
+        """Take a packet in; True if the answer is over."""
+        if receiver is None:
+            raise NotHttpError("the server spoke first")
+        had_head = self._has_head
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            # What follows an answer is nobody's.
+            if not self._is_whole:
+                shown = "" if had_head or self._waiting_bytes else f": it begins with {data[:40]!r}"
+                raise NotHttpError(f"{error.__context__ or error}{shown}") from None
+        pieces, self._pieces = self._pieces, []
+        # The parser keeps what has no end yet: a header, be it one after the body.
+        self._waiting_bytes = 0 if pieces else self._waiting_bytes + len(data)
+        if self._waiting_bytes > _LONGEST_HEAD_BYTES:
+            raise NotHttpError(f"its head has more than {_LONGEST_HEAD_BYTES:,} bytes")
+        if self._has_head and not had_head:
+            receiver.head(self._parser.get_status_code(), self._headers)
+        goes_on = not pieces or receiver.body(at_ns, b"".join(pieces))
+        return self._is_whole or not goes_on
+
+    # What the parser calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        if len(self._headers) > _MOST_HEADERS:
+            raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
+
+    def on_headers_complete(self) -> None:
+        """Take the head, unless it is that of 100 Continue and the like: the answer follows."""
+        if self._parser.get_status_code() >= 200:
+            self._has_head = True
+            is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")
+            self._has_length = is_chunked or "content-length" in self._headers
+            return
+        self._headers = {}
+        self._interim_count += 1
+        if self._interim_count > _MOST_INTERIM_ANSWERS:
+            raise ValueError(f"{self._interim_count} heads, and none of an answer")
+
+    def on_body(self, data: bytes) -> None:
+        """Put aside what a packet has of the body."""
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        """Note the end of an answer."""
+        self._is_whole = self._has_head

@@ -2,12 +2,16 @@
 
 One engine is one subclass in the module of its name. Everything else (sending, timing, outcomes,
 profile window, picking up traces) is the same for all and lies in `generator` and `engine`.
+
+What a server says is not trusted: its text, numbers and JSON are checked before they are used.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,16 +22,19 @@ from tracekit.manifest import Model
 from tracekit.redaction import mask_json
 
 from ..engine import EngineFacts
-from ..load.plan import Prompt
-from .server_values import LARGEST_COUNT, a_count, a_name, plain
+from ..plan import Prompt
 
 GetJson = Callable[[str], Any]
 """Asks the server for a path; gives the JSON of the answer, or None if there is none."""
 
+MOST_RANKS = 65_536
+_LARGEST_COUNT = 2**31 - 1
+_DEEPEST = 32
+_LONGEST_KEPT_TEXT = 4096
+_NAME_LENGTH = 200
 _MOST_KEPT_BYTES = 1 << 16
 _LARGEST_CONFIG_BYTES = 1 << 20
 _ERROR_LENGTH = 400
-_ID_LENGTH = 200
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class Dialect(ABC):
         generate_path: answers a POST with a stream of events.
         health_path: answers a GET with 2xx once the engine can take requests.
         takes_token_ids: prompts may be token ids; None if only trying tells.
+        start_profile: the call that starts a profile; None if the engine offers none.
+        stop_profile: the call that stops it.
         takes_trace_folder: `start_call` tells the server where to write traces.
         has_written_when_stopped: stopping a profile is answered when the traces are written.
         writes_traces: a profile ends in files; `facts` may find that it does not.
@@ -79,14 +88,15 @@ class Dialect(ABC):
     generate_path: ClassVar[str]
     health_path: ClassVar[str] = "/health"
     takes_token_ids: ClassVar[bool | None] = True
+    start_profile: ClassVar[Call | None] = None
+    stop_profile: ClassVar[Call | None] = None
     takes_trace_folder: ClassVar[bool] = False
     has_written_when_stopped: ClassVar[bool] = False
     trace_variable: ClassVar[str | None] = None
     trace_glob: ClassVar[str] = "*.json*"
-    model_name: str | None
 
     def __init__(self) -> None:
-        self.model_name = None
+        self.model_name: str | None = None
         self.writes_traces = True
         self.extra_body: dict[str, Any] = {}
 
@@ -102,30 +112,6 @@ class Dialect(ABC):
             ValueError: it is not of the engine's protocol.
         """
 
-    def read_event(self, payload: bytes) -> Event:
-        """Read the payload of one event, and check what the engine says in it.
-
-        Raises:
-            ValueError: it is not of the engine's protocol.
-        """
-        try:
-            event = self.event(payload)
-        except (TypeError, AttributeError, LookupError) as error:
-            raise ValueError(str(error)) from error
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        for name in ("token_count", "prompt_token_count", "output_token_count"):
-            value = getattr(event, name)
-            if value is not None and not (type(value) is int and 0 <= value <= LARGEST_COUNT):
-                raise ValueError(f"its {name} is {plain(repr(value), 40)}")
-        if event.engine_request_id is not None:
-            if not isinstance(event.engine_request_id, str):
-                raise ValueError("its id is no text")
-            event.engine_request_id = plain(event.engine_request_id, _ID_LENGTH)
-        if event.error is not None:
-            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a text"
-        return event
-
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
         """Ask the engine about itself; whatever it does not answer stays None."""
@@ -139,13 +125,9 @@ class Dialect(ABC):
         return None
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile, or None if the engine offers none."""
+        """Return the call that starts a profile into a folder, if the server can be told one."""
         del trace_folder
-        return None
-
-    def stop_call(self) -> Call | None:
-        """Return the call that stops a profile."""
-        return None
+        return self.start_profile
 
     def refusal(self, status: int, text: str) -> str:
         """Say why the engine refused to start a profile, and what to do."""
@@ -156,13 +138,33 @@ class Dialect(ABC):
         numbers = re.findall(r"\d+", file_name)
         return (int(numbers[0]) if numbers else 0,)
 
+    def encoded(self, prompt: Prompt, max_new_token_count: int) -> bytes:
+        """Return a request as it is sent, with what the user adds to it."""
+        return json.dumps({**self.body(prompt, max_new_token_count), **self.extra_body}).encode()
+
+    def read_event(self, payload: bytes) -> Event:
+        """Read the payload of one event as `event` does, and check what the engine says in it."""
+        try:
+            event = self.event(payload)
+        except (TypeError, AttributeError, LookupError) as error:
+            raise ValueError(str(error)) from error
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        for name in ("token_count", "prompt_token_count", "output_token_count"):
+            value = getattr(event, name)
+            if value is not None and not (type(value) is int and 0 <= value <= _LARGEST_COUNT):
+                raise ValueError(f"its {name} is {plain(repr(value), 40)}")
+        if event.engine_request_id is not None:
+            if not isinstance(event.engine_request_id, str):
+                raise ValueError("its id is no text")
+            event.engine_request_id = plain(event.engine_request_id, _NAME_LENGTH)
+        if event.error is not None:
+            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a text"
+        return event
+
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    """Return an event's payload as the object that it must be.
-
-    Raises:
-        ValueError: it is no JSON object.
-    """
+    """Return an event's payload as the object that it must be, or raise `ValueError`."""
     value = json.loads(payload)
     if not isinstance(value, dict):
         raise ValueError("the event is no JSON object")
@@ -207,3 +209,58 @@ def named_model(name: object) -> Model | None:
     """Return a model of which only the name is known."""
     known = a_name(name)
     return None if known is None else Model(name=known)
+
+
+def plain(text: str, length: int) -> str:
+    """Return a text in one line of at most so many characters, and safe to show.
+
+    What could change how the text around it is shown (controls, surrogates, bidirectional marks)
+    becomes a replacement character.
+    """
+    short = " ".join(text[: 4 * length].split())[:length]
+    if short.isascii() and short.isprintable():
+        return short
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character)[0] == "C" else character
+        for character in short
+    )
+
+
+def a_name(value: object) -> str | None:
+    """Return a value that is a name, else None."""
+    return plain(value, _NAME_LENGTH) or None if isinstance(value, str) else None
+
+
+def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
+    """Return a value that is a count from 1 to a limit, else None."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 1 <= value <= most else None
+
+
+def an_answer(body: bytes) -> Any:
+    """Return what a server answers to a question about itself, as JSON that can be kept.
+
+    Numbers that JSON does not know are null, texts are plain and have a bounded length. What is no
+    JSON, or nested too deeply, is a `ValueError`.
+    """
+    try:
+        value = json.loads(body, parse_constant=lambda _: None, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return _kept(value, 0)
+
+
+def _kept(value: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, dict):
+        return {plain(key, _NAME_LENGTH): _kept(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_kept(item, depth + 1) for item in value]
+    return plain(value, _LONGEST_KEPT_TEXT) if isinstance(value, str) else value
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None

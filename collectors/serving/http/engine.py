@@ -7,28 +7,33 @@ and follows no redirect: the key that goes with it is for this server alone.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import os
 import time
-from collections.abc import Callable, Mapping
+import urllib.parse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tracekit.errors import WorkloadError
-from tracekit.redaction import mask_text
+import psutil
+
+from tracekit.errors import UsageError, WorkloadError
+from tracekit.redaction import Redactor, mask_text
 
 from ...process.server import LOG_NAME, ServerProcess
-from ..engine import EngineFacts
-from ..load.plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
-from ..redactor import redactor_of
-from .arguments import base_url, extra_body, key_headers, seconds_of
-from .client import HttpClient
-from .dialect import Dialect
-from .exchange import BrokenConnectionError, NotHttpError, connection_problem
+from ..arguments import seconds_of
+from ..engine import Echo, EngineFacts
+from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
+from .answer import SseReader
+from .client import BrokenConnectionError, HttpClient, NotHttpError, connection_problem
+from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
-from .listening import listens_everywhere
-from .server_values import an_answer, plain
-from .sse import SseReader
 from .trace_pickup import TraceFolder
+
+# The key that OpenAI's own clients read; it is sent, and written nowhere.
+_KEY_VARIABLE = "OPENAI_API_KEY"
 
 _ATTACH_TIMEOUT_S = 10.0
 _LAUNCH_TIMEOUT_S = 600.0
@@ -42,7 +47,8 @@ _ANSWER_BYTES = 2 << 20
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
 _TEXT_LENGTH = 200
-
+# Files that are open besides the connections.
+_OTHER_FILES = 128
 
 _OPEN_NOTE = (
     "the server listens on all interfaces, so that other machines can use it: a --host 127.0.0.1 "
@@ -51,71 +57,54 @@ _OPEN_NOTE = (
 
 
 class _Reply(NamedTuple):
-    """What became of a call: status and body, or no status and the problem."""
+    """What became of a call: status, body and what it says in a line; no status without one."""
 
     status: int | None
+    text: str
     body: bytes = b""
-    problem: str = ""
-
-    def text(self) -> str:
-        """Return it in one line."""
-        return self.problem or plain(self.body.decode("utf-8", "replace"), _TEXT_LENGTH)
 
 
 class HttpEngine:
-    """One engine behind a URL, as `serve` wants an engine.
+    """One engine behind a URL, as `serve` wants an engine."""
 
-    Args:
-        dialect: how to talk to it.
-        values: the arguments.
-
-    Raises:
-        UsageError: an argument has the wrong form.
-    """
-
-    def __init__(self, dialect: Dialect, values: Mapping[str, object]) -> None:
-        self._dialect = dialect
-        self._url, credentials = base_url(str(values.get("url") or dialect.default_url))
-        self._client = HttpClient(self._url, key_headers(credentials))
-        self._redactor = redactor_of(values)
-        self._launch = values.get("launch")
-        folder = values.get("trace_dir")
-        self._trace_dir = None if folder is None else Path(str(folder)).absolute()
+    def __init__(
+        self, dialect_type: type[Dialect], values: Mapping[str, Any], redactor: Redactor
+    ) -> None:
+        self._dialect = dialect = dialect_type()
+        self._url, credentials = _base_url(values.get("url") or dialect.default_url)
+        self._client = HttpClient(self._url, _key_headers(credentials))
+        self._redactor = redactor
+        self._launch: str | None = values.get("launch")
+        folder: Path | None = values.get("trace_dir")
+        self._trace_dir = None if folder is None else folder.absolute()
         default_s = _LAUNCH_TIMEOUT_S if self._launch is not None else _ATTACH_TIMEOUT_S
         self._start_timeout_s = seconds_of(values, "startup_timeout", default_s)
         self._trace_timeout_s = seconds_of(values, "trace_timeout", _TRACE_TIMEOUT_S)
-        dialect.extra_body = extra_body(values.get("request_body"))
-        size = values.get("vocab_size")
-        self._vocabulary_size = None if size is None else int(str(size))
-        name = values.get("served_model")
-        dialect.model_name = None if name is None else str(name)
+        dialect.extra_body = _extra_body(values.get("request_body"))
+        self._vocabulary_size: int | None = values.get("vocab_size")
+        dialect.model_name = values.get("served_model")
         self._server: ServerProcess | None = None
         self._facts = EngineFacts()
         self._notes: list[str] = []
         self._setup_end_s = 0.0
 
-    @property
-    def name(self) -> str:
-        """The engine's name as `--engine` takes it."""
-        return self._dialect.name
-
-    def start(self, folder: Path, echo: Callable[[str], None]) -> EngineFacts:
+    def start(self, folder: Path, echo: Echo) -> EngineFacts:
         """Launch the server or find it, wait until it is healthy, and ask it about itself."""
         if self._launch is not None:
-            self._start_server(str(self._launch), folder, echo)
+            self._start_server(self._launch, folder, echo)
         self._wait_for_health(echo)
-        if self._server is not None and listens_everywhere(self._client.address.port):
+        if self._server is not None and listens_everywhere(self._client.port):
             self._notes.append(_OPEN_NOTE)
         self._setup_end_s = time.monotonic() + _SETUP_TIMEOUT_S
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
-            takes_ids = self._accepts_token_ids()
-        launch = None if self._launch is None else mask_text(str(self._launch))
-        server = {**facts.server, "url": self._url, "launch": launch}
+            # Only a request of one token tells.
+            takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])).status == 200
+        launch = None if self._launch is None else mask_text(self._launch)
         self._facts = replace(
             facts,
-            server=server,
+            server={**facts.server, "url": self._url, "launch": launch},
             vocabulary_size=self._vocabulary_size or facts.vocabulary_size,
             count_tokens=None if takes_ids else self._count_tokens,
         )
@@ -123,6 +112,7 @@ class HttpEngine:
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
         """Carry out a load, and once more for a profile; see `ServingEngine.run`."""
+        raise_file_limit(min(plan.concurrency or len(plan.prompts), len(plan.prompts)))
         trace_dir, note = self._plan_profile(plan, folder)
         traces = TraceFolder(
             trace_dir, self._dialect.trace_glob, self._dialect.trace_order, self._redactor
@@ -136,7 +126,7 @@ class HttpEngine:
             stop_timeout_s=self._trace_timeout_s,
             ended=self._ended,
         )
-        result: LoadResult = generator.run()
+        result = generator.run()
         result.notes[:0] = self._notes
         result.profile_note = result.profile_note or note
         if not result.interrupted:
@@ -151,14 +141,13 @@ class HttpEngine:
             self._server.stop()
             self._server = None
 
-    def _start_server(self, command: str, folder: Path, echo: Callable[[str], None]) -> None:
-        if self._is_healthy(_ASK_TIMEOUT_S) is None:
+    def _start_server(self, command: str, folder: Path, echo: Echo) -> None:
+        if self._problem(_ASK_TIMEOUT_S) is None:
             raise WorkloadError(
                 f"--launch: something already answers at {self._url}",
                 hint="leave out --launch to use it, or choose another port (--url)",
             )
         traces = self._own_trace_dir(folder)
-        traces.mkdir(parents=True, exist_ok=True)
         variable = self._dialect.trace_variable
         echo(f"starting {mask_text(command)}")
         self._server = ServerProcess(
@@ -170,8 +159,10 @@ class HttpEngine:
         )
 
     def _own_trace_dir(self, folder: Path) -> Path:
-        """Return where a server that takes its folder from us is to write traces."""
-        return self._trace_dir or folder / ".work" / "traces"
+        """Make the folder for traces of a server that takes it from us."""
+        made = self._trace_dir or folder / ".work" / "traces"
+        made.mkdir(parents=True, exist_ok=True)
+        return made
 
     def _ended(self) -> str | None:
         """Return what a server of ours ended with, if it has."""
@@ -190,7 +181,7 @@ class HttpEngine:
         how = self._ended()
         if how is not None or not failed:
             return how
-        problem = self._is_healthy(_ATTACH_TIMEOUT_S)
+        problem = self._problem(_ATTACH_TIMEOUT_S)
         if problem is not None:
             if self._server is not None:
                 # It may be ending at this very moment.
@@ -203,14 +194,11 @@ class HttpEngine:
             return f"{count} {found} found no server, which answers again"
         return None
 
-    def _wait_for_health(self, echo: Callable[[str], None]) -> None:
+    def _wait_for_health(self, echo: Echo) -> None:
         deadline = time.monotonic() + self._start_timeout_s
         is_told = False
         left_s = self._start_timeout_s
-        while True:
-            problem = self._is_healthy(left_s)
-            if problem is None:
-                return
+        while (problem := self._problem(left_s)) is not None:
             server = self._server
             how = None if server is None else server.how_it_ended
             if server is not None and how is not None:
@@ -226,7 +214,7 @@ class HttpEngine:
                 else:
                     hint = self._dialect.health_hint() or hint
                 raise WorkloadError(
-                    f"{self._url}: no healthy {self.name} server after "
+                    f"{self._url}: no healthy {self._dialect.name} server after "
                     f"{self._start_timeout_s:g} s: {problem}",
                     hint=hint,
                 )
@@ -235,34 +223,28 @@ class HttpEngine:
                 echo(f"waiting for {self._url}{self._dialect.health_path}")
             time.sleep(_POLL_S)
 
-    def _is_healthy(self, limit_s: float) -> str | None:
-        """Return what keeps the server from being healthy, or None.
-
-        Args:
-            limit_s: how long it may take to answer.
-        """
-        reply = self._ask("GET", self._dialect.health_path, limit_s=limit_s)
+    def _problem(self, limit_s: float) -> str | None:
+        """Return what keeps the server from being healthy, or None."""
+        reply = self._ask("GET", self._dialect.health_path, b"", limit_s)
         if reply.status is None:
-            return reply.text()
+            return reply.text
         if self._dialect.is_up(reply.status):
             return None
-        return f"it answers {reply.status} {reply.text()}".rstrip()
+        return f"it answers {reply.status} {reply.text}".rstrip()
 
     def _plan_profile(self, plan: LoadPlan, folder: Path) -> tuple[Path, str | None]:
         """Return where traces will be, and why there will be no profile, if so."""
-        nowhere = folder / ".work" / "traces"
+        dialect, nowhere = self._dialect, folder / ".work" / "traces"
         if not plan.profile.is_wanted:
             return nowhere, "no profile: --no-profile"
-        if not self._facts.can_profile or self._dialect.start_call(None) is None:
-            return nowhere, self._facts.profile_note or f"no profile: {self.name} offers none"
-        if self._server is not None or self._dialect.takes_trace_folder:
-            own = self._own_trace_dir(folder)
-            own.mkdir(parents=True, exist_ok=True)
-            return own, None
-        if self._trace_dir is None and self._dialect.writes_traces:
+        if not self._facts.can_profile or dialect.start_call(None) is None:
+            return nowhere, self._facts.profile_note or f"no profile: {dialect.name} offers none"
+        if self._server is not None or dialect.takes_trace_folder:
+            return self._own_trace_dir(folder), None
+        if self._trace_dir is None and dialect.writes_traces:
             return nowhere, (
                 "no profile: --trace-dir must say where the server writes its traces "
-                f"({self._dialect.trace_variable})"
+                f"({dialect.trace_variable})"
             )
         return self._trace_dir or nowhere, None
 
@@ -284,23 +266,24 @@ class HttpEngine:
         if self._dialect.has_written_when_stopped:
             patience_s = min(patience_s, _WRITTEN_TIMEOUT_S)
         try:
-            picked = traces.collect(folder, expected, patience_s, tick)
+            result.traces, note = traces.collect(folder, expected, patience_s, tick)
         except KeyboardInterrupt:
             result.interrupted = True
             return
-        result.traces = picked.traces
-        notes = [note for note in (result.profile_note, picked.note) if note]
+        notes = [text for text in (result.profile_note, note) if text]
         result.profile_note = "; ".join(notes) or None
 
-    def _accepts_token_ids(self) -> bool:
-        """Find out by a request of one token whether a prompt may be token ids."""
-        prompt = Prompt(4, token_ids=[5, 6, 7, 8])
-        return self._set_up("POST", self._dialect.generate_path, self._body(prompt)).status == 200
+    # What is asked before the load, in what is left of the time for that.
+
+    def _generate(self, prompt: Prompt) -> _Reply:
+        """Ask for one new token."""
+        left_s = self._setup_end_s - time.monotonic()
+        data = self._dialect.encoded(prompt, 1)
+        return self._ask("POST", self._dialect.generate_path, data, left_s)
 
     def _count_tokens(self, text: str) -> int | None:
-        """Ask for one new token, to see how many tokens the engine counts in a text."""
-        body = self._body(Prompt(0, text=text))
-        reply = self._set_up("POST", self._dialect.generate_path, body)
+        """Return how many tokens the engine counts in a text."""
+        reply = self._generate(Prompt(0, text=text))
         if reply.status != 200:
             return None
         reader = SseReader()
@@ -313,11 +296,8 @@ class HttpEngine:
             return None
         return None
 
-    def _body(self, prompt: Prompt) -> dict[str, Any]:
-        return {**self._dialect.body(prompt, 1), **self._dialect.extra_body}
-
     def _get_json(self, path: str) -> Any:
-        reply = self._set_up("GET", path)
+        reply = self._ask("GET", path, b"", self._setup_end_s - time.monotonic())
         if reply.status != 200:
             return None
         try:
@@ -325,39 +305,109 @@ class HttpEngine:
         except ValueError:
             return None
 
-    def _set_up(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Reply:
-        """Ask what is wanted to know before the load, in what is left of the time for that."""
-        left_s = self._setup_end_s - time.monotonic()
-        return self._ask(method, path, body, limit_s=left_s)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        limit_s: float,
-    ) -> _Reply:
+    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
         """Make a call outside of the load."""
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
-        return asyncio.run(self._call(method, path, body, limit_s))
+        return asyncio.run(self._call(method, path, data, limit_s))
 
-    async def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float
-    ) -> _Reply:
+    async def _call(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
         try:
             async with asyncio.timeout(limit_s):
-                answer = await self._client.call(method, path, body, limit_bytes=_ANSWER_BYTES)
+                answer = await self._client.call(method, path, data, _ANSWER_BYTES)
         except TimeoutError:
-            return _Reply(None, problem=f"no whole answer within {limit_s:.3g} s")
+            return _Reply(None, f"no whole answer within {limit_s:.3g} s")
         except BrokenConnectionError as error:
-            return _Reply(None, problem=plain(str(error), _TEXT_LENGTH))
+            return _Reply(None, plain(str(error), _TEXT_LENGTH))
         except NotHttpError as error:
-            return _Reply(None, problem=f"no HTTP: {plain(str(error), _TEXT_LENGTH)}")
+            return _Reply(None, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}")
         except (OSError, UnicodeError) as error:
-            return _Reply(None, problem=plain(connection_problem(error), _TEXT_LENGTH))
+            return _Reply(None, plain(connection_problem(error), _TEXT_LENGTH))
+        if len(answer.data) > _ANSWER_BYTES:
+            return _Reply(None, f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes")
+        text = plain(answer.text(), _TEXT_LENGTH)
         if 300 <= answer.status < 400:
             elsewhere = plain(mask_text(answer.headers.get("location", "")), _TEXT_LENGTH)
-            problem = f"(a redirect to {elsewhere or 'nowhere'}, which is not followed)"
-            return _Reply(answer.status, problem=problem)
-        return _Reply(answer.status, answer.body)
+            text = f"(a redirect to {elsewhere or 'nowhere'}, which is not followed)"
+        return _Reply(answer.status, text, bytes(answer.data))
+
+
+def _key_headers(credentials: str | None) -> dict[str, str]:
+    """Return the header that says who asks: the key of the environment, or the URL's user."""
+    key = (os.environ.get(_KEY_VARIABLE) or "").strip()
+    if key:
+        if not (key.isascii() and key.isprintable()):
+            raise UsageError(f"{_KEY_VARIABLE} holds characters that a header cannot")
+        return {"Authorization": f"Bearer {key}"}
+    if credentials is None:
+        return {}
+    encoded = base64.b64encode(urllib.parse.unquote(credentials).encode()).decode()
+    return {"Authorization": f"Basic {encoded}"}
+
+
+def _base_url(text: str) -> tuple[str, str | None]:
+    """Return the server's address without a path that the dialect adds itself, and its user.
+
+    The address has no user and password; these are `user:password`, None if there are none.
+    """
+    url = text.strip().rstrip("/").removesuffix("/v1")
+    wrong = UsageError(
+        f"--url {mask_text(text)!r} is no address of a server", hint="http://HOST:PORT"
+    )
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode()
+    except ValueError:  # also of a name that cannot be one
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise wrong
+    credentials, at, _ = parts.netloc.rpartition("@")
+    shown = f"[{host}]" if ":" in host else host
+    netloc = shown if port is None else f"{shown}:{port}"
+    path = urllib.parse.quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
+    return f"{parts.scheme}://{netloc}{path}", credentials if at else None
+
+
+def _extra_body(text: str | None) -> dict[str, Any]:
+    """Return the members that `--request-body` adds to every request."""
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--request-body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError("--request-body is no JSON object")
+    return value
+
+
+def listens_everywhere(port: int) -> bool:
+    """Tell whether somebody listens on a port on all interfaces; False where nobody may ask."""
+    try:
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return False
+    return any(
+        one.status == psutil.CONN_LISTEN and one.laddr.ip in ("0.0.0.0", "::")
+        for one in connections
+        if one.laddr and one.laddr.port == port
+    )
+
+
+def raise_file_limit(connection_count: int) -> None:
+    """Let so many connections be open at once; `WorkloadError` if the system does not allow it."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return
+    needed = connection_count + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise WorkloadError(
+            f"{connection_count} requests in flight need {needed} open files, and the system "
+            f"allows {hard}",
+            hint="raise it with ulimit -Hn, or bound the requests in flight with --concurrency",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

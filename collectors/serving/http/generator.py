@@ -24,21 +24,18 @@ from typing import Any
 from tracekit.units import NS_PER_MS, NS_PER_S
 
 from ...process.signals import signals_as_cancellation
-from ..load.passes import Pass
-from ..load.plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress, Prompt
-from ..load.requests_file import RequestRecord
-from ..load.runner import LoadRunner
-from .attempt import Attempt
-from .client import HttpClient
-from .dialect import Call, Dialect
-from .exchange import (
+from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress, Prompt
+from ..records import RequestRecord
+from ..runner import LoadRunner, Pass
+from .answer import Attempt
+from .client import (
     BrokenConnectionError,
     Connection,
+    HttpClient,
     NotHttpError,
     connection_problem,
-    length_line,
 )
-from .profile_window import ProfileWindow
+from .dialect import Call, Dialect, plain
 
 DEFAULT_AFTER_PCT = 40
 DEFAULT_LENGTH_NS = 2 * NS_PER_S
@@ -52,19 +49,16 @@ _LONGEST_PAUSE_S = 10.0
 _BUSY_PCT = 90
 _LATE_NS = 100 * NS_PER_MS
 _LATE_PCT = 10
+_START_TIMEOUT_S = 60.0
+_INTERRUPTED_TIMEOUT_S = 5.0
+_REASON_LENGTH = 200
 
 
 class LoadGenerator:
     """Carries out one load plan against one server.
 
-    Args:
-        dialect: how to talk to the engine.
-        client: talks to the server.
-        plan: what to send and when.
-        progress: takes the state of the load about ten times a second.
-        start_call: starts the profile, or None for a load without one.
-        stop_timeout_s: how long stopping the profile may take; some engines write traces then.
-        ended: says what the server ended with, once it has; None while it runs or nobody knows.
+    Without `start_call` there is no profile; some engines write traces while it is stopped, for
+    `stop_timeout_s` at most. `ended` says what the server ended with, once it has.
     """
 
     def __init__(
@@ -79,116 +73,149 @@ class LoadGenerator:
         ended: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._dialect = dialect
-        self._ended = ended
+        self._client = client
         self._plan = plan
         self._start_call = start_call
         self._stop_timeout_s = stop_timeout_s
-        self._client = client
-        self._head = client.head("POST", dialect.generate_path)
-        self._runner = LoadRunner(plan, self, progress)
+        self._ended = ended
+        self._runner = LoadRunner(plan, progress)
         self._result = self._runner.result
         self._cpu_ns = time.process_time_ns()
         self._lags_ns: list[int] = []
+        # Once the load under the profiler is over.
+        self._is_trace_over = False
 
     def run(self) -> LoadResult:
         """Carry out the load in an event loop of its own; see `ServingEngine.run`.
 
-        Raises:
-            KeyboardInterrupt: on a second Ctrl-C, while the first is being obeyed.
+        A second Ctrl-C, while the first is being obeyed, is a `KeyboardInterrupt`.
         """
-        return asyncio.run(self._run_until_signalled())
+        return asyncio.run(self._run())
 
-    async def run_in_loop(self) -> LoadResult:
-        """Carry out the load; cancelling it ends the load early and raises nothing."""
-        is_traced = self._start_call is not None
-        load = asyncio.create_task(self._runner.carry_out(is_traced=is_traced))
-        end = asyncio.create_task(self._end_of_server())
-        try:
-            await asyncio.wait((load, end), return_when=asyncio.FIRST_COMPLETED)
-            if not load.done():
-                self._result.failure = end.result()
-                self._result.lost_ns = time.perf_counter_ns()
-                await asyncio.wait((load,), timeout=_LOST_S)
-        except asyncio.CancelledError:
-            self._result.interrupted = True
-            self._result.lost_ns = time.perf_counter_ns()
-        end.cancel()
-        if not load.done():
-            load.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await load
-        return self._runner.settle()
-
-    async def _run_until_signalled(self) -> LoadResult:
+    async def _run(self) -> LoadResult:
         task = asyncio.current_task()
-        if task is None:  # not in a coroutine that `asyncio.run` runs
-            return await self.run_in_loop()
+        assert task is not None
+        load = asyncio.create_task(self._carry_out())
+        end = asyncio.create_task(self._end_of_server())
+        # A signal ends the load early and raises nothing.
         with signals_as_cancellation(task, asyncio.get_running_loop()):
-            return await self.run_in_loop()
+            try:
+                await asyncio.wait((load, end), return_when=asyncio.FIRST_COMPLETED)
+                if not load.done():
+                    self._result.failure = end.result()
+                    self._result.lost_ns = time.perf_counter_ns()
+                    await asyncio.wait((load,), timeout=_LOST_S)
+            except asyncio.CancelledError:
+                self._result.interrupted = True
+                self._result.lost_ns = time.perf_counter_ns()
+            end.cancel()
+            if not load.done():
+                load.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await load
+        return self._runner.finish()
 
     async def _end_of_server(self) -> str:
         """Return what the server ended with, when it has."""
-        while True:
-            how = self._ended()
-            if how is not None:
-                return how
+        while (how := self._ended()) is None:
             await asyncio.sleep(_POLL_S)
+        return how
 
-    async def measure(self, part: Pass, result: LoadResult) -> None:
-        """Send the requests that count, and note how busy this client was."""
-        begin_ns = time.perf_counter_ns()
-        try:
-            await self.send(part)
-        finally:
-            end_ns = part.end_ns or time.perf_counter_ns()
-            cpu_ns = time.process_time_ns() - self._cpu_ns
-            self._state_client(result, end_ns - (part.begin_ns or begin_ns), cpu_ns)
+    async def _carry_out(self) -> None:
+        start_call = self._start_call
+        for part in self._runner.passes(is_traced=start_call is not None):
+            if part.stage == "trace" and start_call is not None:
+                await self._trace(part, start_call)
+                continue
+            try:
+                await self._send(part)
+            finally:
+                if part is self._runner.load and part.begin_ns is not None:
+                    self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
-    async def trace(self, part: Pass, result: LoadResult) -> None:
-        """Send the load once more, until the profile's window is over."""
-        if self._start_call is None:
-            return
-        window = ProfileWindow(
-            self._dialect,
-            self._client,
-            self._profile_plan(result),
-            self._start_call,
-            self._stop_timeout_s,
-            lambda: (part.finished_count, time.perf_counter_ns()),
-        )
-        await window.before_load()
-        load = asyncio.create_task(self.send(part))
-        profile = asyncio.create_task(window.run())
-        is_stopped = False
+    async def _trace(self, part: Pass, start_call: Call) -> None:
+        """Send the load once more, until the profile's window is over.
+
+        Whatever goes wrong with the profile becomes a note.
+        """
+        plan = self._profile_plan()
+        if plan.after is None:
+            await self._start_profile(start_call)
+        load = asyncio.create_task(self._send(part))
+        window = asyncio.create_task(self._profile(part, plan, start_call))
         try:
             # Whichever is over first ends the other: a load of no use, or a window without a load.
-            await asyncio.wait((load, profile), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((load, window), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            is_stopped = True
-        window.end_of_load(interrupted=is_stopped)
-        await profile
+            self._stop_timeout_s = _INTERRUPTED_TIMEOUT_S
+        self._is_trace_over = True
+        await window
         load.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await load
-        result.window_start_ns = window.start_ns
-        result.window_end_ns = window.end_ns
-        result.profile_note = window.note
 
-    def _profile_plan(self, result: LoadResult) -> ProfilePlan:
+    async def _profile(self, part: Pass, plan: ProfilePlan, start_call: Call) -> None:
+        """Start the profile, unless it is on, and stop it; returns when it has been stopped."""
+        result = self._result
+        if plan.after is not None:
+            await self._until(plan.after, part, time.perf_counter_ns())
+            if self._is_trace_over:
+                result.profile_note = (
+                    f"no profile: the load ended before it was to start, after {plan.after}"
+                )
+                return
+            await self._start_profile(start_call)
+        if result.window_start_ns is None:
+            return
+        await self._until(plan.length, part, result.window_start_ns, part.finished_count)
+        result.window_end_ns = time.perf_counter_ns()
+        stop = self._dialect.stop_profile
+        problem = None if stop is None else await self._call(stop, self._stop_timeout_s)
+        if problem is not None:
+            result.profile_note = f"the profile could not be stopped: {problem}"
+
+    async def _start_profile(self, start_call: Call) -> None:
+        self._result.profile_note = await self._call(start_call, _START_TIMEOUT_S)
+        if self._result.profile_note is None:
+            self._result.window_start_ns = time.perf_counter_ns()
+
+    async def _until(
+        self, mark: Mark | None, part: Pass, begin_ns: int, begin_count: int = 0
+    ) -> None:
+        """Wait for a point of the load, counted from another, or for the load's end."""
+        while not self._is_trace_over:
+            count = part.finished_count - begin_count
+            if mark is not None and mark.is_reached(count, time.perf_counter_ns() - begin_ns):
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def _call(self, call: Call, timeout_s: float) -> str | None:
+        """Make a call and return what went wrong, or None."""
+        data = b"" if call.body is None else json.dumps(call.body).encode()
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._client.call(call.method, call.path, data)
+        except TimeoutError:
+            return f"{call.path} was not answered within {timeout_s:g} s"
+        except (OSError, BrokenConnectionError, NotHttpError) as error:
+            return f"{call.path} failed: {plain(str(error), _REASON_LENGTH)}"
+        if 200 <= answer.status < 300:
+            return None
+        return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
+
+    def _profile_plan(self) -> ProfilePlan:
         """Fill in what was not asked for, from how long the load took without a profile.
 
         A short load is profiled as a whole; of a longer one a piece from its middle, where requests
         come and go.
         """
-        plan = self._plan.profile
-        if plan.after is not None or plan.length is not None:
+        plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
+        if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
             return plan
-        if result.wall_ns <= DEFAULT_LENGTH_NS:
-            return plan
-        after = Mark(duration_ns=result.wall_ns * DEFAULT_AFTER_PCT // 100)
+        after = Mark(duration_ns=wall_ns * DEFAULT_AFTER_PCT // 100)
         return replace(plan, after=after, length=Mark(duration_ns=DEFAULT_LENGTH_NS))
 
-    async def send(self, part: Pass) -> None:
+    async def _send(self, part: Pass) -> None:
         """Send every request of a pass when it is due, and wait for all."""
         limit = self._plan.concurrency
         gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
@@ -223,7 +250,7 @@ class LoadGenerator:
             )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Prepare what is due at the very start: its body, and an open connection.
+        """Prepare what is due at the very start: the request, and an open connection.
 
         A burst would else arrive at the server over as long as the client takes to connect.
         """
@@ -236,12 +263,12 @@ class LoadGenerator:
         )
         # One that cannot be opened now is tried again when it is needed, and recorded then.
         connections = [item if isinstance(item, Connection) else None for item in opened]
-        bodies = [self._encoded(prompt) for prompt in part.prompts[:count]]
-        return deque(zip(bodies, connections, strict=True))
+        requests = [self._encoded(prompt) for prompt in part.prompts[:count]]
+        return deque(zip(requests, connections, strict=True))
 
     def _encoded(self, prompt: Prompt) -> bytes:
-        body = self._dialect.body(prompt, self._plan.max_new_token_count)
-        return json.dumps({**body, **self._dialect.extra_body}).encode()
+        data = self._dialect.encoded(prompt, self._plan.max_new_token_count)
+        return self._client.request("POST", self._dialect.generate_path, data)
 
     async def _request(
         self,
@@ -274,9 +301,8 @@ class LoadGenerator:
     ) -> float | None:
         """Send a request once and take its answer.
 
-        Returns:
-            None if that settles it; else how long to wait before another attempt, 0 if the server
-            did not say.
+        Returns None if that settles it; else how long to wait before another attempt, 0 if the
+        server did not say.
         """
         limit_s = self._plan.timeout_ns / NS_PER_S
         deadline = asyncio.timeout(limit_s)
@@ -289,23 +315,19 @@ class LoadGenerator:
                     connection = None
                 if connection is None:
                     connection = await self._client.connect()
-                await connection.exchange(self._head + length_line(data), data, attempt)
+                await connection.exchange(data, attempt)
             attempt.end_of_answer()
         except TimeoutError:
-            # The connection may stay open behind a whole answer.
+            # The connection may stay open after a whole answer.
             if attempt.is_complete:
-                attempt.settle()
+                attempt.settle("")
             else:
-                attempt.end("timeout", f"not done {limit_s:g} s after it was sent")
-                attempt.is_settled = True
+                reason = f"not done {limit_s:g} s after it was sent"
+                attempt.end("timeout", reason, is_settled=True)
         except BrokenConnectionError as error:
-            if attempt.is_complete:
-                attempt.settle()
-            else:
-                attempt.end("broken_stream", f"{attempt.progress()}: {error}")
+            attempt.settle(str(error))
         except NotHttpError as error:
-            attempt.end("bad_response", f"no HTTP: {error}")
-            attempt.is_settled = True
+            attempt.end("bad_response", f"no HTTP: {error}", is_settled=True)
         except (OSError, UnicodeError) as error:
             attempt.end("refused", connection_problem(error))
         except asyncio.CancelledError:
@@ -323,8 +345,9 @@ class LoadGenerator:
             due_ns = time.perf_counter_ns() + round(_POLL_S * NS_PER_S)
             await asyncio.sleep(_POLL_S)
 
-    def _state_client(self, result: LoadResult, wall_ns: int, cpu_ns: int) -> None:
+    def _state_client(self, wall_ns: int, cpu_ns: int) -> None:
         """Record how busy this client was, and warn if it was too busy to be believed."""
+        result = self._result
         cpu_pct = 100 * cpu_ns / max(1, wall_ns)
         lags_ns = sorted(self._lags_ns) or [0]
         result.extra["client"] = {

@@ -11,7 +11,6 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
@@ -24,50 +23,27 @@ _QUIET_S = 1.0
 _BLOCK_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class Pickup:
-    """What was picked up: names in the run folder by rank, and what people should know of it."""
-
-    traces: list[str]
-    note: str | None = None
-
-
 class TraceFolder:
     """A server's trace folder; files that are in it from the beginning are not of this run.
 
-    Args:
-        path: the folder; it need not exist yet.
-        glob: names of traces.
-        order: what sorts traces by rank; None for a file that is no rank's.
-        redactor: takes secrets out of a trace that is copied; None if there are none.
+    It need not exist yet. `order` sorts traces by rank, and gives None for a file that is no
+    rank's; the redactor takes secrets out of what is copied.
     """
 
-    def __init__(
-        self, path: Path, glob: str, order: TraceOrder, redactor: Redactor | None = None
-    ) -> None:
+    def __init__(self, path: Path, glob: str, order: TraceOrder, redactor: Redactor) -> None:
         self.path = path
-        self._redactor = redactor or Redactor([])
+        self._redactor = redactor
         self._glob = glob
         self._order = order
         self._old = self._sizes()
 
     def collect(
-        self,
-        into: Path,
-        expected_count: int | None,
-        timeout_s: float,
-        tick: Callable[[], None],
-    ) -> Pickup:
+        self, into: Path, expected_count: int | None, timeout_s: float, tick: Callable[[], None]
+    ) -> tuple[list[str], str | None]:
         """Wait until the new traces are complete and copy them as `rank<N>.json.gz`.
 
-        Args:
-            into: the run folder.
-            expected_count: how many ranks there are, or None if only the files can tell.
-            timeout_s: how long to wait.
-            tick: called while waiting.
-
-        Returns:
-            What was complete in time; if that is not all, the note says so.
+        `expected_count` is how many ranks there are, None if only the files can tell. `tick` is
+        called while waiting. Returns the names, and a note if not all was complete in time.
         """
         deadline = time.monotonic() + timeout_s
         seen: dict[Path, tuple[int, int]] = {}
@@ -90,34 +66,20 @@ class TraceFolder:
                 break
             tick()
             time.sleep(_POLL_S)
-        return self._copy(into, complete, len(seen), expected_count, timeout_s)
-
-    def _copy(
-        self,
-        into: Path,
-        complete: set[Path],
-        seen_count: int,
-        expected_count: int | None,
-        timeout_s: float,
-    ) -> Pickup:
         by_rank = sorted(complete, key=lambda path: (self._order(path.name) or (), path.name))
         names = []
         for rank, path in enumerate(by_rank):
             names.append(f"rank{rank}.json.gz")
             _copy_compressed(path, into / names[-1], self._redactor)
-        wanted = max(expected_count or 1, seen_count)
+        wanted = max(expected_count or 1, len(seen))
         if len(names) >= wanted:
-            return Pickup(names)
-        if not names and not seen_count:
-            note = f"no trace has appeared in {self.path} within {timeout_s:g} s"
-            if not self.path.is_dir():
-                note = f"no trace: {self.path} is no folder on this machine (--trace-dir)"
-            return Pickup(names, note)
-        return Pickup(
-            names,
-            f"of {wanted} traces in {self.path} only {len(names)} were complete after "
-            f"{timeout_s:g} s",
-        )
+            return names, None
+        if seen:
+            note = f"of {wanted} traces in {self.path} only {len(names)} were complete after"
+            return names, f"{note} {timeout_s:g} s"
+        if self.path.is_dir():
+            return names, f"no trace has appeared in {self.path} within {timeout_s:g} s"
+        return names, f"no trace: {self.path} is no folder on this machine (--trace-dir)"
 
     def _new(self) -> dict[Path, tuple[int, int]]:
         return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}
@@ -142,29 +104,17 @@ def is_complete(path: Path) -> bool:
     Of a compressed one that is known for certain: its length and checksum come last.
     """
     try:
+        size_bytes = path.stat().st_size
         if path.suffix == ".gz":
-            return _is_whole_gzip(path)
+            with gzip.open(path, "rb") as text:
+                while text.read(_BLOCK_BYTES):
+                    continue
+            return size_bytes > 0
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 64))
+            file.seek(max(0, size_bytes - 64))
             return file.read().rstrip().endswith((b"}", b"]"))
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return False
-
-
-def _is_whole_gzip(path: Path) -> bool:
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                while block:
-                    # In pieces: a block may stand for a thousand times its length.
-                    inflater.decompress(block, _BLOCK_BYTES)
-                    block = inflater.unconsumed_tail or inflater.unused_data
-                    if inflater.eof and block:
-                        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    except zlib.error:
-        return False
-    return inflater.eof
 
 
 def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:

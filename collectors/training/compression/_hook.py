@@ -111,13 +111,7 @@ class _Sent:
 
 
 class BucketHook:
-    """The communication hook of one model.
-
-    Args:
-        codec: the method.
-        compression: where to count what is sent.
-        process_group: of the model.
-    """
+    """The communication hook of one model."""
 
     def __init__(self, codec: Codec, compression: Compression, process_group: Any) -> None:
         self._codec = codec
@@ -133,11 +127,7 @@ class BucketHook:
         return self._compression
 
     def send(self, bucket: Any) -> Any:
-        """Encode a bucket and start to send it; the future holds the bucket that DDP goes on with.
-
-        Args:
-            bucket: a `torch.distributed.GradBucket`.
-        """
+        """Encode a bucket and start to send it; the future holds what DDP goes on with."""
         buffer = bucket.buffer()
         pairs = list(zip(bucket.parameters(), bucket.gradients(), strict=True))
         finish = self._start(buffer, pairs)

@@ -42,8 +42,7 @@ class AlternatingLowRank(Codec):
     The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
     a large residual instead of adding up.
 
-    Args:
-        rank: columns of the factors, at most; a matrix with a shorter side has as many as that.
+    A matrix with a shorter side than `rank` has as many columns as that.
     """
 
     is_summable = True
@@ -110,12 +109,7 @@ def as_matrix(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def install(ddp_model: Any, *, rank: int) -> Compression:
-    """Hook a model with ACP-SGD.
-
-    Args:
-        ddp_model: a `DistributedDataParallel`.
-        rank: columns of the factors.
-    """
+    """Hook a model with ACP-SGD."""
     compression = Compression("acpsgd", {"rank": rank})
     return BucketHook(AlternatingLowRank(rank), compression, ddp_model.process_group).install(
         ddp_model

@@ -24,10 +24,7 @@ def install(ddp_model: Any, *, rank: int, start_step: int) -> Compression:
     its own threads, which a profile of the calling thread does not see; with NCCL on the caller's.
     With gloo a bucket is done before the next one begins, so that nothing overlaps.
 
-    Args:
-        ddp_model: a `DistributedDataParallel`.
-        rank: columns of the factors.
-        start_step: the first step that is compressed, counted from 0.
+    Steps before `start_step`, counted from 0, are not compressed.
 
     Raises:
         UsageError: `start_step` is below 2: DDP builds its buckets anew after the first step, and

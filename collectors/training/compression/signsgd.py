@@ -28,9 +28,6 @@ class MajorityVote(Codec):
     Ranks that disagree in equal number leave an element as it is. One bit cannot say zero, and
     whole rows of an embedding are zero: a zero votes + and - in turn, by element, rank and step, so
     that zeros cancel between neighboring ranks, or between steps, instead of drifting away.
-
-    Args:
-        rank: of this process in its group.
     """
 
     is_summable = False
@@ -84,11 +81,7 @@ def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def install(ddp_model: Any) -> Compression:
-    """Hook a model with Sign-SGD by majority vote.
-
-    Args:
-        ddp_model: a `DistributedDataParallel`.
-    """
+    """Hook a model with Sign-SGD by majority vote."""
     group = ddp_model.process_group
     codec = MajorityVote(dist.get_rank(group))
     return BucketHook(codec, Compression("signsgd", {}), group).install(ddp_model)

@@ -23,8 +23,7 @@ class Sparsifier(Codec):
     The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
     a large residual instead of adding up.
 
-    Args:
-        density: share of the elements that is sent, above 0 up to 1; at least one element is.
+    `density` is the share of the elements that is sent, above 0 up to 1; at least one is.
     """
 
     is_summable = False
@@ -68,11 +67,6 @@ class Sparsifier(Codec):
 
 
 def install(ddp_model: Any, *, density: float) -> Compression:
-    """Hook a model with Top-k sparsification.
-
-    Args:
-        ddp_model: a `DistributedDataParallel`.
-        density: share of the elements of a matrix that is sent.
-    """
+    """Hook a model with Top-k sparsification."""
     compression = Compression("topk", {"density": density})
     return BucketHook(Sparsifier(density), compression, ddp_model.process_group).install(ddp_model)

@@ -1,12 +1,14 @@
 """What the training loop asks of an engine.
 
-An engine module has `create(model, spec, device)`, which returns an `Engine`.
+The module of an engine has `ENGINE`, a class of `Engine` that is made of a model, the spec and the
+device, and `parameter_dtype(spec)`; one that makes its models itself has `build` instead.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 WEIGHT_DECAY = 0.0
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """A framework that trains a model.
 
     Attributes:
@@ -25,21 +27,29 @@ class Engine(Protocol):
         needs_all_threads: whether it computes on threads that a plain profile does not see.
     """
 
-    module: torch.nn.Module
-    notes: list[str]
-    needs_all_threads: bool
+    needs_all_threads = False
+    _optimizer: torch.optim.Optimizer
 
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self.notes: list[str] = []
+
+    @abstractmethod
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Run the forward pass and return the loss."""
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run the backward pass, with the communication that belongs to it."""
+        loss.backward()
 
     def optimize(self) -> None:
         """Step the optimizer and drop the gradients."""
+        self._optimizer.step()
+        self._optimizer.zero_grad()
 
     def report(self) -> dict[str, Any]:
         """Return what the manifest is to keep of the engine."""
+        return {}
 
 
 def trained(parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
@@ -50,7 +60,7 @@ def trained(parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter
 def adamw(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim.Optimizer:
     """Return AdamW over the trained parameters, or LoRA-FA's optimizer where that is asked for."""
     if spec.opt.adapter == "LFA":
-        from ..finetune import lora_fa_optimizer
+        from ..methods import lora_fa_optimizer
 
         return lora_fa_optimizer(model, spec)
     import torch

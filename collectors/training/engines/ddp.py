@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ._engine import adamw
+from ._engine import Engine, adamw
 
 if TYPE_CHECKING:
     from ..spec import TrainingSpec
@@ -20,12 +20,11 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
     return torch.bfloat16 if spec.precision == "bf16" else torch.float32
 
 
-class DdpEngine:
+class DdpEngine(Engine):
     """A model under DDP with AdamW: in pure bf16, in fp32, or in fp16 with loss scaling."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
-        self.module = model
-        self.notes: list[str] = []
+        super().__init__(model)
         is_half = spec.precision == "fp16"
         self._autocast = (
             torch.autocast(device.type, torch.float16) if is_half else contextlib.nullcontext()
@@ -54,8 +53,7 @@ class DdpEngine:
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Run the forward pass and return the loss."""
         with self._autocast:
-            loss: torch.Tensor = self.ddp(**batch).loss
-        return loss
+            return self.ddp(**batch).loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run the backward pass; DDP reduces the gradients bucket by bucket meanwhile."""
@@ -72,6 +70,4 @@ class DdpEngine:
         return {"compression": self._compression.report()} if self._compression else {}
 
 
-def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> DdpEngine:
-    """Return the engine for a model on its device."""
-    return DdpEngine(model, spec, device)
+ENGINE = DdpEngine

@@ -13,7 +13,7 @@ import torch
 
 from ...machine.hardware import memory_bytes
 from ...model.models import parameter_count
-from ._engine import WEIGHT_DECAY, trained
+from ._engine import WEIGHT_DECAY, Engine, trained
 
 if TYPE_CHECKING:
     from ..spec import TrainingSpec
@@ -37,11 +37,6 @@ def construction(
 
     A sharded model's weights are those that torch draws for each layer: transformers' own
     initialization finds them gone. 4-bit weights are packed whole and so made whole.
-
-    Args:
-        spec: what to run.
-        size_bytes: size of the model's weights.
-        device: where they are made.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -57,19 +52,15 @@ def construction(
         "bf16": {"enabled": spec.precision == "bf16"},
         "fp16": {"enabled": spec.precision == "fp16"},
     }
-    context: AbstractContextManager[Any] = deepspeed.zero.Init(
-        config_dict_or_path=config, dtype=parameter_dtype(spec)
-    )
-    return context
+    return deepspeed.zero.Init(config_dict_or_path=config, dtype=parameter_dtype(spec))
 
 
-class DeepSpeedEngine:
+class DeepSpeedEngine(Engine):
     """A model under `deepspeed.initialize`."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
+        super().__init__(model)
         deepspeed = _import(device)
-        self.notes: list[str] = []
-        self.needs_all_threads = False
         self._config = config = _config(model, spec, device, self.notes)
         self._engine, *_ = deepspeed.initialize(
             model=model,
@@ -81,8 +72,7 @@ class DeepSpeedEngine:
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Run the forward pass and return the loss."""
-        loss: torch.Tensor = self._engine(**batch).loss
-        return loss
+        return self._engine(**batch).loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run the backward pass; ZeRO reduces the gradients meanwhile."""
@@ -97,9 +87,7 @@ class DeepSpeedEngine:
         return {"deepspeed_config": self._config}
 
 
-def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> DeepSpeedEngine:
-    """Return the engine for a model on its device."""
-    return DeepSpeedEngine(model, spec, device)
+ENGINE = DeepSpeedEngine
 
 
 def _memory_bytes(device: torch.device) -> int:

@@ -8,7 +8,7 @@ sharded during the step. O keeps parameters, gradients and optimizer state on th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -19,7 +19,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 
-from ._engine import adamw
+from ._engine import Engine, adamw
 
 if TYPE_CHECKING:
     from ..spec import TrainingSpec
@@ -36,12 +36,11 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
     return torch.float32
 
 
-class Fsdp2Engine:
+class Fsdp2Engine(Engine):
     """A model whose decoder layers, and the rest as one group, are sharded over all ranks."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
-        self.notes: list[str] = []
-        self.needs_all_threads = False
+        super().__init__(model)
         compute = torch.bfloat16 if spec.precision == "bf16" else torch.float32
         offload = OffloadPolicy()
         if spec.opt.is_offloaded:
@@ -62,31 +61,14 @@ class Fsdp2Engine:
         for layer in _layers(model):
             fully_shard(layer, **options)
         fully_shard(model, **options)
-        self.module = model
         self._optimizer = adamw(model, spec)
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Run the forward pass and return the loss."""
-        loss: torch.Tensor = self.module(**batch).loss
-        return loss
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass; gradients are reduced and scattered layer by layer meanwhile."""
-        loss.backward()
-
-    def optimize(self) -> None:
-        """Step the optimizer over this rank's shards and drop the gradients."""
-        self._optimizer.step()
-        self._optimizer.zero_grad()
-
-    def report(self) -> dict[str, Any]:
-        """Return what the manifest is to keep of the engine: nothing."""
-        return {}
+        return self.module(**batch).loss
 
 
-def create(model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> Fsdp2Engine:
-    """Return the engine for a model on its device."""
-    return Fsdp2Engine(model, spec, device)
+ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tracekit.errors import UsageError
 
-from ._engine import adamw
+from ._engine import Engine, adamw
 
 if TYPE_CHECKING:
     from ..result import RankResult
@@ -28,15 +28,13 @@ _LLAMA_LIKE = ("llama", "mistral")
 _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-class MegatronEngine:
+class MegatronEngine(Engine):
     """A `GPTModel`, split over the tensor-parallel ranks, under DDP over the others."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         from megatron.core import parallel_state
 
-        self.module = model
-        self.notes: list[str] = []
-        self.needs_all_threads = False
+        super().__init__(model)
         self._ddp = DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
@@ -54,15 +52,6 @@ class MegatronEngine:
         )
         return losses[:, :-1].float().mean()
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass; DDP reduces the gradients bucket by bucket meanwhile."""
-        loss.backward()
-
-    def optimize(self) -> None:
-        """Step the optimizer and drop the gradients."""
-        self._optimizer.step()
-        self._optimizer.zero_grad()
-
     def report(self) -> dict[str, Any]:
         """Return what the manifest is to keep of the engine."""
         return {"megatron": {"layer_spec": "local", "data_parallel": "torch DDP"}}
@@ -71,11 +60,7 @@ class MegatronEngine:
 def build(
     spec: TrainingSpec, config: Any, device: torch.device, result: RankResult
 ) -> MegatronEngine:
-    """Make megatron-core's form of a Llama model with random weights, and its engine.
-
-    Raises:
-        UsageError: the model is none that megatron-core's layers describe.
-    """
+    """Make megatron-core's form of a Llama model with random weights, and its engine."""
     _check(spec, config)
     with warnings.catch_warnings():
         # It tells at every import that Apex and Transformer Engine are missing.

@@ -21,7 +21,7 @@ ELEMENTS = 4
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
 found = {}
-for op, make in collectives._MAKERS.items():
+for op in collectives.OPS:
     tensors: list[torch.Tensor] = []
 
     def numbered(count: int, tensors: list[torch.Tensor] = tensors) -> torch.Tensor:
@@ -29,7 +29,7 @@ for op, make in collectives._MAKERS.items():
         tensors.append(10.0 * (rank + 1) + torch.arange(count, dtype=torch.float32))
         return tensors[-1]
 
-    make(numbered, ELEMENTS, ELEMENTS // 2)()
+    collectives.call_of(op, numbered, ELEMENTS, ELEMENTS // 2)()
     found[op] = [tensor.tolist() for tensor in tensors]
 group = collectives.Group(torch.device("cpu"))
 found["largest"] = list(group.largest((float(rank), 5.0 - rank)))

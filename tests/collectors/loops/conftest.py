@@ -93,10 +93,12 @@ class RunFolder:
         however long it takes us to begin that.
         """
         events = self.events(rank)
+        # A step that begins anew comes after what was taken for it.
+        marks = sorted((e["name"], e["ts"], e["ts"] + e["dur"]) for e in events)
         steps = {
-            int(event["name"].removeprefix("tk/step/")): (event["ts"], event["ts"] + event["dur"])
-            for event in events
-            if event["name"].startswith("tk/step/")
+            int(name.removeprefix("tk/step/").removesuffix(" anew")): (start, end)
+            for name, start, end in marks
+            if name.startswith("tk/step/")
         }
         found: dict[int, set[int]] = {number: set() for number in steps}
         for event in events:

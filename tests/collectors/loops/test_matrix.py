@@ -231,12 +231,16 @@ CALLS = {
     "rollouts in evaluation mode": Calls("rollouts", ("eval",), {"forward": 2, "generation": 16}),
     "an average": Calls("averaged", (), {"forward": 2, "evaluation": 1}, "no step's time"),
     "a teacher": Calls("distillation", (), {"forward": 2, "evaluation": 2}),
+    "a teacher of another class": Calls(
+        "distillation", ("another",), {"forward": 2, "evaluation": 2}
+    ),
     "a model and optimizer before": Calls(
         "loops_in_turn", ("finder",), {"forward": 2}, "ended after 5 steps"
     ),
     "an optimizer before": Calls(
         "loops_in_turn", ("same",), {"forward": 2}, "loop 2 of this process is recorded"
     ),
+    "a sweep": Calls("loops_in_turn", ("sweep",), {"forward": 2}, "loop 4 of this process"),
     "folds": Calls("loops_in_turn", ("folds",), {"forward": 2}, "loop 4 of this process"),
 }
 
@@ -260,6 +264,7 @@ def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
     assert found == {"backward": 2, "optimizer": 2, **case.counts}
     assert [number for step in run.steps().values() for number in step] == [6, 7]
     assert case.note in both.wrapped.stderr
+    assert ("no step's time" in both.wrapped.stderr) == (case.note == "no step's time")
     assert (
         made["model"]["parameter_count"]
         == loops.both("plain", python="cold").wrapped.run.manifest["model"]["parameter_count"]
@@ -271,6 +276,45 @@ def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
         for phase in ("evaluation", "generation")
     )
     assert in_step == (0 if case.script == "averaged" else outside)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_longer_loop_takes_the_place_of_a_trial(ranks: int, loops: Any) -> None:
+    both = loops.both("loops_in_turn", "trial", ranks=ranks, is_in_shell=True)
+    assert both.wrapped.lines == both.bare.lines
+    assert both.wrapped.exit_code == 0, both.wrapped.stderr
+    run = both.wrapped.run
+    made = run.manifest
+    assert made["outcome"] == "ok"
+    assert [rank["rank"] for rank in made["ranks"]] == list(range(ranks))
+    note = "loop 2 of this process is recorded: the one before it, of another model or optimizer"
+    assert f"{note}, ended after 9 steps" in made["notes"]
+    recorded = [run.steps(rank) for rank in range(ranks)]
+    assert recorded[0] == recorded[-1]
+    assert all(found == {number} for number, found in recorded[0].items())
+    assert min(recorded[0]) > 9
+    plain = loops.both("plain", python="cold").wrapped.run.manifest
+    assert made["model"]["parameter_count"] == plain["model"]["parameter_count"]
+    # Without a launcher nobody knows how many ranks there are, before the program has ended.
+    said = "of a longer loop, in place of the one before" in both.wrapped.stderr
+    assert said == (ranks == 1)
+
+
+def test_of_even_loops_the_first_is_recorded(loops: Any) -> None:
+    both = loops.both("loops_in_turn", "even")
+    assert both.wrapped.stdout == both.bare.stdout
+    note = "a loop that came later, of 12 steps: in no figure"
+    assert note in both.wrapped.run.manifest["notes"]
+    assert f"note: {note}" in both.wrapped.stderr
+
+
+def test_loops_that_are_all_too_short(loops: Any) -> None:
+    both = loops.both("loops_in_turn", "short")
+    assert both.wrapped.stdout == both.bare.stdout
+    made = both.wrapped.run.manifest
+    assert made["outcome"] == "failed"
+    assert "the longest of 2 loops ended after 6 steps, but 8 are needed" in made["reason"]
+    assert len(made["repeats"][0]["step_ns"]) == 2
 
 
 def test_a_step_begins_with_the_optimizer_that_calls_the_model(loops: Any, needs: Any) -> None:

@@ -74,7 +74,7 @@ class Beginning:
 
     @property
     def is_recorded(self) -> bool:
-        return self.loop._recorder is not None and not self.loop._recorder.is_done
+        return self.loop.recorder is not None and not self.loop.recorder.is_done
 
 
 def on_a_thread(call: Callable[[], Any]) -> Any:

@@ -71,20 +71,39 @@ def test_vmap_hides_the_batch() -> None:
     assert (counter.total, counter.batch_size, counter.sequence_length) == (8 * 16, 8, 16)
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize(("is_changed", "count"), [(True, 1), (False, 2)])
-def test_a_batch_that_is_seen_again_counts_once(is_changed: bool, count: int) -> None:
+def test_a_batch_that_is_seen_again_counts_once(
+    is_changed: bool, count: int, is_copied: bool
+) -> None:
     """After a change of the parameters, as of SAM and LBFGS; else it is accumulated."""
     model = torch.nn.Embedding(4, 2)
     counter = TokenCounter()
     counter.begin()
     for _ in range(3):
         for _ in range(2):
-            counter.count(model, (IDS[:, :-1],), {})
+            ids = IDS[:, :-1]
+            counter.count(model, (ids.clone() if is_copied else ids,), {})
             if is_changed:
                 with torch.no_grad():
                     model.weight.add_(1)
         counter.keep_step()
+    counter.end()
     assert counter.total == 3 * count * 12
+
+
+def test_other_batches_of_one_step_count() -> None:
+    """As of a critic that steps more often: the parameters change, and what is given too."""
+    model = torch.nn.Embedding(4, 2)
+    counter = TokenCounter()
+    counter.begin()
+    for number in (0, 1):
+        counter.count(model, (IDS + number,), {})
+        with torch.no_grad():
+            model.weight.add_(1)
+    counter.keep_step()
+    counter.end()
+    assert counter.total == 2 * 15
 
 
 def test_what_varies_is_a_range() -> None:

@@ -40,18 +40,6 @@ LIMITS = {
 MOST_SENT_BYTES = 48 << 20
 
 
-# -- whether it is up ------------------------------------------------------------------------------
-
-
-# -- what it says of itself ------------------------------------------------------------------------
-
-
-# -- what it answers -------------------------------------------------------------------------------
-
-
-# -- the profile -----------------------------------------------------------------------------------
-
-
 def hostile_of(random: Random) -> Hostile:
     """Return any hostile server, half of the time with its bytes mutated; pure in the random."""
     chosen = KINDS[random.choice(sorted(KINDS))](random)
@@ -183,7 +171,7 @@ def attack(hostile: Hostile, folder: Path) -> Ended:
         AssertionError: something else than a readable run folder or one clear error.
     """
     from tracekit.collectors.collect import run
-    from tracekit.collectors.serving.http import attempt as request_attempt
+    from tracekit.collectors.serving.http import answer as request_attempt
     from tracekit.collectors.serving.http import engine as _http
 
     out = folder / "run"

@@ -25,16 +25,18 @@ from _hostile_scripts import (
 KINDS: dict[str, Callable[[Random], Hostile]] = {}
 
 
-def kind(path: str, **members: Any) -> Callable[[Callable[[Random], Script]], None]:
+def kind(
+    path: str, name: str | None = None, **members: Any
+) -> Callable[[Callable[[Random], Script]], None]:
     """Register a script for one path as a kind of its own, under the function's name."""
 
     def register(make: Callable[[Random], Script]) -> None:
-        name = make.__name__
+        called = name or make.__name__
 
         def hostile(random: Random) -> Hostile:
-            return Hostile(name, scripts={path: make(random)}, **members)
+            return Hostile(called, scripts={path: make(random)}, **members)
 
-        KINDS[name] = hostile
+        KINDS[called] = hostile
 
     return register
 
@@ -43,14 +45,72 @@ def drip(data: bytes) -> tuple[Step, ...]:
     return tuple(Step(bytes([byte]), pause_s=0.02) for byte in data)
 
 
+# What does not depend on the random: scripts of one path, by name.
+FIXED: dict[str, dict[str, Script]] = {
+    "/health": {
+        "drips_its_body": raw(head("200 OK", "Content-Length: 99999"), Step(b"x", True, 0.02)),
+        "chunk_without_end": raw(
+            head("200 OK", "Transfer-Encoding: chunked"),
+            b"fffffffffff\r\n",
+            Step(b"x" * 65536, True),
+        ),
+        "chunks_without_end": raw(
+            head("200 OK", "Transfer-Encoding: chunked"), Step(b"4\r\nabcd\r\n" * 8192, True)
+        ),
+        "redirects_to_itself": whole(b"", "302 Found", "Location: /health"),
+        "speaks_ssh": raw(b"SSH-2.0-OpenSSH_9.6\r\n"),
+        "speaks_before_it_is_asked": replace(whole(b"ok"), speaks_first=True),
+        "line_without_end": raw(b"HTTP/1.1 200 ", Step(b"O" * 65536, True)),
+        "header_without_end": raw(b"HTTP/1.1 200 OK\r\nX: ", Step(b"y" * 65536, True)),
+        "a_million_headers": raw(b"HTTP/1.1 200 OK\r\n", Step(b"a: b\r\n" * 10_000, True)),
+        "headers_in_thousands": raw(head("200 OK", *(f"h{number}: 1" for number in range(5000)))),
+        "says_continue_for_ever": raw(Step(head("100 Continue") * 2000, True)),
+        "accepts_and_is_silent": raw(end="hang"),
+        "nothing_at_all": raw(),
+        "unhealthy_with_escapes": whole(b"\x1b]0;pwned\x07\x1b[2J\r\n\xe2\x80\xae" * 40, "503 No"),
+    },
+    "/v1/models": {
+        "list_without_end": raw(head(), b'{"data": [', Step(b'{"id": "m"},' * 5000, True)),
+        "two_megabytes_of_lists": whole(
+            b'{"data": [{"id": "m", "x": [' + b"[]," * 600_000 + b"1]}]}"
+        ),
+    },
+    "/version": {
+        "claims_our_own_members": answer(
+            {"url": "http://evil", "launch": "rm -rf /", "api_key": KEY, "x": {"token": KEY}}
+        ),
+    },
+    "/v1/completions": {
+        "event_without_end": raw(STREAM, b"data: ", Step(b"x" * 65536, True)),
+        "events_without_end": raw(STREAM, Step(chunk(1) * 200, True)),
+        "empty_lines_of_data": raw(STREAM, Step(b"data:\n" * 10_000, True)),
+        "answer_that_goes_on": raw(
+            *(STREAM, *(chunk(count) for count in range(1, NEW_TOKENS + 1))),
+            *(b"data: [DONE]\n\n", Step(b": still here\n\n", True, 0.02)),
+        ),
+        "drips_its_answer": Script((Step(STREAM), *drip(chunk(1))), end="hang"),
+        "deep_event": stream(b'data: {"choices": ' + b"[" * 100_000 + b"\n\n"),
+        "more_tokens_than_asked_for": stream(
+            chunk(NEW_TOKENS, usage={"prompt_tokens": 4, "completion_tokens": 10**9})
+        ),
+        "sums_that_go_back": stream(
+            chunk(2), chunk(1), chunk(NEW_TOKENS, usage={"completion_tokens": 0})
+        ),
+        "redirects_the_request": whole(
+            b"", "307 Temporary Redirect", "Location: http://127.0.0.2:9/steal"
+        ),
+        "an_error_without_end": raw(head("500 No"), Step(b"\x1b[2J error " * 5000, True)),
+    },
+}
+
+for path, scripts in FIXED.items():
+    for name, script in scripts.items():
+        kind(path, name)(lambda _, script=script: script)
+
+
 @kind("/health")
 def drips_its_head(random: Random) -> Script:
     return raw(b"HTTP/1.1 200 OK\r\n", Step(b"X: y\r\n"[random.randrange(6) :], True, 0.02))
-
-
-@kind("/health")
-def drips_its_body(random: Random) -> Script:
-    return raw(head("200 OK", "Content-Length: 99999"), Step(b"x", True, 0.02))
 
 
 @kind("/health")
@@ -59,61 +119,9 @@ def body_without_end(random: Random) -> Script:
 
 
 @kind("/health")
-def chunk_without_end(random: Random) -> Script:
-    return raw(
-        head("200 OK", "Transfer-Encoding: chunked"), b"fffffffffff\r\n", Step(b"x" * 65536, True)
-    )
-
-
-@kind("/health")
-def chunks_without_end(random: Random) -> Script:
-    return raw(head("200 OK", "Transfer-Encoding: chunked"), Step(b"4\r\nabcd\r\n" * 8192, True))
-
-
-@kind("/health")
 def redirects_elsewhere(random: Random) -> Script:
     status = random.choice(["301 M", "302 F", "303 S", "307 T", "308 P"])
     return whole(b"", status, "Location: http://127.0.0.2:9/steal?x=\x1b[31m")
-
-
-@kind("/health")
-def redirects_to_itself(random: Random) -> Script:
-    return whole(b"", "302 Found", "Location: /health")
-
-
-@kind("/health")
-def speaks_ssh(random: Random) -> Script:
-    return raw(b"SSH-2.0-OpenSSH_9.6\r\n")
-
-
-@kind("/health")
-def speaks_before_it_is_asked(random: Random) -> Script:
-    return replace(whole(b"ok"), speaks_first=True)
-
-
-@kind("/health")
-def line_without_end(random: Random) -> Script:
-    return raw(b"HTTP/1.1 200 ", Step(b"O" * 65536, True))
-
-
-@kind("/health")
-def header_without_end(random: Random) -> Script:
-    return raw(b"HTTP/1.1 200 OK\r\nX: ", Step(b"y" * 65536, True))
-
-
-@kind("/health")
-def a_million_headers(random: Random) -> Script:
-    return raw(b"HTTP/1.1 200 OK\r\n", Step(b"a: b\r\n" * 10_000, True))
-
-
-@kind("/health")
-def headers_in_thousands(random: Random) -> Script:
-    return raw(head("200 OK", *(f"h{number}: 1" for number in range(5000))))
-
-
-@kind("/health")
-def says_continue_for_ever(random: Random) -> Script:
-    return raw(Step(head("100 Continue") * 2000, True))
 
 
 @kind("/health")
@@ -135,23 +143,8 @@ def chunks_that_lie(random: Random) -> Script:
 
 
 @kind("/health")
-def accepts_and_is_silent(random: Random) -> Script:
-    return raw(end="hang")
-
-
-@kind("/health")
 def resets(random: Random) -> Script:
     return raw(head()[: random.randrange(1, 12)], end="reset")
-
-
-@kind("/health")
-def nothing_at_all(random: Random) -> Script:
-    return raw()
-
-
-@kind("/health")
-def unhealthy_with_escapes(random: Random) -> Script:
-    return whole(b"\x1b]0;pwned\x07\x1b[2J\r\n\xe2\x80\xae" * 40, "503 No")
 
 
 @kind("/v1/models")
@@ -201,62 +194,14 @@ def names_of_no_characters(random: Random) -> Script:
     return whole(text.encode())
 
 
-@kind("/v1/models")
-def list_without_end(random: Random) -> Script:
-    return raw(head(), b'{"data": [', Step(b'{"id": "m"},' * 5000, True))
-
-
-@kind("/v1/models")
-def two_megabytes_of_lists(random: Random) -> Script:
-    return whole(b'{"data": [{"id": "m", "x": [' + b"[]," * 600_000 + b"1]}]}")
-
-
 @kind("/version")
 def pretends_to_be_compressed(random: Random) -> Script:
     return whole(random.randbytes(300), "200 OK", "Content-Encoding: gzip")
 
 
-@kind("/version")
-def claims_our_own_members(random: Random) -> Script:
-    return answer({"url": "http://evil", "launch": "rm -rf /", "api_key": KEY, "x": {"token": KEY}})
-
-
 @kind("/info", engine="tgi")
 def html_instead_of_json(random: Random) -> Script:
     return whole(b"<html>" + b"<b>" * 1000, "200 OK", "Content-Type: text/html")
-
-
-@kind("/v1/completions")
-def event_without_end(random: Random) -> Script:
-    return raw(STREAM, b"data: ", Step(b"x" * 65536, True))
-
-
-@kind("/v1/completions")
-def events_without_end(random: Random) -> Script:
-    return raw(STREAM, Step(chunk(1) * 200, True))
-
-
-@kind("/v1/completions")
-def empty_lines_of_data(random: Random) -> Script:
-    return raw(STREAM, Step(b"data:\n" * 10_000, True))
-
-
-@kind("/v1/completions")
-def answer_that_goes_on(random: Random) -> Script:
-    return raw(
-        *(STREAM, *(chunk(count) for count in range(1, NEW_TOKENS + 1))),
-        *(b"data: [DONE]\n\n", Step(b": still here\n\n", True, 0.02)),
-    )
-
-
-@kind("/v1/completions")
-def drips_its_answer(random: Random) -> Script:
-    return Script((Step(STREAM), *drip(chunk(1))), end="hang")
-
-
-@kind("/v1/completions")
-def deep_event(random: Random) -> Script:
-    return stream(b'data: {"choices": ' + b"[" * 100_000 + b"\n\n")
 
 
 @kind("/v1/completions")
@@ -270,16 +215,6 @@ def counts_of_other_types(random: Random) -> Script:
     wrong = [-1, -(2**70), 2**70, 1.5, "3", True, [3], {}, 1e300]
     name = random.choice(["prompt_tokens", "completion_tokens"])
     return stream(chunk(NEW_TOKENS, usage={name: random.choice(wrong)}))
-
-
-@kind("/v1/completions")
-def more_tokens_than_asked_for(random: Random) -> Script:
-    return stream(chunk(NEW_TOKENS, usage={"prompt_tokens": 4, "completion_tokens": 10**9}))
-
-
-@kind("/v1/completions")
-def sums_that_go_back(random: Random) -> Script:
-    return stream(chunk(2), chunk(1), chunk(NEW_TOKENS, usage={"completion_tokens": 0}))
 
 
 @kind("/v1/completions")
@@ -304,16 +239,6 @@ def bytes_that_are_no_text(random: Random) -> Script:
 def lies_about_its_type(random: Random) -> Script:
     kinds = ["application/json", "text/event-stream" * 500, "", "text/html", "\x00"]
     return raw(head("200 OK", f"Content-Type: {random.choice(kinds)}"), chunk(1))
-
-
-@kind("/v1/completions")
-def redirects_the_request(random: Random) -> Script:
-    return whole(b"", "307 Temporary Redirect", "Location: http://127.0.0.2:9/steal")
-
-
-@kind("/v1/completions")
-def an_error_without_end(random: Random) -> Script:
-    return raw(head("500 No"), Step(b"\x1b[2J error " * 5000, True))
 
 
 @kind("/v1/completions")

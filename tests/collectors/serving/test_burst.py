@@ -44,7 +44,7 @@ def test_a_thousand_requests_at_once(
 
 
 def test_more_connections_than_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracekit.collectors.serving.http.open_files import raise_file_limit
+    from tracekit.collectors.serving.http.engine import raise_file_limit
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 256))
     with pytest.raises(WorkloadError) as caught:

@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from tracekit.collectors.serving.load.arrival import Arrival, parse_arrival
-from tracekit.collectors.serving.load.plan import Mark, ProfileSwitch, parse_mark
-from tracekit.collectors.serving.load.prompts import text_prompts, token_id_prompts
+from tracekit.collectors.serving.plan import Arrival, Mark, parse_arrival, parse_mark
+from tracekit.collectors.serving.prompts import text_prompts, token_id_prompts
 from tracekit.errors import UsageError
 
 
@@ -63,27 +62,20 @@ def test_what_is_no_point_is_refused(text: str) -> None:
         parse_mark(text, 200, "--profile-for")
 
 
-def test_the_switch_acts_once_each() -> None:
-    switch = ProfileSwitch(Mark(request_count=2), Mark(duration_ns=100))
-    assert switch.step(1, 50) is None
-    assert switch.step(2, 60) == "start"
-    assert switch.step(3, 100) is None
-    assert switch.step(3, 160) == "stop"
-    assert switch.step(9, 900) is None
-
-
-def test_the_window_counts_from_where_it_began() -> None:
-    switch = ProfileSwitch(Mark(duration_ns=10), Mark(request_count=3))
-    assert switch.step(0, 10) == "start"
-    switch.started(5, 80)
-    assert switch.step(7, 90) is None
-    assert switch.step(8, 95) == "stop"
-
-
-def test_a_window_without_length_lasts() -> None:
-    switch = ProfileSwitch(Mark(request_count=0), None)
-    assert switch.step(0, 0) == "start"
-    assert switch.step(10**9, 10**18) is None
+@pytest.mark.parametrize(
+    ("mark", "finished_count", "elapsed_ns", "is_reached"),
+    [
+        (Mark(request_count=2), 1, 900, False),
+        (Mark(request_count=2), 2, 0, True),
+        (Mark(duration_ns=100), 9, 99, False),
+        (Mark(duration_ns=100), 0, 100, True),
+        (Mark(request_count=0), 0, 0, True),
+    ],
+)
+def test_a_point_of_the_load_is_reached(
+    mark: Mark, finished_count: int, elapsed_ns: int, is_reached: bool
+) -> None:
+    assert mark.is_reached(finished_count, elapsed_ns) is is_reached
 
 
 def test_random_ids_stay_in_the_vocabulary() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
 
-from tracekit.collectors.serving.load.passes import Pass
-from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult, Prompt
-from tracekit.collectors.serving.load.runner import LoadRunner
+from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult, Prompt
+from tracekit.collectors.serving.runner import LoadRunner, Pass
 
 PLAN = LoadPlan(
     prompts=[Prompt(3, token_ids=[1, 2, 3]), Prompt(3, token_ids=[4, 5, 6])],
@@ -27,7 +25,7 @@ class MadeUp:
         self.sent: list[tuple[str, list[int]]] = []
         self._breaks_at = breaks_at
 
-    async def send(self, part: Pass) -> None:
+    def send(self, part: Pass, result: LoadResult) -> None:
         if part.stage == self._breaks_at:
             raise ConnectionError("gone")
         part.begin()
@@ -43,27 +41,21 @@ class MadeUp:
             record.outcome, record.output_token_count = "ok", 1
             part.finished(record)
         part.end("not sent")
-
-    async def measure(self, part: Pass, result: LoadResult) -> None:
-        await self.send(part)
-        result.extra["measured"] = True
-
-    async def trace(self, part: Pass, result: LoadResult) -> None:
-        await self.send(part)
-        assert part.begin_ns is not None
-        result.window_start_ns, result.window_end_ns = part.begin_ns, part.begin_ns + 100
+        if part.stage == "trace" and part.begin_ns is not None:
+            result.window_start_ns, result.window_end_ns = part.begin_ns, part.begin_ns + 100
 
 
 def carried_out(
     transport: MadeUp, states: list[LoadProgress], *, is_traced: bool = True
 ) -> LoadResult:
-    runner = LoadRunner(PLAN, transport, states.append)
+    runner = LoadRunner(PLAN, states.append)
     try:
-        asyncio.run(runner.carry_out(is_traced=is_traced))
+        for part in runner.passes(is_traced=is_traced):
+            transport.send(part, runner.result)
     except ConnectionError as error:
         runner.result.failure = str(error)
         runner.result.lost_ns = time.perf_counter_ns()
-    return runner.settle()
+    return runner.finish()
 
 
 def test_the_passes_go_by_in_order_and_times_begin_with_the_load() -> None:
@@ -106,7 +98,6 @@ def test_what_ends_a_load_leaves_what_there_is(stage: str) -> None:
     result = carried_out(MadeUp(breaks_at=stage), [])
     outcomes = {"warm-up": "ccc", "load": "cco", "trace": "ooo"}[stage]
     assert [record.outcome[0] for record in result.records] == list(outcomes)
-    assert ("measured" in result.extra) == (stage == "trace")
     assert (result.wall_ns > 0) == (stage == "trace")
     # Since the load began, or since it was to begin; never a reading of the clock itself.
     assert result.lost_ns is not None

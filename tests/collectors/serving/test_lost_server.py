@@ -200,10 +200,11 @@ def test_without_a_name_the_hint_tells_of_it(stand_in: Callable[..., Any], serve
 def test_a_server_that_went_and_came_back(stand_in: Callable[..., Any]) -> None:
     """Requests that found no server are a part of the load that was never served."""
     from tracekit.collectors.serving.engines.lightllm import create
-    from tracekit.collectors.serving.load.plan import LoadResult
-    from tracekit.collectors.serving.load.requests_file import RequestRecord
+    from tracekit.collectors.serving.plan import LoadResult
+    from tracekit.collectors.serving.records import RequestRecord
+    from tracekit.redaction import Redactor
 
-    engine = create({"url": stand_in("lightllm").url})
+    engine = create({"url": stand_in("lightllm").url}, Redactor([]))
     answered = RequestRecord(0, outcome="ok", end_ns=5)
     refused = [RequestRecord(n, outcome="refused", end_ns=10 + n) for n in (1, 2)]
     result = LoadResult([answered, *refused], 0, 20)

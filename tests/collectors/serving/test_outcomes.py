@@ -158,7 +158,7 @@ def test_refused_connections_are_recorded() -> None:
     from tracekit.collectors.serving.engines.lightllm import LightLlm
     from tracekit.collectors.serving.http.client import HttpClient
     from tracekit.collectors.serving.http.generator import LoadGenerator
-    from tracekit.collectors.serving.load.plan import LoadPlan, Prompt
+    from tracekit.collectors.serving.plan import LoadPlan, Prompt
 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

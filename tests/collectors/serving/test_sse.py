@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.collectors.serving.http.sse import SseReader
+from tracekit.collectors.serving.http.answer import SseReader
 
 STREAM = (
     'data: {"a": "é"}\n\n: keep-alive\n\nevent: x\ndata:two\r\n\r\ndata: 1\ndata: 2\n\nid: 7\n\n'

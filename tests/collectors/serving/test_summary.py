@@ -16,9 +16,9 @@ import pytest
 import tracekit
 from tracekit import manifest
 from tracekit.cli.collect import _serving_figures as figures_of
-from tracekit.collectors.serving import summary as serving_summary
-from tracekit.collectors.serving.load import requests_file
-from tracekit.collectors.serving.load.requests_file import Outcome, RequestRecord
+from tracekit.collectors.serving import manifest as serving_manifest
+from tracekit.collectors.serving import records as requests_file
+from tracekit.collectors.serving.records import Outcome, RequestRecord
 from tracekit.manifest import Load, Manifest
 
 Cli = Callable[..., Any]
@@ -60,14 +60,14 @@ REQUESTS = [
 def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
     """Write the folder of a run and return its manifest, as far as figures are in it."""
     folder.mkdir()
-    measured = serving_summary.counted(records)
+    measured = serving_manifest.counted(records)
     run = Manifest(
         run_id="one",
         tracekit_version="0",
         created_at="2026-01-01T00:00:00Z",
         stage="serve",
         engine="vllm",
-        tokens_per_s_mean=serving_summary.output_tokens_per_s(measured),
+        tokens_per_s_mean=serving_manifest.output_tokens_per_s(measured),
         load=Load(len(measured), prompt_token_count=4, max_new_token_count=5),
     )
     requests_file.write(records, folder)
@@ -78,7 +78,7 @@ def write(folder: Path, records: Sequence[RequestRecord]) -> Manifest:
 def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = write(folder, REQUESTS)
-    shown = serving_summary.lines(run, REQUESTS, folder, figures_of(folder))
+    shown = serving_manifest.summary_lines(run, REQUESTS, folder, figures_of(folder))
     assert shown == [
         "serve (vllm), burst: 5 of 8 requests answered",
         "failed: 1 timeout, 1 refused, 1 cancelled (mostly: timeout)",
@@ -90,7 +90,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
         "time to first token: p50 197 ns, p99 387 ns, max 387 ns",
         f"see where the time went: tracekit query latency {folder}",
     ]
-    without = serving_summary.lines(run, REQUESTS, folder)
+    without = serving_manifest.summary_lines(run, REQUESTS, folder)
     assert without == [*shown[:2], shown[-1]]
 
     def asked(name: str) -> list[Row]:
@@ -99,9 +99,9 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
 
     (throughput,) = asked("throughput")
     latency = asked("latency")
-    measured = serving_summary.counted(REQUESTS)
-    assert throughput["interval_ns"] == serving_summary.interval_ns(measured) == 829
-    rate = serving_summary.output_tokens_per_s(measured)
+    measured = serving_manifest.counted(REQUESTS)
+    assert throughput["interval_ns"] == serving_manifest.interval_ns(measured) == 829
+    rate = serving_manifest.output_tokens_per_s(measured)
     assert throughput["output_tokens_per_s"] == rate == 13e9 / 829
     assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
 
@@ -145,9 +145,9 @@ def test_figures_are_those_of_the_analyses(records: list[RequestRecord], tmp_pat
     write(folder, records)
     with tracekit.open(folder, traces=False, cache=False) as trace:
         (throughput,) = trace.query("throughput").to_dicts()
-    measured = serving_summary.counted(records)
-    assert serving_summary.interval_ns(measured) == throughput["interval_ns"]
-    assert serving_summary.output_tokens_per_s(measured) == throughput["output_tokens_per_s"]
+    measured = serving_manifest.counted(records)
+    assert serving_manifest.interval_ns(measured) == throughput["interval_ns"]
+    assert serving_manifest.output_tokens_per_s(measured) == throughput["output_tokens_per_s"]
 
 
 def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tracekit.collectors.serving.engines.lightllm import LightLlm
 from tracekit.collectors.serving.engines.sglang import Sglang
 from tracekit.collectors.serving.engines.vllm import Vllm
 from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
+from tracekit.redaction import Redactor
 
 TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
 
@@ -52,19 +53,16 @@ def test_plain_traces_are_compressed_on_the_way(tmp_path: Path) -> None:
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     target.mkdir()
-    folder = TraceFolder(source, "*.json*", Vllm().trace_order)
+    folder = TraceFolder(source, "*.json*", Vllm().trace_order, Redactor([]))
     (source / "rank0.1.pt.trace.json").write_bytes(TRACE)
-    picked = folder.collect(target, None, 5, nothing)
-    assert picked.traces == ["rank0.json.gz"]
-    assert picked.note is None
+    assert folder.collect(target, None, 5, nothing) == (["rank0.json.gz"], None)
     assert gzip.decompress((target / "rank0.json.gz").read_bytes()) == TRACE
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order)
-    picked = folder.collect(tmp_path, 1, 0.1, nothing)
-    assert picked.traces == []
-    assert picked.note == f"no trace: {tmp_path}/no is no folder on this machine (--trace-dir)"
+    folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
+    note = f"no trace: {tmp_path}/no is no folder on this machine (--trace-dir)"
+    assert folder.collect(tmp_path, 1, 0.1, nothing) == ([], note)
 
 
 @pytest.mark.parametrize(

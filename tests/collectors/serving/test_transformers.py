@@ -16,9 +16,9 @@ import pytest
 import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.load.plan import LoadPlan, LoadResult, Mark, ProfilePlan
-from tracekit.collectors.serving.load.prompts import token_id_prompts
-from tracekit.collectors.serving.load.requests_file import RequestRecord
+from tracekit.collectors.serving.plan import LoadPlan, LoadResult, Mark, ProfilePlan
+from tracekit.collectors.serving.prompts import token_id_prompts
+from tracekit.collectors.serving.records import RequestRecord
 from tracekit.units import NS_PER_S
 
 torch = pytest.importorskip("torch")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tracekit.collectors.serving.embedded.batch import Batch
+from tracekit.collectors.serving.embedded.steps import Batch
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.load.plan import LoadPlan, LoadProgress, LoadResult
-from tracekit.collectors.serving.load.prompts import token_id_prompts
-from tracekit.collectors.serving.load.requests_file import RequestRecord
+from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult
+from tracekit.collectors.serving.prompts import token_id_prompts
+from tracekit.collectors.serving.records import RequestRecord
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tracekit.collectors.model import models
-from tracekit.collectors.serving.embedded.batch import Batch, Share, add_step
 from tracekit.collectors.serving.embedded.continuous_batching import (
     ContinuousBatching,
     EngineSize,
     running,
 )
-from tracekit.collectors.serving.load.prompts import token_id_prompts
+from tracekit.collectors.serving.embedded.steps import Batch, Share, StepRecorder, add_step
+from tracekit.collectors.serving.prompts import token_id_prompts
 from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")
@@ -36,15 +36,12 @@ def prompts_of(count: int, prompt_len: int = PROMPT_LEN) -> list[list[int]]:
     return [list(prompt.token_ids or ()) for prompt in prompts]
 
 
-class Recorder:
-    """A watcher that keeps the batches."""
+class Recorder(StepRecorder):
+    """Keeps the batches."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.batches: list[Batch] = []
-
-    def between_steps(self) -> None: ...
-
-    def step_begins(self, number: int) -> None: ...
 
     def batch_chosen(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -52,12 +49,6 @@ class Recorder:
     def stage(self, name: str) -> Any:
         assert name in {"schedule", "prepare", "compute", "update"}
         return contextlib.nullcontext()
-
-    def tokens_came(self, request_ids: Any) -> None: ...
-
-    def step_ends(self) -> None: ...
-
-    def engine_fails(self) -> None: ...
 
 
 def generate_all(

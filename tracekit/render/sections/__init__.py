@@ -1,20 +1,24 @@
-"""The sections of the breakdown screen: one per file, found by being there.
+"""The sections of the breakdown screen: one entry each, in the order of the screen.
 
-A section is a module here without a leading underscore; it has
-
-    ORDER: int      its place on the screen, small numbers first; leave gaps
-    def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool) -> list[Text]
-
-`data` is the whole breakdown, analysis name to result. A section returns no line when its analysis
-is not there or has no row: what the trace cannot support is said by `health`, not drawn as zero.
+A section that needs an analysis is left out where that has no row: what the trace cannot support is
+said by `health`, not drawn as zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tracekit.render.sections import (
+    bench,
+    comparison,
+    device_time,
+    ranks,
+    serving,
+    trace,
+)
+from tracekit.render.sections._layout import Screen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,45 +26,74 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 
-DRAWINGS = ("latency_cdf",)
-"""Sections that are also shown above the table of their analysis."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    """How a section is drawn, which analysis it needs, and what `--full` shows in its place.
 
-IN_PLACE = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
-"""Sections in place of the table of their analysis, whose columns fit on no screen."""
+    `tables` are analyses whose every row is shown then, by title; without them `draw` shows more.
+    """
 
-
-class Section(Protocol):
-    """What every section module is."""
-
-    ORDER: int
+    draw: Callable[[Screen], list[Text]]
+    needs: str | None = None
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def lines(
-        self, data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
+        self, data: Mapping[str, Result], width: int, *, full: bool = False, wide: bool = False
     ) -> list[Text]:
         """Return the lines, each at most `width` cells.
 
         `full` lifts the limits on rows, `wide` those on the columns of the tables then.
         """
-        ...
+        if self.needs is not None and not data.get(self.needs):
+            return []
+        screen = Screen(data, width, full, wide)
+        if not (full and self.tables):
+            return self.draw(screen)
+        return [
+            line
+            for title, analysis in self.tables.items()
+            for line in (screen.heading(title), *screen.table(analysis))
+        ]
 
 
-def drawing(data: Result, width: int) -> list[Text]:
-    """Return what is shown above the table of an analysis: nothing of most."""
-    return _alone(data, width) if data.name in DRAWINGS else []
+SECTIONS = {
+    "comparison_setup": Section(comparison.setup, "comparison_setup"),
+    "comparison": Section(comparison.whole, "comparison"),
+    "comparison_split": Section(comparison.split, "comparison_split"),
+    "comparison_serving": Section(comparison.serving),
+    "run": Section(trace.run, "run", {"Run": "run"}),
+    "trace": Section(trace.trace, "trace_totals"),
+    "unrecorded": Section(trace.unrecorded, "unrecorded"),
+    "throughput": Section(serving.throughput, "throughput", {"Throughput": "throughput"}),
+    "latency": Section(serving.latency, "latency", {"Latency": "latency"}),
+    "latency_cdf": Section(serving.latency_cdf, "latency_cdf"),
+    "serving_window": Section(
+        serving.serving_window, "serving_window", {"Steady state": "serving_window"}
+    ),
+    "timeline": Section(device_time.timeline, "timeline"),
+    "ranks": Section(ranks.ranks, "rank_distribution"),
+    "stragglers": Section(ranks.stragglers),
+    "parallel_groups": Section(ranks.parallel_groups),
+    "phases": Section(device_time.phases, "phase_totals", {"Phases": "phases"}),
+    "modules": Section(device_time.modules, "module_totals", {"Modules": "modules"}),
+    "serving_modules": Section(
+        serving.serving_modules, "serving_module_totals", {"Serving": "serving_modules"}
+    ),
+    "kernel_classes": Section(device_time.kernel_classes, "kernel_class_totals"),
+    "communication": Section(device_time.communication, "communication_totals"),
+    "idle_causes": Section(device_time.idle_causes, "idle_cause_totals"),
+    "kernels": Section(device_time.kernels, "kernels", {"Kernels": "kernels"}),
+    "steps": Section(device_time.steps, "step_totals", {"Steps": "steps"}),
+    "memcpy": Section(device_time.memcpy, "memcpy_totals", {"Copies": "memcpy"}),
+    "bench_gemm": Section(bench.bench_gemm, "bench_gemm"),
+    "bench_memcpy": Section(bench.bench_memcpy, "bench_memcpy"),
+    "bench_collectives": Section(bench.bench_collectives, "bench_collectives"),
+    "bench_launches": Section(bench.bench_launches, "bench_launches"),
+    "health": Section(trace.health, "health", {"Health": "health"}),
+}
 
+DRAWINGS = frozenset({"latency_cdf"})
+"""Sections that are also shown above the table of their analysis."""
 
-def in_place(data: Result, width: int) -> list[Text]:
-    """Return what is shown in place of the table of an analysis: nothing of most."""
-    return _alone(data, width) if data.name in IN_PLACE else []
-
-
-def _alone(data: Result, width: int) -> list[Text]:
-    section = cast("Section", import_module(f"{__name__}.{data.name}"))
-    return section.lines({data.name: data}, width, full=True)
-
-
-def sections() -> list[Section]:
-    """Return the sections in the order of the screen."""
-    names = [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
-    found = [cast("Section", import_module(f"{__name__}.{name}")) for name in names]
-    return sorted(found, key=lambda section: section.ORDER)
+IN_PLACE = frozenset({"bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"})
+"""Sections in place of the table of their analysis, whose columns fit on no screen."""

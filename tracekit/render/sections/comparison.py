@@ -1,94 +1,159 @@
-"""The difference of two sides: the whole, whether it is more than noise, and why."""
+"""How two sides differ: by how much, whether that is more than noise, where, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.text import Text
 
-from tracekit.render._grid import grid_lines
-from tracekit.render._text import printable, shorten
-from tracekit.render.sections._figures import aligned
-from tracekit.render.sections._heading import heading
+from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render.sections._layout import (
+    NONE,
+    Row,
+    Screen,
+    aligned,
+    change_text,
+    columns,
+    fitted,
+    more,
+    signed_ms,
+)
 from tracekit.units import format_ms, format_pct, ms_decimals
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-
-ORDER = 2
 
 _LITTLE_PCT = 10
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
+_DECIDED = {"slower": "red", "faster": "green"}
 EFFECTS = {
     "new": "new work",
-    "gone": "work gone",
+    "gone": "removed work",
     "recompute": "recomputation on one side alone",
     "count": "other number of calls",
     "clock": "other clocks",
-    "cost": "calls of the same longer or shorter",
+    "cost": "same kernels, changed duration",
     "shape": "other shapes",
     "kernel": "other kernels",
     "overlap": "other overlap",
     "idle": "other idle time",
 }
 
+_MAX_NOTES = 4
+_MAX_CAUSES = 2
+_MAX_CHILDREN = (4, 4, 3, 2)
+_LEAST_SHARE = 0.02
+_MAX_WORK = 8
+_PARTS = {"exposed_comm": "exposed communication", "exposed_memcpy": "exposed copies"}
+_MATCHES = {
+    "op and shape": "same op and shape",
+    "name": "same kernel",
+    "op": "same op",
+    "class": "same class",
+    "place": "same place",
+}
+_SERVING = ("comparison_latency", "comparison_throughput", "comparison_batches")
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
+
+def _tables(screen: Screen, names: Iterable[str]) -> list[Text]:
+    out: list[Text] = []
+    for name in names:
+        title = name.removeprefix("comparison_").capitalize()
+        out += [screen.heading(title), *screen.table(name)]
+    return out
+
+
+def _share(share_pct: float | None) -> str:
+    return NONE if share_pct is None else f"{share_pct:,.1f} %"
+
+
+def _interval(row: Row) -> str:
+    return NONE if row["low_pct"] is None else f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
+
+
+def setup(screen: Screen) -> list[Text]:
+    """Return one line for each thing that differs: those that matter all, of the rest some."""
+    title = screen.heading("Configuration differences", "besides their times")
+    if screen.full:
+        return [title, *screen.table("comparison_setup")]
+    rows = screen.rows("comparison_setup")
+    telling = [row for row in rows if row["weight"] == "matters"]
+    notes = [row for row in rows if row["weight"] != "matters"]
+    shown = [*telling, *notes[:_MAX_NOTES]]
+    labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
+    out = [title]
+    for row, label in zip(shown, fitted(labels, max(screen.width // 2, 20)), strict=True):
+        sides = [row["base"], row["new"]]
+        text = " → ".join(printable("not said" if side is None else side) for side in sides)
+        text = shorten(text, screen.width - cell_width(label) - 4)
+        style = "yellow" if row["weight"] == "matters" else "dim"
+        out.append(Text.assemble("  ", label, "  ", (text, style)))
+    return out + more(len(notes) - _MAX_NOTES, "difference")
+
+
+def whole(screen: Screen) -> list[Text]:
     """Return the whole difference with its verdict, and by what it is explained."""
-    if not data.get("comparison"):
-        return []
-    (row,) = data["comparison"].to_dicts()
-    if full:
-        names = ("comparison", "comparison_noise", "comparison_effects")
-        out: list[Text] = []
-        for name in names:
-            title = name.removeprefix("comparison_").capitalize()
-            out += [heading(title), *grid_lines(data[name], None if wide else width, units=True)]
-        return out
-    label = printable(f"{row['base']} → {row['new']}")
-    noise = data["comparison_noise"].to_dicts()
-    out = [heading(f"Per {row['per']}", label, width), _whole(row, noise)]
-    out += [Text(f"  {shorten(text, width - 2)}", style="dim") for text in _rests_on(row)]
-    out += _noise(noise, row, width)
-    effects = data["comparison_effects"].to_dicts()
+    if screen.full:
+        return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
+    (row,) = screen.rows("comparison")
+    noise = screen.rows("comparison_noise")
+    out = [
+        screen.heading(f"Per {row['per']}", printable(f"{row['base']} → {row['new']}")),
+        _difference(row, noise),
+        screen.line(f"  {_rests_on(row)}", "dim"),
+        *_noise(noise, row, screen),
+    ]
+    effects = screen.rows("comparison_effects")
     if effects:
         decimals = ms_decimals(effect["delta_ns"] for effect in effects)
-        columns = [
-            [_signed_ms(effect["delta_ns"], decimals) for effect in effects],
-            [_share(effect["share_pct"]) for effect in effects],
-        ]
-        out += [Text(), heading("Why", "adds up to the difference", width)]
+        figures = columns(
+            effects,
+            delta_ns=lambda time: f"{signed_ms(time, decimals)} ms",
+            share_pct=_share,
+        )
+        out += [Text(), screen.heading("Why", "adds up to the difference")]
         out += [
-            Text(f"  {figures}  {EFFECTS[effect['effect']]}")
-            for effect, figures in zip(effects, aligned(columns), strict=True)
+            screen.line(f"  {text}  {EFFECTS[effect['effect']]}{_causes(effect, screen)}")
+            for effect, text in zip(effects, aligned(figures), strict=True)
         ]
     return out
 
 
-def _whole(row: Mapping[str, Any], noise: Sequence[Mapping[str, Any]]) -> Text:
+def _causes(effect: Row, screen: Screen) -> str:
+    """Return the causes of idle time that changed most; nothing of other effects."""
+    split = screen.rows("comparison_split")
+    idle = [row["node"] for row in split if row["depth"] == 1 and row["name"] == "idle"]
+    if effect["effect"] != "idle" or not idle:
+        return ""
+    changed = [row for row in split if row["parent"] in idle and row["delta_ns"]]
+    changed.sort(key=lambda row: -abs(row["delta_ns"]))
+    decimals = ms_decimals(row["delta_ns"] for row in changed)
+    named = [
+        f"{printable(row['name'])} {signed_ms(row['delta_ns'], decimals)} ms"
+        for row in changed[:_MAX_CAUSES]
+    ]
+    return f": {', '.join(named)}" if named else ""
+
+
+def _difference(row: Row, noise: Sequence[Row]) -> Text:
     decimals = ms_decimals([row["base_ns"], row["new_ns"], row["delta_ns"]])
-    line = Text("  ")
-    line.append(
-        f"{format_ms(row['base_ns'], decimals)} → {format_ms(row['new_ns'], decimals)} ms   "
-    )
-    line.append(f"{_signed_ms(row['delta_ns'], decimals)}", style="bold")
+    base, new = (format_ms(row[name], decimals) for name in ("base_ns", "new_ns"))
+    line = Text(f"  {base} → {new} ms   ")
+    line.append(f"{signed_ms(row['delta_ns'], decimals)} ms", style="bold")
     if row["delta_pct"] is not None:
         line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
     line.append("   ")
     line.append(_verdict(row), style=_STYLES.get(row["verdict"], "dim"))
     median_pct = noise[0]["difference_pct"] if noise else None
-    is_decided = row["verdict"] in ("faster", "slower")
+    is_decided = row["verdict"] in _DECIDED
     if is_decided and median_pct is not None and median_pct * row["delta_ns"] < 0:
         line.append(f" by the median ({median_pct:+,.1f} %): a few {row['sample']}s make the mean")
     return line
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
+def _verdict(row: Row) -> str:
     verdict, sample = row["verdict"], row["sample"]
     if verdict is None:
-        return f"no verdict: one {sample} on a side tells nothing of noise"
+        return f"no verdict: one {sample} on a side, noise unknown"
     if verdict == "same":
         return f"same within ±{row['within_pct']:.2g} %"
     if verdict == "inconclusive" and row["more_count"] is not None:
@@ -99,27 +164,27 @@ def _verdict(row: Mapping[str, Any]) -> str:
     return str(verdict)
 
 
-def _rests_on(row: Mapping[str, Any]) -> list[str]:
+def _rests_on(row: Row) -> str:
     """Return what the figures rest on, in words."""
-    told = []
+    parts = []
     if row["per"] != "window" or row["base_unit_count"] > 1 or row["new_unit_count"] > 1:
         what = "devices" if row["per"] == "window" else f"{row['per']}s of devices"
-        told.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
+        parts.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
     if row["matched_pct"] is None:
-        told.append("no device time to match")
+        parts.append("no device time to match")
     else:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
-        told.append(f"only {matched}: hardly the same work" if is_little else matched)
+        parts.append(f"only {matched}: hardly the same work" if is_little else matched)
     outside = row["base_outside_pct"], row["new_outside_pct"]
     if any(outside) and None not in outside:
-        told.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
+        parts.append(f"outside of steps {format_pct(outside[0])} % and {format_pct(outside[1])} %")
     if row["clock_pct"] is not None:
-        told.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
-    return [" · ".join(told)]
+        parts.append(f"all compute {row['clock_pct']:+.1f} %: other clocks")
+    return " · ".join(parts)
 
 
-def _noise(rows: Sequence[Mapping[str, Any]], whole: Mapping[str, Any], width: int) -> list[Text]:
+def _noise(rows: Sequence[Row], compared: Row, screen: Screen) -> list[Text]:
     """Return one line for each thing measured: counts, medians, interval, verdict."""
     rows = [row for row in rows if row["base_count"] > 1 and row["new_count"] > 1]
     if not rows:
@@ -127,57 +192,46 @@ def _noise(rows: Sequence[Mapping[str, Any]], whole: Mapping[str, Any], width: i
     decimals = ms_decimals(
         row[name] for row in rows for name in ("base_median_ns", "new_median_ns")
     )
-    columns = [
-        [row["measure"] for row in rows],
+    figures = [
+        *columns(rows, measure=str),
         [f"{row['base_count']:,} × {format_ms(row['base_median_ns'], decimals)}" for row in rows],
         [f"{row['new_count']:,} × {format_ms(row['new_median_ns'], decimals)} ms" for row in rows],
-        [
-            f"{row['difference_pct']:+,.1f} %" if row["difference_pct"] is not None else "–"
-            for row in rows
-        ],
-        [
-            f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
-            if row["low_pct"] is not None
-            else "–"
-            for row in rows
-        ],
+        *columns(rows, difference_pct=change_text),
+        [_interval(row) for row in rows],
         [_by_ranks(row) for row in rows],
     ]
-    out = [
-        Text(),
-        heading("Noise", "count × median, difference, its 99.5 % interval, verdict", width),
-    ]
-    for row, figures in zip(rows, aligned(columns), strict=True):
-        out.append(Text(shorten(f"  {figures}", width), style=_STYLES.get(row["verdict"], "")))
+    note = "count × median, difference, its 99.5 % interval, verdict"
+    out = [Text(), screen.heading("Noise", note)]
+    for row, text in zip(rows, aligned(figures), strict=True):
+        out.append(screen.line(f"  {text}", _STYLES.get(row["verdict"], "")))
         if row["correlation"]:
-            told = f"each is like the one before (correlation {row['correlation']:.2g})"
-            out.append(Text(shorten(f"    {told}: so many say less", width), style="dim"))
+            alike = f"each is like the one before (correlation {row['correlation']:.2g})"
+            out.append(screen.line(f"    {alike}: so many say less", "dim"))
         for side in ("base", "new"):
-            seen = _seen(row, side)
-            if seen:
-                out.append(Text(shorten(f"    {side}: {seen}", width), style="dim"))
-    is_one = 1 in (whole["base_run_count"], whole["new_run_count"])
-    if is_one and not {"faster", "slower"}.isdisjoint(row["verdict"] for row in rows):
-        told = "one run on a side: what varies from run to run is not in this noise (--base, --new)"
-        out.append(Text(shorten(f"  {told}", width), style="dim"))
+            if seen := _seen(row, side):
+                out.append(screen.line(f"    {side}: {seen}", "dim"))
+    is_one = 1 in (compared["base_run_count"], compared["new_run_count"])
+    if is_one and any(row["verdict"] in _DECIDED for row in rows):
+        text = "one run on a side: what varies from run to run is not in this noise (--base, --new)"
+        out.append(screen.line(f"  {text}", "dim"))
     return out
 
 
-def _by_ranks(row: Mapping[str, Any]) -> str:
+def _by_ranks(row: Row) -> str:
     """Return a verdict; the ranks may tell what the interval of the medians leaves open."""
     verdict, low, high = row["verdict"], row["low_pct"], row["high_pct"]
     is_open = low is not None and high is not None and low <= 0 <= high
-    return f"{verdict} by ranks" if is_open and verdict in ("faster", "slower") else verdict or ""
+    return f"{verdict} by ranks" if is_open and verdict in _DECIDED else verdict or ""
 
 
-def _seen(row: Mapping[str, Any], side: str) -> str:
+def _seen(row: Row, side: str) -> str:
     parts = []
     count = row[f"{side}_warm_up_count"]
     if count:
-        told = "the first is a warm-up" if count == 1 else f"the first {count} are a warm-up"
+        warm_up = "the first is a warm-up" if count == 1 else f"the first {count} are a warm-up"
         # --skip is about profiled steps.
-        parts.append(told if row["measure"] != "step" else f"{told}: --skip {count}")
-    others = [n + 1 for n in row[f"{side}_outliers"] if n >= row[f"{side}_warm_up_count"]]
+        parts.append(warm_up if row["measure"] != "step" else f"{warm_up}: --skip {count}")
+    others = [n + 1 for n in row[f"{side}_outliers"] if n >= count]
     if others:
         parts.append(f"far from the others: number {', '.join(map(str, others))}")
     if row[f"{side}_drift_pct"] is not None:
@@ -185,10 +239,193 @@ def _seen(row: Mapping[str, Any], side: str) -> str:
     return "; ".join(parts)
 
 
-def _signed_ms(value_ns: int, decimals: int) -> str:
-    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else "±"
-    return f"{sign}{format_ms(abs(value_ns), decimals)} ms"
+def split(screen: Screen) -> list[Text]:
+    """Return where the difference is: a tree that adds up, and the work that differs most."""
+    if screen.full:
+        return _tables(screen, ("comparison_split", "comparison_work", "comparison_modules"))
+    return [*_tree(screen.rows("comparison_split"), screen), *_work(screen)]
 
 
-def _share(share_pct: float | None) -> str:
-    return "–" if share_pct is None else f"{share_pct:,.1f} %"
+def _from_to(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the differences in ms, and what they are from and to."""
+    names = ("delta_ns", "base_ns", "new_ns")
+    decimals = ms_decimals(row[name] for row in rows for name in names)
+    return [signed_ms(row["delta_ns"], decimals) for row in rows], columns(
+        rows,
+        base_ns=lambda time: f"{format_ms(time, decimals)} →",
+        new_ns=lambda time: format_ms(time, decimals),
+    )
+
+
+def _tree(rows: Sequence[dict[str, Any]], screen: Screen) -> list[Text]:
+    children: dict[int | None, list[dict[str, Any]]] = {}
+    for row in rows:
+        children.setdefault(row["parent"], []).append(row)
+    shown = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
+    parts = [row for row, _ in shown]
+    deltas, sides = _from_to(parts)
+    figures = aligned([deltas, *columns(parts, share_pct=_share), *sides])
+    out = [screen.heading("Split", "ms, share of the difference, from → to; every level adds up")]
+    for (row, label), text in zip(shown, figures, strict=True):
+        verdict = row["verdict"] if row["verdict"] in _DECIDED else ""
+        tail = f"  {verdict}" if verdict else ""
+        label = shorten(label, screen.width - len(text) - 4 - len(tail))
+        out.append(Text.assemble("  ", text, "  ", label, (tail, _DECIDED.get(verdict, ""))))
+    return out
+
+
+def _shown(
+    node: dict[str, Any],
+    children: Mapping[int | None, Sequence[dict[str, Any]]],
+    whole_ns: int,
+    indent: int = 0,
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Return the rows of the tree that are shown, with their labels; the rest of each in one."""
+    depth = node["depth"]
+    inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
+    limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
+    kept = [row for row in inside[:limit] if abs(row["delta_ns"]) >= _LEAST_SHARE * whole_ns]
+    if depth == 0:
+        kept = inside
+    for row in kept:
+        name = _PARTS.get(row["name"], row["name"]) if depth == 0 else row["name"]
+        only = children.get(row["node"], ())
+        while len(only) == 1:
+            # What has one part is that part.
+            name = f"{name} · {only[0]['name']}"
+            row = row | {"node": only[0]["node"], "depth": only[0]["depth"]}
+            only = children.get(row["node"], ())
+        yield row, "  " * indent + printable(name)
+        if row["delta_ns"]:
+            yield from _shown(row, children, whole_ns, indent + 1)
+    left = [row for row in inside if row not in kept]
+    if kept and left:
+        sums = {name: sum(row[name] for row in left) for name in ("delta_ns", "base_ns", "new_ns")}
+        share = 100 * sums["delta_ns"] / whole_ns if whole_ns else None
+        sign = 1 if (node["share_pct"] or 0) * node["delta_ns"] >= 0 else -1
+        rest = sums | {"share_pct": None if share is None else sign * share, "verdict": None}
+        yield rest, "  " * indent + f"… {len(left):,} more"
+
+
+def _work(screen: Screen) -> list[Text]:
+    rows = [row for row in screen.rows("comparison_work") if row["part"] != "idle"]
+    shown = [row for row in rows[:_MAX_WORK] if row["delta_ns"]]
+    if not shown:
+        return []
+    deltas, sides = _from_to(shown)
+    out = [Text(), screen.heading("Work that differs most", "from → to ms, where, kernels")]
+    for row, text in zip(shown, aligned([deltas, *sides]), strict=True):
+        where = f"{row['phase']} {row['module']} · {row['op'] or '–'} · {row['class']}"
+        out.append(screen.ended(Text(f"  {text}"), printable(where)))
+        out.append(screen.line(f"    {printable(_kernels(row))}", "dim"))
+    changed = sum(row["delta_ns"] != 0 for row in rows)
+    return out + more(changed - len(shown), "row")
+
+
+def _kernels(row: Row) -> str:
+    base, new = _side(row, "base"), _side(row, "new")
+    if row["match"] == "new":
+        return f"new: {new}"
+    if row["match"] == "gone":
+        return f"gone: {base}"
+    if row["base_kernels"] == row["new_kernels"]:
+        change = f" → {_count(row['new_kernel_count'])} ×"
+        is_same = row["base_kernel_count"] == row["new_kernel_count"]
+        return base + ("" if is_same else change)
+    count = len(row["base_kernels"]), len(row["new_kernels"])
+    became = ""
+    if count[0] != count[1]:
+        became = f"{count[0]} kernel{'s' * (count[0] != 1)} became {count[1]}: "
+    matched = _MATCHES.get(row["match"])
+    return f"{became}{base} → {new}" + (f"  ({matched})" if matched else "")
+
+
+def _side(row: Row, side: str) -> str:
+    kernels = row[f"{side}_kernels"]
+    names = [shorten(name, 40) for name in kernels[:2]] + (["…"] if len(kernels) > 2 else [])
+    return f"{_count(row[f'{side}_kernel_count'])} × {', '.join(names)}"
+
+
+def _count(count: float) -> str:
+    return f"{count:,.1f}".removesuffix(".0")
+
+
+def serving(screen: Screen) -> list[Text]:
+    """Return requests by metric, rates, and the steps of each phase with why they differ."""
+    found = [name for name in _SERVING if screen.data.get(name)]
+    if "comparison_batches" in found:
+        found = [*_SERVING]
+    if not found:
+        return []
+    if screen.full:
+        return _tables(screen, found)
+    latency, rates, batches = map(screen.rows, _SERVING)
+    out = _requests(latency, rates, screen)
+    steps = _steps(batches, screen)
+    return [*out, *([Text()] if out and steps else []), *steps]
+
+
+def _requests(latency: Sequence[Row], rates: Sequence[Row], screen: Screen) -> list[Text]:
+    rows = [*latency, *rates]
+    if not rows:
+        return []
+    decimals = ms_decimals(row[name] for row in latency for name in ("base_ns", "new_ns"))
+    figures = [
+        [
+            *(f"{row['metric']} {row['statistic']}" for row in latency),
+            *(f"{row['rate'].replace('_', ' ')}/s" for row in rates),
+        ],
+        [
+            *(f"{format_ms(row['base_ns'], decimals)} →" for row in latency),
+            *(f"{row['base_per_s']:,.1f} →" for row in rates),
+        ],
+        [
+            *(f"{format_ms(row['new_ns'], decimals)} ms" for row in latency),
+            *(f"{row['new_per_s']:,.1f}   " for row in rates),
+        ],
+        *columns(rows, difference_pct=change_text),
+        [_interval(row) for row in rows],
+        [
+            f"needs {row['more_count']:,} more"
+            if row["verdict"] == "inconclusive" and row["more_count"] is not None
+            else str(row["verdict"])
+            for row in rows
+        ],
+    ]
+    counts = f"{rows[0]['base_count']:,} and {rows[0]['new_count']:,} requests"
+    return [
+        screen.heading("Requests", f"{counts}; difference, its 99.5 % interval, verdict"),
+        *(
+            screen.line(f"  {text}", _DECIDED.get(row["verdict"], ""))
+            for row, text in zip(rows, aligned(figures), strict=True)
+        ),
+    ]
+
+
+def _steps(rows: Sequence[Row], screen: Screen) -> list[Text]:
+    if not rows:
+        return []
+    names = ("base_ns", "new_ns", "by_batch_ns", "by_own_batch_ns", "by_cost_ns")
+    decimals = ms_decimals(row[name] for row in rows for name in names if row[name] is not None)
+
+    def change(time: int | None) -> str:
+        return NONE if time is None else signed_ms(time, decimals)
+
+    found = columns(
+        rows,
+        phase=str,
+        by_batch_ns=change,
+        by_own_batch_ns=change,
+        by_cost_ns=change,
+        verdict=lambda verdict: verdict or "",
+    )
+    found.insert(1, [f"{row['base_step_count']:,} → {row['new_step_count']:,}" for row in rows])
+    means = [[format_ms(row[name], decimals) for name in ("base_ns", "new_ns")] for row in rows]
+    found.insert(2, [" → ".join(both) for both in means])
+    titles = ("steps", "count", "mean ms", "other batches", "of one side", "same batches", "")
+    figures = aligned([[title, *texts] for title, texts in zip(titles, found, strict=True)])
+    styles = ["dim", *(_DECIDED.get(row["verdict"] or "", "") for row in rows)]
+    return [
+        screen.heading("Engine's steps", "mean, and by what it differs; adds up"),
+        *(screen.line(f"  {text}", style) for style, text in zip(styles, figures, strict=True)),
+    ]

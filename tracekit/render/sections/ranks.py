@@ -1,28 +1,36 @@
-"""Many ranks at once: how each part of their time is spread, and a strip of all of them."""
+"""Many ranks: how their time is spread, who holds them up, and how the run is split over them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from rich.text import Text
 
-from tracekit.render._grid import grid_lines
-from tracekit.render._strip import marks, strip
-from tracekit.render._text import cell_width, fit, printable, shorten
-from tracekit.render.sections._figures import aligned
-from tracekit.render.sections._heading import heading
-from tracekit.render.sections.timeline import MAX_DEVICES
-from tracekit.units import format_ms, ms_decimals
+from tracekit.render._bars import marks, share_bar, strip
+from tracekit.render._text import printable, shorten
+from tracekit.render.sections._layout import (
+    Row,
+    Screen,
+    aligned,
+    columns,
+    fitted,
+    known,
+    more,
+    pct_text,
+    rank_text,
+)
+from tracekit.render.sections.device_time import MAX_DEVICES
+from tracekit.units import format_bytes_per_s, format_duration, format_ms, ms_decimals
 
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
+MAX_NAMED = 5
+MAX_WAITS = 3
+MAX_STAGES = 16
+MAX_CLOCKS = 4
+_FEWEST = 4
+_MAX_LISTED = 8
 
-ORDER = 21
-
-_FIGURES = ("min", "median", "p95", "max")
 _STRIPS = (("at work", "own_ns"), ("waiting", "comm_wait_ns"))
-_NAMES = {
+_PARTS = {
     "exposed_comm": "exposed comm",
     "exposed_memcpy": "exposed memcpy",
     "own": "at work",
@@ -30,70 +38,249 @@ _NAMES = {
 }
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
+def ranks(screen: Screen) -> list[Text]:
     """Return the distribution of each part and a strip, where there are too many ranks to list."""
-    result = data.get("rank_distribution")
-    if not result or not data.get("rank_summary"):
+    if len(screen.data.get("rank_summary") or ()) <= MAX_DEVICES:
         return []
-    summary = data["rank_summary"]
-    if len(summary.rows) <= MAX_DEVICES:
-        return []
-    rows = result.to_dicts()
-    if full:
-        grids = [grid_lines(one, None if wide else width, units=True) for one in (result, summary)]
-        return [heading("Ranks"), *grids[0], Text(), *grids[1]]
-    ranks = summary.to_dicts()
-    out = [heading("Ranks", _about(ranks), width)]
-    out += _distribution(rows, width)
-    return [*out, *_strips(ranks, width)]
-
-
-def _about(ranks: Sequence[Mapping[str, Any]]) -> str:
-    nodes = {row["node"] for row in ranks if row["node"] is not None}
+    if screen.full:
+        tables = screen.table("rank_distribution"), screen.table("rank_summary")
+        return [screen.heading("Ranks"), *tables[0], Text(), *tables[1]]
+    rows = screen.rows("rank_summary")
+    nodes = {row["node"] for row in rows if row["node"] is not None}
     where = f" on {len(nodes):,} nodes" if len(nodes) > 1 else ""
-    count, size = ranks[0]["rank_count"], ranks[0]["world_size"]
+    count, size = rows[0]["rank_count"], rows[0]["world_size"]
     of = "" if size in (None, count) else f" of {size:,}"
-    return f"{count:,}{of}{where}; each figure with the rank that has it"
+    note = f"{count:,}{of}{where}; each figure with the rank that has it"
+    return [screen.heading("Ranks", note), *_distribution(screen), *_strips(rows, screen)]
 
 
-def _distribution(rows: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+def _distribution(screen: Screen) -> list[Text]:
+    rows = screen.rows("rank_distribution")
     decimals = ms_decimals(row["max_ns"] for row in rows)
-    columns = []
-    for figure in _FIGURES:
-        columns.append([figure, *(f"{format_ms(row[f'{figure}_ns'], decimals)}" for row in rows)])
-        columns.append(["", *(_rank(row[f"{figure}_rank"]) for row in rows)])
-    figures = aligned(columns)
-    labels = ["ms", *(_label(row["part"]) for row in rows)]
-    label_width = max(map(cell_width, labels))
+    found = []
+    for figure in ("min", "median", "p95", "max"):
+        found.append([figure, *(format_ms(row[f"{figure}_ns"], decimals) for row in rows)])
+        found.append(["", *(_number(row[f"{figure}_rank"]) for row in rows)])
+    names = [_PARTS.get(row["part"], row["part"].removeprefix("phase/")) for row in rows]
+    labels = fitted(["ms", *map(printable, names)])
     return [
-        Text(shorten(f"  {fit(label, label_width)}  {text}", width), style="" if place else "dim")
-        for place, (label, text) in enumerate(zip(labels, figures, strict=True))
+        screen.line(f"  {label}  {text}", "" if place else "dim")
+        for place, (label, text) in enumerate(zip(labels, aligned(found), strict=True))
     ]
 
 
-def _label(part: str) -> str:
-    return printable(_NAMES.get(part, part.removeprefix("phase/")))
-
-
-def _rank(rank: int | None) -> str:
+def _number(rank: int | None) -> str:
     return "#?" if rank is None else f"#{rank}"
 
 
-def _strips(ranks: Sequence[Mapping[str, Any]], width: int) -> list[Text]:
+def _strips(rows: Sequence[Row], screen: Screen) -> list[Text]:
     """Return a strip for each figure, and marks below where a rank stands out."""
-    shown = [(name, column) for name, column in _STRIPS if any(row[column] for row in ranks)]
+    shown = [(name, column) for name, column in _STRIPS if any(row[column] for row in rows)]
     if not shown:
         return []
-    label_width = max(len(name) for name, _ in shown)
-    room = max(width - label_width - 4, 1)
-    marked = [row["is_outlier"] is True for row in ranks]
+    labels = fitted([name for name, _ in shown])
+    margin = " " * (len(labels[0]) + 4)
+    room = max(screen.width - len(margin), 1)
+    marked = [row["is_outlier"] is True for row in rows]
     out = []
-    for name, column in shown:
-        cells = strip([row[column] for row in ranks], marked, room)
-        out.append(Text.assemble("  ", fit(name, label_width), "  ", cells))
+    for label, (_, column) in zip(labels, shown, strict=True):
+        cells = strip([row[column] for row in rows], marked, room)
+        out.append(Text.assemble("  ", label, "  ", cells))
     if any(marked):
-        out.append(Text.assemble(" " * (label_width + 4), marks(marked, room)))
-    ends = f"ranks {_rank(ranks[0]['rank'])} to {_rank(ranks[-1]['rank'])}"
-    each = "" if len(ranks) <= room else ", the highest of each cell's ranks"
-    note = f"{' ' * (label_width + 4)}{ends}{each}; a full block is the longest time"
-    return [*out, Text(shorten(note, width), style="dim")]
+        out.append(Text.assemble(margin, marks(marked, room)))
+    ends = f"ranks {_number(rows[0]['rank'])} to {_number(rows[-1]['rank'])}"
+    each = "" if len(rows) <= room else ", the highest of each cell's ranks"
+    return [*out, screen.line(f"{margin}{ends}{each}; a full block is the longest time", "dim")]
+
+
+def stragglers(screen: Screen) -> list[Text]:
+    """Return a line for each outlier and for whom ranks wait most; nothing where neither is."""
+    data = screen.data
+    if not {"stragglers", "waits", "rank_summary"} <= data.keys():
+        return []
+    if not (data["stragglers"].rows or data["waits"].rows):
+        return _no_stragglers(screen)
+    if screen.full:
+        found = [name for name in ("stragglers", "waits") if data[name].rows]
+        return [
+            screen.heading("Stragglers"),
+            *(line for name in found for line in screen.table(name)),
+        ]
+    rows = screen.rows("stragglers")
+    # There are enough ranks for one to be an outlier among them.
+    can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
+    if rows:
+        out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
+    elif can_tell:
+        out = [screen.heading("Waits", "who waits for whom; no rank, node or link is an outlier")]
+    else:
+        out = [
+            screen.heading("Waits", "who waits for whom; outlier detection needs at least 4 ranks")
+        ]
+    out += [_outlier(row, screen) for row in rows[:MAX_NAMED]]
+    out += more(len(rows) - MAX_NAMED, "outlier")
+    waited = [row for row in screen.rows("waits") if not row["is_passed_on"]]
+    return [*out, *(_wait(row, screen) for row in waited[:MAX_WAITS])]
+
+
+def _no_stragglers(screen: Screen) -> list[Text]:
+    summary = screen.data["rank_summary"]
+    if len(summary.rows) < _FEWEST:
+        return []
+    matched = any(summary.column("matched_count"))
+    text = "none" if matched else "unknown: no collective is matched between ranks"
+    return [screen.heading("Stragglers", text)]
+
+
+def _outlier(row: Row, screen: Screen) -> Text:
+    line = Text("  ")
+    line.append(printable(row["name"]), style="bold red")
+    if row["node"] is not None and row["kind"] != "node":
+        line.append(f" on {printable(row['node'])}")
+    parts = [f"+{format_duration(row['delay_ns'])} (+{pct_text(row['delay_pct'])})"]
+    if row["kind"] == "link":
+        if row["bus_bytes_per_s"] is not None and row["like_bus_bytes_per_s"] is not None:
+            usual = format_bytes_per_s(row["like_bus_bytes_per_s"])
+            parts.append(f"{format_bytes_per_s(row['bus_bytes_per_s'])} where others have {usual}")
+        parts.append(f"of {row['like_count']:,} such groups")
+    else:
+        parts[0] += " at work"
+        if row["kind"] == "node":
+            parts.append(f"{len(row['ranks']):,} ranks")
+        if row["kind"] == "ranks":
+            listed = ", ".join(map(str, row["ranks"][:_MAX_LISTED]))
+            parts.append(listed + (" …" if len(row["ranks"]) > _MAX_LISTED else ""))
+        if row["is_once"]:
+            where = printable(f"{row['collective']} {row['number']}".removeprefix("comm_"))
+            group = "" if row["pg_name"] is None else f" of group {printable(row['pg_name'])}"
+            parts.append(f"before {where}{group}")
+        if row["longest_waiting_rank"] is not None:
+            longest = format_duration(row["max_caused_wait_ns"])
+            parts.append(f"rank {row['longest_waiting_rank']} waits longest for it: {longest}")
+    return screen.ended(line, " · ".join(parts))
+
+
+def _wait(row: Row, screen: Screen) -> Text:
+    group = "" if row["pg_name"] is None else f" group {row['pg_name']}"
+    kind = row["dimension"] or row["class"].removeprefix("comm_")
+    count = row["waiting_rank_count"]
+    who = f"rank {row['longest_waiting_rank']} waits" if count == 1 else f"{count:,} ranks wait"
+    longest = "" if count == 1 else f" · rank {row['longest_waiting_rank']} longest"
+    text = (
+        f"  {who} for {rank_text(row['straggler_rank'])} in {kind}{group}: "
+        f"{format_duration(row['wait_ns'])} in all, "
+        f"{pct_text(row['wait_pct'])} of all waits{longest}, "
+        f"{format_duration(row['max_wait_ns'])} at once"
+    )
+    return screen.line(printable(text))
+
+
+def parallel_groups(screen: Screen) -> list[Text]:
+    """Return a line for each kind of group, for each stage, and for experts and clocks."""
+    out: list[Text] = []
+    for name, (title, draw) in _PARALLEL.items():
+        if screen.data.get(name):
+            if screen.full:
+                out += [screen.heading(title), *screen.table(name)]
+            else:
+                out += draw(screen.rows(name), screen)
+    return out
+
+
+def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
+    # Files list the world in any case, and several times where programs make groups like it.
+    rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
+    if not rows:
+        return []
+    figures = aligned(
+        [
+            [f"{row['group_count']:,} × {row['group_size']:,} ranks" for row in rows],
+            *columns(
+                rows,
+                stride=lambda stride: "" if stride in (None, 1) else f"every {stride:,}.",
+                node_count=_nodes,
+                wait_ns=lambda ns: "none matched" if ns is None else f"{format_duration(ns)} waits",
+                median_bus_bytes_per_s=known(format_bytes_per_s),
+            ),
+        ]
+    )
+    labels = fitted([printable(row["dimension"]) for row in rows])
+    out = [screen.heading("Parallel groups", "ranks, stride, nodes, waits of all ranks, bus")]
+    for row, label, text in zip(rows, labels, figures, strict=True):
+        line = Text(shorten(f"  {label}  {text}", screen.width))
+        if screen.width - line.cell_len > 2:
+            screen.ended(line, printable(row["reason"] or f"by {row['known_by']}"), "dim")
+        out.append(line)
+    return out
+
+
+def _nodes(count: int | None) -> str:
+    return "" if count is None else f"{count:,} node{'' if count == 1 else 's'}"
+
+
+def _pipeline(rows: Sequence[Row], screen: Screen) -> list[Text]:
+    first = rows[0]
+    if first["schedule"] is None:
+        note = f"schedule unknown: {first['reason']}"
+    else:
+        least = pct_text(first["schedule_bubble_pct"])
+        count = first["microbatch_count"]
+        note = f"{first['schedule']}, {count:,.0f} micro-batches: at least {least} bubble"
+    shown = rows[:MAX_STAGES]
+    figures = aligned(
+        columns(
+            shown,
+            stage=lambda stage: f"stage {stage}",
+            rank_count=lambda count: f"{count:,} ranks",
+            bubble_pct=pct_text,
+            bubble_ns=lambda time: f"{format_duration(time)} bubble",
+        )
+    )
+    out = [screen.heading("Pipeline", printable(note))]
+    for row, text in zip(shown, figures, strict=True):
+        room = min(20, max(screen.width - len(text) - 4, 0))
+        bar = share_bar(row["bubble_pct"], room, "bright_black")
+        out.append(Text.assemble(f"  {text}  ", bar))
+    return out + more(len(rows) - len(shown), "stage")
+
+
+def _experts(rows: Sequence[Row], screen: Screen) -> list[Text]:
+    worst = rows[0]
+    text = "all-to-alls give every rank of a group the same"
+    if worst["is_most_loaded"]:
+        group = "" if worst["pg_name"] is None else f" of group {printable(worst['pg_name'])}"
+        text = (
+            f"rank {worst['rank']}{group} gets {pct_text(worst['load_pct'])} of the mean of its "
+            f"{worst['group_size']:,} ranks in all-to-alls"
+        )
+    return [screen.heading("Experts", text)]
+
+
+def _clocks(rows: Sequence[Row], screen: Screen) -> list[Text]:
+    compared = [row for row in rows if row["offset_ns"] is not None]
+    apart = [row for row in compared if row["is_beyond_error"]]
+    if len(rows) <= MAX_DEVICES and not apart:
+        return []
+    if not compared:
+        return [screen.heading("Clocks", f"not compared: {printable(rows[0]['reason'])}")]
+    error = compared[0]["error_ns"]
+    of = "" if error is None else f" ± {format_duration(error)}"
+    if not apart:
+        return [screen.heading("Clocks", f"one time on all ranks, as ends of collectives tell{of}")]
+    apart.sort(key=lambda row: -abs(row["offset_ns"]))
+    offsets = [
+        f"rank {row['rank']} {format_duration(abs(row['offset_ns']))} "
+        f"{'ahead' if row['offset_ns'] > 0 else 'behind'}"
+        for row in apart[:MAX_CLOCKS]
+    ]
+    rest = len(apart) - len(offsets)
+    text = ", ".join(offsets) + (f" and {rest:,} more" if rest else "")
+    return [screen.heading("Clocks", f"{text}{of}, from the ends of collectives")]
+
+
+_PARALLEL = {
+    "parallel_groups": ("Parallel groups", _groups),
+    "pipeline_bubbles": ("Pipeline", _pipeline),
+    "expert_balance": ("Experts", _experts),
+    "clock_offsets": ("Clocks", _clocks),
+}

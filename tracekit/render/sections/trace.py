@@ -1,37 +1,115 @@
-"""What was read: files, ranks, devices, events, and whether anything is missing."""
+"""What was read: the run, the files, what is missing, and how far the figures can be trusted."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
-from tracekit.render._text import printable, shorten
-from tracekit.units import format_bytes, format_duration
+from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render.sections._layout import (
+    Row,
+    Screen,
+    aligned,
+    columns,
+    more,
+    ms_column,
+    pct_text,
+    rank_text,
+    times_text,
+)
+from tracekit.units import format_bytes, format_duration, format_pct, format_times
 
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
+MAX_OPS = 8
 
-ORDER = 10
+_MARK = "  ·  "
+_SEVERITIES = {"warn": 0, "note": 1, "ok": 2}
+_SEVERITY_STYLES = {"warn": "yellow", "note": "", "ok": "green"}
 
 
-def lines(data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False) -> list[Text]:
+def run(screen: Screen) -> list[Text]:
+    """Return what the manifest says in two lines, how the run ended if not well, and its notes."""
+    width = screen.width
+    out = []
+    for row in screen.rows("run"):
+        if row["outcome"] == "unreadable":
+            line = Text(printable(row["run"]), style="bold")
+            reason = "run.json is of no use: " + printable(row["reason"] or "")
+            out.append(screen.ended(line, reason, "not bold yellow"))
+            continue
+        title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
+        line = Text(shorten(title, width // 2), style="bold")
+        out.append(screen.ended(line, _MARK.join(_about_run(row)), "not bold"))
+        if measured := _measured(row):
+            out.append(screen.line(_MARK.join(measured)))
+        if row["outcome"] != "ok":
+            said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
+            out.append(screen.line(said, "yellow"))
+        # All of them, and whole: one may change how the figures above are to be read.
+        for note in row["notes"] or ():
+            text = f"note: {printable(note)}"
+            wrapped = textwrap.wrap(text, max(width, 20), subsequent_indent="  ")
+            out.extend(Text(line, style="dim") for line in wrapped)
+    return out
+
+
+def _about_run(row: Row) -> list[str]:
+    parts = []
+    if row["model"]:
+        count = row["parameter_count"]
+        size = f" ({_parameters(count)} parameters)" if count else ""
+        parts.append(printable(PurePath(row["model"]).name or row["model"]) + size)
+    parts.append(printable(row["engine"] or ""))
+    if row["stage"] != "serve" and row["batch_size"] and row["sequence_length"]:
+        parts.append(f"batch {row['batch_size']} × {row['sequence_length']} tokens")
+    if row["precision"]:
+        parts.append(printable(row["precision"]))
+    if row["world_size"]:
+        parts.append(f"{row['world_size']} rank{'' if row['world_size'] == 1 else 's'}")
+    return [part for part in parts if part]
+
+
+def _measured(row: Row) -> list[str]:
+    parts = []
+    # Of serving, the section of its throughput tells, and over which interval.
+    if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
+        spread = row["std_tokens_per_s"]
+        text = f"{row['mean_tokens_per_s']:,.1f}"
+        parts.append(text + ("" if spread is None else f" ± {spread:,.1f}") + " tokens/s")
+    step_ns = row["mean_step_ns"]
+    if step_ns:
+        text = f"step {format_duration(round(step_ns))}"
+        if row["profiled_step_pct"]:
+            text += f", profiled {format_times(row['profiled_step_pct'])}"
+        parts.append(text)
+    if row["peak_device_bytes"] is not None:
+        parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")
+    elif row["peak_host_bytes"] is not None:
+        parts.append(f"peak {format_bytes(row['peak_host_bytes'])} host memory")
+    return parts
+
+
+def _parameters(count: int) -> str:
+    for factor, name in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if count >= factor:
+            return f"{count / factor:.3g} {name}"
+    return str(count)
+
+
+def trace(screen: Screen) -> list[Text]:
     """Return two lines: what the traces are, and how much is in them."""
-    del full, wide
-    if not data.get("trace_totals"):
-        return []
-    rows = data["trace"].to_dicts()
-    first = Text(shorten(_files(rows), width // 2), style="bold")
-    (totals,) = data["trace_totals"].to_dicts()
-    about = "  ·  ".join([_ranks(rows, totals["unranked_count"]), _devices(rows)])
-    first.append("  " + shorten(about, width - first.cell_len - 2), style="not bold")
-    return [first, Text(shorten(_counts(totals), width))]
+    rows = screen.rows("trace")
+    first = Text(shorten(_files(rows), screen.width // 2), style="bold")
+    (totals,) = screen.rows("trace_totals")
+    about = _MARK.join([_ranks(rows, totals["unranked_count"]), _devices(rows)])
+    return [screen.ended(first, about, "not bold"), screen.line(_counts(totals))]
 
 
-def _files(rows: Sequence[Mapping[str, Any]]) -> str:
+def _files(rows: Sequence[Row]) -> str:
     if len(rows) == 1:
         return printable(PurePath(rows[0]["file"]).name)
     folders = {str(PurePath(row["file"]).parent) for row in rows}
@@ -39,11 +117,11 @@ def _files(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(rows):,} traces{place}"
 
 
-def _ranks(rows: Sequence[Mapping[str, Any]], unknown: int) -> str:
-    known = sorted({row["rank"] for row in rows if row["rank"] is not None})
+def _ranks(rows: Sequence[Row], unknown: int) -> str:
+    ranks = sorted({row["rank"] for row in rows if row["rank"] is not None})
     parts = []
-    if known:
-        parts.append(f"rank{'' if len(known) == 1 else 's'} {_spans(known)}")
+    if ranks:
+        parts.append(f"rank{'' if len(ranks) == 1 else 's'} {_spans(ranks)}")
     if unknown:
         parts.append("rank unknown" if len(rows) == 1 else f"{unknown:,} of unknown rank")
     sizes = {row["world_size"] for row in rows if row["world_size"] is not None}
@@ -62,7 +140,7 @@ def _spans(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in spans)
 
 
-def _devices(rows: Sequence[Mapping[str, Any]]) -> str:
+def _devices(rows: Sequence[Row]) -> str:
     """Return the devices by product name; where the file names none, the kind of accelerator."""
     names: Counter[str] = Counter()
     for row in rows:
@@ -74,15 +152,15 @@ def _devices(rows: Sequence[Mapping[str, Any]]) -> str:
         printable(row["accelerator"]) for row in rows if row.get("is_recorded", True) is False
     }
     if unrecorded:
-        known = ", ".join(sorted(unrecorded))
-        said = f"{known}: kernels not recorded"
+        accelerators = ", ".join(sorted(unrecorded))
+        said = f"{accelerators}: kernels not recorded"
         names["device work not known" if unrecorded == {"unknown"} else said] = 1
     if not names:
         return "no device work"
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
 
 
-def _counts(totals: Mapping[str, Any]) -> str:
+def _counts(totals: Row) -> str:
     parts = [f"{totals['event_count']:,} events"]
     # What is wrong comes early: the end of the line is what a narrow screen loses.
     if totals["repaired_count"]:
@@ -96,4 +174,100 @@ def _counts(totals: Mapping[str, Any]) -> str:
         parts.append(f"{totals['device_event_count']:,} device events")
     parts.append(f"{format_duration(totals['max_window_ns'])} recorded")
     parts.append(format_bytes(totals["file_bytes"]))
-    return "  ·  ".join(parts)
+    return _MARK.join(parts)
+
+
+def unrecorded(screen: Screen) -> list[Text]:
+    """Return that kernels were not recorded, why, and what the host did meanwhile."""
+    rows = screen.rows("unrecorded")
+    title = "Kernels were not recorded"
+    if all(row["launch_count"] is None for row in rows):
+        title = "Work of devices is not known"
+    out = [Text(title, style="bold yellow")]
+    is_several = len({row["rank"] for row in rows}) > 1
+    for reason, ranks in _reasons(rows).items():
+        others = f" and {len(ranks) - 1} more" if len(ranks) > 1 else ""
+        where = f"{rank_text(ranks[0])}{others}: " if is_several else ""
+        wrapped = textwrap.wrap(where + reason, max(screen.width - 2, 20))
+        out += [Text(f"  {line}") for line in wrapped]
+    if screen.full:
+        return [*out, *screen.table("unrecorded")]
+    ops = screen.rows("unrecorded_totals")
+    shown = ops[:MAX_OPS]
+    if not shown:
+        return out
+    figures = aligned(
+        [
+            ms_column(ops, "host_ns", shown),
+            *columns(shown, host_pct=pct_text, op_count=times_text, kind=str),
+        ]
+    )
+    out.append(screen.heading("  What the host did", "on all threads, ops inside of an op apart"))
+    for row, text in zip(shown, figures, strict=True):
+        out.append(screen.line(f"    {text}  {printable(row['name'])}"))
+    return out + more(len(ops) - len(shown), "op")
+
+
+def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
+    """Return the ranks by what is said of them."""
+    found: dict[str, list[int | None]] = {}
+    for row in rows:
+        reason = row["reason"].removeprefix("kernels were not recorded: ")
+        ranks = found.setdefault(printable(reason), [])
+        if row["rank"] not in ranks:
+            ranks.append(row["rank"])
+    return found
+
+
+def health(screen: Screen) -> list[Text]:
+    """Return one line that counts warnings and notes and names them, the worst first."""
+    rows = screen.rows("health")
+    worst = min((row["severity"] for row in rows), key=_severity)
+    line = screen.heading("Health").append("  ")
+    line.append(worst, style=_SEVERITY_STYLES.get(worst, ""))
+    findings = _findings([row for row in rows if row["severity"] != "ok"])
+    room = screen.width - line.cell_len - 2
+    line.append("  " + (_fitting(findings, room) if findings else f"{len(rows):,} checks passed"))
+    return [line]
+
+
+def _fitting(findings: list[str], room: int) -> str:
+    """Return as many of the findings as there is room for, whole, and how many there are more."""
+    for count in range(len(findings), 0, -1):
+        left = len(findings) - count
+        end = f" · … {left:,} more (--full)" if left else ""
+        text = " · ".join(findings[:count])
+        if cell_width(text) + len(end) <= room:
+            return text + end
+    return shorten(shorten(text, room - len(end)) + end, room)
+
+
+def _severity(severity: str) -> int:
+    return _SEVERITIES.get(severity, 1)
+
+
+def _findings(rows: list[dict[str, Any]]) -> list[str]:
+    """Return one text per metric; one that several ranks report is said once."""
+    by_metric: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: _severity(row["severity"])):
+        by_metric.setdefault(row["metric"], []).append(row)
+    return [
+        f"{printable(metric.replace('_', ' '))} {_value(same[0])}"
+        + (f" (on {len(same):,} ranks)" if len(same) > 1 else "")
+        for metric, same in by_metric.items()
+    ]
+
+
+def _value(row: Row) -> str:
+    value, unit = row["value"], row["unit"]
+    if value is None:
+        return "unknown"
+    if isinstance(value, str):
+        return printable(value)
+    if unit in ("pct", "%"):
+        return f"{format_pct(value)} %"
+    if unit == "ns":
+        return format_duration(value)
+    if unit == "bytes":
+        return format_bytes(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"

@@ -259,11 +259,6 @@ class ChartView {
       } else if (mark.type === 'point') {
         const x = xs.position(row[encoding.x.field]);
         if (Number.isFinite(x) && Number.isFinite(vertical)) keep(style(svgElement('circle', { cx: x, cy: vertical, r: Math.sqrt((mark.size ?? 60) / Math.PI) }), row), row, x, vertical);
-      } else if (mark.type === 'rule') {
-        const made = svgElement('line', { x1: box.left, x2: box.right, y1: vertical, y2: vertical });
-        made.style.stroke = colourOf(encoding, row);
-        made.style.strokeDasharray = (mark.strokeDash ?? []).join(' ');
-        keep(made, row, (box.left + box.right) / 2, vertical);
       } else if (mark.type === 'rect') {
         const share = row[encoding.color.field] ?? 0;
         const made = style(svgElement('rect', { x: xs.start(row[encoding.x.field]), y: vertical - ys.step / 2, width: xs.step, height: ys.step, class: 'edged' }), row);

@@ -64,7 +64,7 @@ class TimelineView {
       'aria-label': 'Timeline of device events. Plus and minus zoom, left and right move, up and down scroll, Enter tells of the event in the middle or found, 0 shows all.',
     });
     this.canvas.style.height = `${height}px`;
-    const cut = this.data.cut ? ` Of longer names, the first ${this.data.cut} characters are here, and are searched.` : '';
+    const cut = this.data.cut ? ` Names are cut to ${this.data.cut} characters, also for search.` : '';
     this.told = element('div', { class: 'told', 'aria-live': 'polite' }, `Point at an event, or click it; drag to move, turn the wheel with Ctrl to zoom.${cut}`);
     this.place.replaceChildren(tools, this.legend, this.canvas, this.told);
     this.canvas.addEventListener('wheel', (event) => this.wheel(event), { passive: false });

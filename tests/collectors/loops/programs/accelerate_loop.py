@@ -4,7 +4,9 @@ import tiny
 import torch
 from accelerate import Accelerator
 
-accelerator = Accelerator(gradient_accumulation_steps=2, mixed_precision="bf16", cpu=True)
+accelerator = Accelerator(
+    gradient_accumulation_steps=2, mixed_precision="bf16", cpu=tiny.DEVICE == "cpu"
+)
 model = tiny.decoder()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 model, optimizer = accelerator.prepare(model, optimizer)

@@ -10,7 +10,7 @@ for number in range(tiny.STEPS):
     total = 0.0
     for _ in range(2):
         ids = next(given)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(tiny.DEVICE, torch.bfloat16):
             loss = tiny.loss_of(model(ids), ids) / 2
         with tiny.marked(number):
             loss.backward()

@@ -1,5 +1,7 @@
 """A compiled loop. Words: what is compiled (model, place, layers, step), and the backend.
 
+In place of the backend, `reduce-overhead` replays CUDA graphs of the model.
+
 With `calling` the model is compiled, and its layers have a `__call__` of their own, as those of
 transformers up to 5.19 that can be checkpointed.
 """
@@ -16,10 +18,11 @@ class Calling(tiny.Layer):
 
 
 what, backend = sys.argv[1:]
+how = {"mode": backend} if backend == "reduce-overhead" else {"backend": backend}
 if what == "calling":
     tiny.Layer = Calling
 model = tiny.decoder()
-if backend == "inductor":  # takes its time for every kernel
+if backend == "inductor" and tiny.DEVICE == "cpu":  # takes its time for every kernel
     model = torch.nn.Sequential(model.embed, model.head)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
@@ -37,7 +40,7 @@ def train(ids):
 
 
 if what in ("model", "calling"):
-    called = torch.compile(model, backend=backend)
+    called = torch.compile(model, **how)
 
     def forward(ids):
         return tiny.loss_of(called(ids), ids)
@@ -50,6 +53,8 @@ elif what == "layers":
 elif what == "step":
     train = torch.compile(train, backend=backend)
 for number, ids in enumerate(tiny.batches()):
+    if backend == "reduce-overhead":
+        torch.compiler.cudagraph_mark_step_begin()
     with tiny.marked(number):
         loss = train(ids)
     tiny.say(number, loss)

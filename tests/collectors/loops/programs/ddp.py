@@ -7,7 +7,7 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-distributed.init_process_group("gloo")
+tiny.join()
 model = DistributedDataParallel(tiny.decoder())
 called = torch.compile(model, backend=sys.argv[2]) if "compiled" in sys.argv else model
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -6,8 +6,8 @@ from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-distributed.init_process_group("gloo")
-mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+tiny.join()
+mesh = init_device_mesh(tiny.DEVICE, (distributed.get_world_size(),))
 model = tiny.decoder()
 for layer in model.layers:
     fully_shard(layer, mesh=mesh)

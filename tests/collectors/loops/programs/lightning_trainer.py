@@ -54,7 +54,8 @@ if "callback" in sys.argv:
 batch_count = 2 if "accumulating" in sys.argv else 1
 trainer = lightning.Trainer(
     max_steps=tiny.STEPS,
-    accelerator="cpu",
+    accelerator="cpu" if tiny.DEVICE == "cpu" else "gpu",
+    devices=1,
     logger=False,
     enable_checkpointing=False,
     enable_progress_bar=False,

@@ -1,11 +1,14 @@
 """Loops one after the other in one process; the first word says which come before the last."""
 
 import gc
+import os
 import sys
+import time
 import weakref
 
 import tiny
 import torch
+from torch import distributed
 
 
 def train(model, optimizer, count):
@@ -16,10 +19,16 @@ def train(model, optimizer, count):
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if distributed.is_initialized():
+            distributed.all_reduce(torch.ones(1))
         tiny.say(number, loss)
+        if kind == "trial":
+            time.sleep(0.02)  # until what was recorded lies in its folder
 
 
 kind = sys.argv[1]
+if "RANK" in os.environ:
+    distributed.init_process_group("gloo")
 if kind == "finder":  # a model and an optimizer of its own, with a schedule, which is a cycle
     other = tiny.decoder(2 * tiny.WIDTH)
     finder = torch.optim.SGD(other.parameters(), lr=1e-4)
@@ -37,7 +46,20 @@ elif kind == "folds":
         model = tiny.decoder()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         train(model, optimizer, 5)
+elif kind == "sweep":  # all of them stay
+    kept = []
+    for _ in range(3):
+        model = tiny.decoder()
+        kept.append((model, torch.optim.AdamW(model.parameters(), lr=1e-3)))
+        train(*kept[-1], 5)
+elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none is
+    model = tiny.decoder(2 * tiny.WIDTH)
+    count = {"trial": 9, "even": tiny.STEPS, "short": 6}[kind]
+    train(model, torch.optim.AdamW(model.parameters(), lr=1e-3), count)
+    gc.collect()
 if kind != "same":
     model = tiny.decoder()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-train(model, optimizer, tiny.STEPS)
+train(model, optimizer, {"trial": 60, "short": 3}.get(kind, tiny.STEPS))
+if distributed.is_initialized():
+    tiny.leave()

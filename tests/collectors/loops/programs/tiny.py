@@ -3,7 +3,8 @@
 A line of a step holds its loss to the last bit. `marked` puts the loop's own number of a step into
 whatever trace is being made, so that a recorded step can be held against the one that ran.
 
-LOOP_STEPS and LOOP_WIDTH make a loop longer and its steps heavier; LOOP_TIMES names a file that
+LOOP_STEPS and LOOP_WIDTH make a loop longer and its steps heavier; LOOP_DEVICE is `cpu` or `cuda`;
+LOOP_TIMES names a file that
 takes the instant of each printed step, in ns. The benchmark sets them.
 """
 
@@ -25,6 +26,7 @@ from torch.nn import functional
 
 STEPS = int(os.environ.get("LOOP_STEPS", "12"))
 WIDTH = int(os.environ.get("LOOP_WIDTH", "32"))
+DEVICE = os.environ.get("LOOP_DEVICE", "cpu")
 VOCABULARY = 64
 BATCH = 2
 LENGTH = 16
@@ -72,17 +74,17 @@ class Decoder(nn.Module):
 def decoder(width: int = WIDTH) -> Decoder:
     """Return the same decoder every time."""
     torch.manual_seed(0)
-    return Decoder(width)
+    return Decoder(width).to(DEVICE)
 
 
 def loss_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
-def batches(count: int = STEPS, seed: int = 1) -> Iterator[torch.Tensor]:
+def batches(count: int = STEPS, seed: int = 1, device: str = DEVICE) -> Iterator[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     for _ in range(count):
-        yield torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
+        yield torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator).to(device)
 
 
 def llama() -> Any:
@@ -120,6 +122,13 @@ def tell(text: str) -> None:
     line = text if rank is None else f"rank {rank} {text}"
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def join() -> None:
+    """Join the process group of the device's own backend."""
+    if DEVICE == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
 
 
 def leave() -> None:

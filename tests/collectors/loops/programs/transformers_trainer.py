@@ -34,7 +34,7 @@ class Lines(TrainerCallback):
 compiled = sys.argv[1:2] == ["compiled"]
 examples = [
     {"input_ids": ids, "labels": ids}
-    for batch in tiny.batches(2 * tiny.STEPS)
+    for batch in tiny.batches(2 * tiny.STEPS, device="cpu")
     for ids in batch.unbind()
 ]
 options = {"torch_compile": True, "torch_compile_backend": sys.argv[2]} if compiled else {}
@@ -57,7 +57,7 @@ trainer = Trainer(
         logging_steps=1,
         save_strategy="no",
         report_to="none",
-        use_cpu=True,
+        use_cpu=tiny.DEVICE == "cpu",
         disable_tqdm=True,
         **options,
     ),

@@ -1,0 +1,137 @@
+"""Sees every backward pass and every step of a `torch.optim.Optimizer`, unseen by Dynamo.
+
+`Tensor.backward`, and so every framework, goes through `torch.autograd.backward`, which has no
+hook: while somebody listens it is a function of ours around torch's own.
+
+For all optimizers torch has hooks; while somebody listens there is one of ours of each kind. In a
+compiled step they are traced and are nothing there, so that such a step is not told of. Dynamo
+guards on which hooks there are: once it has compiled a step, none comes and none goes; what is left
+does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from .beside_dynamo import has_compiled, is_compiled, set_eval_frame, unseen
+
+
+class Listener:
+    """Hears of backward passes and of optimizers' steps; these do nothing."""
+
+    def before_backward(self, tensors: Any) -> None:
+        """Hear that a pass begins, from a tensor or several."""
+
+    def after_backward(self) -> None:
+        """Hear that it has ended."""
+
+    def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
+        """Hear that a step begins; with a closure it calls the model itself."""
+
+    def after_optimizer_step(self, optimizer: Any) -> None:
+        """Hear that a step has ended."""
+
+    def broken(self, error: Exception) -> None:
+        """Hear that one of these raised: the program does not hear of it."""
+
+
+_of_backward: tuple[Listener, ...] = ()
+_of_steps: tuple[Listener, ...] = ()
+_original: Callable[..., Any] = torch.autograd.backward
+_handles: list[Any] = []
+
+
+def listen(listener: Listener, *, backward: bool = True) -> None:
+    """Let a listener hear of steps, and of backward passes; the first to listen is outermost."""
+    global _of_backward, _of_steps, _original
+    if not _handles and not _is_step_compiled():
+        _handles.append(register_optimizer_step_pre_hook(_pre_hook))
+        _handles.append(register_optimizer_step_post_hook(_post_hook))
+    _of_steps = (*_of_steps, listener)
+    if backward:
+        if not _of_backward and torch.autograd.backward is not _backward:
+            _original = torch.autograd.backward
+            torch.autograd.backward = _backward
+        _of_backward = (*_of_backward, listener)
+
+
+def unlisten(listener: Listener) -> None:
+    """Let a listener hear nothing more; does nothing if it does not listen."""
+    global _of_backward, _of_steps
+    _of_steps = tuple(other for other in _of_steps if other is not listener)
+    if not _of_steps and not _is_step_compiled():
+        while _handles:
+            _handles.pop().remove()
+    _of_backward = tuple(other for other in _of_backward if other is not listener)
+    if not _of_backward and torch.autograd.backward is _backward:
+        torch.autograd.backward = _original
+
+
+def forget_all() -> None:
+    """Let nobody hear of anything more: in the child of a fork, which is not what is recorded."""
+    for listener in _of_steps:
+        unlisten(listener)
+
+
+def _is_step_compiled() -> bool:
+    """Tell whether Dynamo has compiled what torch puts around the step of an optimizer."""
+    constants = Optimizer.profile_hook_step.__code__.co_consts
+    wrapper = next((one for one in constants if isinstance(one, CodeType)), None)
+    if wrapper is None:
+        return has_compiled()
+    return has_compiled() and is_compiled(wrapper)
+
+
+@unseen
+@functools.wraps(_original)
+def _backward(*args: Any, **kwargs: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return _original(*args, **kwargs)
+    told = _of_backward
+    _tell(told, "before_backward", args[0] if args else kwargs.get("tensors"))
+    try:
+        return _original(*args, **kwargs)
+    finally:
+        _tell(told[::-1], "after_backward")
+
+
+@unseen
+def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
+    if torch.compiler.is_compiling():
+        return
+    # The first of these is the optimizer.
+    has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
+    _tell(_of_steps, "before_optimizer_step", optimizer, has_closure=has_closure)
+
+
+@unseen
+def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
+    del args, kwargs
+    if torch.compiler.is_compiling():
+        return
+    _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
+
+
+@unseen
+def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -> None:
+    prior = set_eval_frame(None)
+    try:
+        for listener in listeners:
+            with contextlib.suppress(Exception):  # the program must not fail for us
+                try:
+                    getattr(listener, name)(*args, **how)
+                except Exception as error:  # noqa: BLE001
+                    listener.broken(error)
+    finally:
+        set_eval_frame(prior)

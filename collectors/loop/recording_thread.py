@@ -1,0 +1,68 @@
+"""The thread on which a loop is recorded.
+
+Torch's profiler sees the thread that started it, and a trace that is asked for on another thread
+ends the process (SIGSEGV, torch 2.13). So what other threads train is not looked at, and a record
+ends on its own thread: at the latest when that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+
+class RecordingThread:
+    """Tells whether a call comes from the thread of the loop, once that is known."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.is_known = False
+        # Which of the threads that were taken for the loop's is the one.
+        self._number = 0
+
+    def bind(self, at_end: Callable[[], object]) -> None:
+        """Take this thread for the loop's, if none is.
+
+        Args:
+            at_end: called on this thread when it ends, and the next that binds may be the loop's;
+                not on the main thread, whose end is the program's.
+        """
+        if self.is_known:
+            return
+        self.is_known = True
+        self._number += 1
+        number = self._number
+
+        def end() -> None:
+            if self._number == number:
+                # What the thread held is gone: it would not know itself.
+                self.is_known = False
+                at_end()
+
+        is_main = threading.current_thread() is threading.main_thread()
+        self._local.mark = _Mark(number, None if is_main else end)
+
+    def release(self) -> None:
+        """Take the thread for the loop's no longer: the next that binds may be."""
+        self.is_known = False
+        self._number += 1
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the loop is known to run on another thread than this."""
+        mark = getattr(self._local, "mark", None)
+        return self.is_known and (mark is None or mark.number != self._number)
+
+
+class _Mark:
+    """What a thread holds until it ends."""
+
+    def __init__(self, number: int, at_end: Callable[[], None] | None) -> None:
+        self.number = number
+        self._at_end = at_end
+
+    def __del__(self) -> None:
+        if self._at_end is not None:
+            with contextlib.suppress(Exception):  # the program must not fail for us
+                self._at_end()

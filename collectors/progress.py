@@ -1,0 +1,40 @@
+"""One line on the terminal that says how far something is; nothing where stderr is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+_INTERVAL_S = 0.2
+_CLEAR = "\r\x1b[K"
+
+
+class ProgressLine:
+    """Draws over and over on the same line of a stream; a context manager that wipes it."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._is_terminal = self._stream.isatty()
+        self._shown: tuple[str, str] | None = None
+        self._next_s = 0.0
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._shown is not None:
+            self._write(_CLEAR)
+
+    def show(self, text: str, topic: str) -> None:
+        """Show a text, unless another of the same topic was shown only just now."""
+        now_s = time.monotonic()
+        is_early = self._shown is not None and self._shown[1] == topic and now_s < self._next_s
+        if self._is_terminal and not is_early and self._shown != (text, topic):
+            self._shown = (text, topic)
+            self._next_s = now_s + _INTERVAL_S
+            self._write(_CLEAR + text)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

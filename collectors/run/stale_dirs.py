@@ -1,0 +1,72 @@
+"""What a run that is being made leaves beside its run folder, and its going if the run is killed.
+
+Working folders are named `.NAME.partial-MARK`. The mark says who makes the run: `PID`, `PID.HOST`,
+or `JOB.HOST` where several processes of a host make it together; then each of them leaves its
+process id inside. A folder is left over when none of them runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import shutil
+import socket
+from pathlib import Path
+
+from ..process.sessions import is_alive
+
+WORK = ".work"
+"""The folder inside of a working folder for what only the making needs."""
+
+_OWNERS = "owners"
+# What a process adds to the name of a working folder for what it takes out of it.
+_MADE = re.compile(r"\.made-(\d+)$")
+
+
+def working_folder(target: Path, mark: str) -> Path:
+    """Return the path of a working folder."""
+    whole = target.resolve()
+    return whole.parent / f".{whole.name}.partial-{mark}"
+
+
+def made_beside(folder: Path) -> Path:
+    """Return where this process puts together what it takes out of a working folder."""
+    return folder.with_name(f"{folder.name}.made-{os.getpid()}")
+
+
+def host_mark() -> str:
+    """Return what tells this machine from others that share the disk, fit for a file's name."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+
+
+def own(folder: Path) -> None:
+    """Note in a working folder that this process makes the run too."""
+    owners = folder / WORK / _OWNERS
+    owners.mkdir(parents=True, exist_ok=True)
+    (owners / str(os.getpid())).touch()
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed processes of this machine left of a run of this name."""
+    prefix = working_folder(target, "").name
+    for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
+        makers = _makers(left, left.name.removeprefix(prefix))
+        if makers and not any(map(is_alive, makers)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _makers(folder: Path, mark: str) -> list[int]:
+    """Return the processes of this machine that make a run; none where that is not known."""
+    made = _MADE.search(mark)
+    who, _, host = _MADE.sub("", mark).partition(".")
+    if host not in ("", host_mark()):
+        return []
+    if made:
+        return [int(made[1])]
+    if who.isdecimal():
+        return [int(who)]
+    with contextlib.suppress(OSError):
+        return [int(owner.name) for owner in (folder / WORK / _OWNERS).iterdir()]
+    return []

@@ -1,1 +1,0 @@
-"""What is sent to a serving engine, when, and what became of it: the same for every engine."""

@@ -1,0 +1,213 @@
+"""What is to be sent to a serving engine, and when: the same for every engine.
+
+`serve` makes a plan from the arguments; an engine carries it out and returns what became of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tracekit.errors import UsageError
+from tracekit.manifest import RankMemory
+from tracekit.units import NS_PER_MS, NS_PER_S
+
+from .records import RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt: token ids where the engine takes them, else text of about that many tokens."""
+
+    token_count: int
+    token_ids: Sequence[int] | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When requests are due: `burst`, or `poisson` and `constant` with a rate."""
+
+    pattern: Literal["burst", "poisson", "constant"]
+    rate_per_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.pattern if self.rate_per_s is None else f"{self.pattern}:{self.rate_per_s:g}"
+
+    def schedule_ns(self, count: int, seed: int) -> list[int]:
+        """Return when each request is due, in ns from the start, in rising order.
+
+        The first request is due at once. The gaps of `poisson` are exponential, and the same for
+        the same seed.
+        """
+        if self.rate_per_s is None:
+            return [0] * count
+        gap_s = 1 / self.rate_per_s
+        if self.pattern == "constant":
+            return [round(index * gap_s * NS_PER_S) for index in range(count)]
+        source = random.Random(seed)
+        due_s = 0.0
+        due_ns = []
+        for _ in range(count):
+            due_ns.append(round(due_s * NS_PER_S))
+            due_s += source.expovariate(self.rate_per_s)
+        return due_ns
+
+
+def parse_arrival(text: str) -> Arrival:
+    """Read `--arrival`: `burst`, `poisson:RATE` or `constant:RATE`."""
+    pattern, colon, rate = text.strip().lower().partition(":")
+    if pattern == "burst" and not colon:
+        return Arrival("burst")
+    if pattern in ("poisson", "constant") and colon:
+        rate_per_s = _number(rate)
+        if not rate_per_s:
+            raise UsageError(f"--arrival {text}: {rate!r} is no rate in requests per second")
+        # The comparison keeps the literal type.
+        return Arrival("poisson" if pattern == "poisson" else "constant", rate_per_s)
+    raise UsageError(
+        f"--arrival {text!r} is no arrival pattern",
+        hint="burst, poisson:RATE or constant:RATE, with the rate in requests per second",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point in the load: so many requests finished, or so much time gone; exactly one is set."""
+
+    request_count: int | None = None
+    duration_ns: int | None = None
+
+    def __str__(self) -> str:
+        if self.request_count is not None:
+            return f"{self.request_count} requests"
+        return f"{(self.duration_ns or 0) / NS_PER_S:g} s"
+
+    def is_reached(self, finished_count: int, elapsed_ns: int) -> bool:
+        """Tell whether the load has come to this point."""
+        if self.request_count is not None:
+            return finished_count >= self.request_count
+        return elapsed_ns >= (self.duration_ns or 0)
+
+
+def parse_mark(text: str, request_count: int, name: str) -> Mark:
+    """Read a point in a load of so many requests: `200` of them, `10%`, `2s` or `500ms`."""
+    value = text.strip().lower()
+    for suffix, factor in (("ms", NS_PER_MS), ("s", NS_PER_S)):
+        number = _number(value.removesuffix(suffix)) if value.endswith(suffix) else None
+        if number is not None:
+            return Mark(duration_ns=round(number * factor))
+    if value.endswith("%"):
+        number = _number(value.removesuffix("%"))
+        if number is not None and number <= 100:
+            return Mark(request_count=round(number * request_count / 100))
+    elif value.isdecimal():
+        return Mark(request_count=int(value))
+    raise UsageError(
+        f"{name} {text!r} is no point in the load",
+        hint=f"a number of requests ({name} 100), a share of them (10%), or a time (2s, 500ms)",
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePlan:
+    """When the engine is to profile: from `after` the load's start, for `length` from there.
+
+    None leaves it to the engine. The window ends with the load at the latest.
+    """
+
+    is_wanted: bool = True
+    after: Mark | None = None
+    length: Mark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
+
+    The warm-up requests come first, all at once, and must have ended before the load begins; they
+    take the ids that follow the others. `profile_prompts` are for the second sending of the load,
+    in which a server is profiled: other prompts, as many and as long. `concurrency` bounds the
+    requests in flight: one that is due while so many are in flight waits for another to end.
+    """
+
+    prompts: Sequence[Prompt]
+    arrival_ns: Sequence[int]
+    max_new_token_count: int
+    warmup_prompts: Sequence[Prompt] = ()
+    profile_prompts: Sequence[Prompt] = ()
+    concurrency: int | None = None
+    timeout_ns: int = 600 * NS_PER_S
+    retry_count: int = 0
+    seed: int = 0
+    profile: ProfilePlan = field(default_factory=ProfilePlan)
+
+
+@dataclass(slots=True)
+class LoadResult:
+    """What became of a load: a record for every request of the plan, warm-up included.
+
+    `wall_ns` is from the start of the load to the end of its last request, without the warm-up.
+    `window_*_ns` bound the profile on the clock of the records. `traces` are the names of trace
+    files that the engine put into the run folder, in the order of their ranks. `profile_note` says
+    why there is none, or what is special about it. `interrupted` is set when Ctrl-C ended the load.
+    `failure` says what ended the engine before the load was done, `is_out_of_memory` that it was
+    for want of memory; the records are those so far. `lost_ns` is when that was seen, or when the
+    load was stopped, on the clock of the records.
+    """
+
+    records: list[RequestRecord]
+    start_unix_ns: int
+    wall_ns: int
+    window_start_ns: int | None = None
+    window_end_ns: int | None = None
+    traces: list[str] = field(default_factory=list)
+    profile_note: str | None = None
+    profiled_step_count: int = 0
+    peak_memory: list[RankMemory] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
+    failure: str | None = None
+    lost_ns: int | None = None
+    is_out_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a load is. `stage` is `warm-up`, `load` or `trace` (waiting for trace files)."""
+
+    stage: Literal["warm-up", "load", "trace"]
+    request_count: int
+    finished_count: int
+    failed_count: int
+    in_flight_count: int
+    output_token_count: int
+    elapsed_ns: int
+
+    def __str__(self) -> str:
+        """Return it as one line of text."""
+        seconds = self.elapsed_ns / NS_PER_S
+        if not self.request_count:
+            return f"waiting for traces, {seconds:.0f} s"
+        name = "profile" if self.stage == "trace" else self.stage
+        rate = self.output_token_count / seconds if seconds > 0 else 0.0
+        line = (
+            f"{name}: {self.finished_count} of {self.request_count} requests, "
+            f"{self.in_flight_count} in flight, {rate:,.0f} tokens/s"
+        )
+        return f"{line}, {self.failed_count} failed" if self.failed_count else line
+
+
+Progress = Callable[[LoadProgress], None]

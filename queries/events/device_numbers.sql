@@ -1,0 +1,91 @@
+-- Which device is meant where a file numbers devices in another way than its kernels do?
+-- ROCm numbers the devices of kernels as agents of the machine, its CPUs among them; what a file describes
+-- (deviceProperties) and what the allocator's events name are the numbers of torch. There as many devices as have work are
+-- the same in their order; where more or fewer are told, a device has the name that all described have, if they have
+-- one, and the allocator's keep their numbers. Elsewhere numbers are the same.
+--
+-- Kind:     macro
+-- Requires: accelerator, device_windows
+-- Columns:
+--   trace_id     INTEGER  the trace
+--   device       VARCHAR  number of the device as its kernels have it, or cpu
+--   name         VARCHAR  of device_names: the product; NULL where nothing tells
+--   device_type  INTEGER  of memory_devices: as in table memory
+--   device_id    BIGINT   of memory_devices: as in table memory
+
+CREATE OR REPLACE MACRO devices_in_order() AS TABLE (
+    SELECT
+        w.trace_id, w.device,
+        a.accelerator = 'hip' AS is_hip,
+        row_number()
+            OVER (PARTITION BY w.trace_id ORDER BY try_cast(w.device AS BIGINT), w.device)
+            AS place,
+        count(*) OVER (PARTITION BY w.trace_id) AS device_count
+    FROM device_windows AS w
+    INNER JOIN accelerator AS a USING (trace_id)
+    WHERE w.device <> 'cpu'
+);
+
+CREATE OR REPLACE MACRO device_names() AS TABLE (
+    WITH listed AS (
+        SELECT trace_id, device_id, nullif(any_value(name), '') AS name
+        FROM device
+        GROUP BY trace_id, device_id
+    ),
+
+    placed AS (
+        SELECT
+            *,
+            row_number() OVER (PARTITION BY trace_id ORDER BY device_id) AS place,
+            count(*) OVER (PARTITION BY trace_id) AS device_count
+        FROM listed
+    ),
+
+    product AS (
+        SELECT trace_id, any_value(name) AS name
+        FROM listed
+        GROUP BY trace_id
+        HAVING count(name) = count(*) AND count(DISTINCT name) = 1
+    )
+
+    SELECT w.trace_id, w.device, coalesce(d.name, p.name) AS name
+    FROM devices_in_order() AS w
+    LEFT JOIN placed AS d
+        ON
+            w.trace_id = d.trace_id
+            AND if(
+                w.is_hip,
+                w.place = d.place AND w.device_count = d.device_count,
+                w.device = d.device_id::VARCHAR
+            )
+    LEFT JOIN product AS p ON w.trace_id = p.trace_id
+);
+
+CREATE OR REPLACE MACRO memory_devices() AS TABLE (
+    WITH told AS (
+        SELECT DISTINCT
+            trace_id, device_type, device_id,
+            coalesce(device_type = 0, device_id < 0, FALSE) AS is_host
+        FROM memory
+    ),
+
+    placed AS (
+        SELECT
+            *,
+            row_number() OVER (PARTITION BY trace_id, is_host ORDER BY device_id) AS place,
+            count(*) OVER (PARTITION BY trace_id, is_host) AS device_count
+        FROM told
+    )
+
+    SELECT
+        m.trace_id, m.device_type, m.device_id,
+        CASE WHEN m.is_host THEN 'cpu' ELSE coalesce(w.device, m.device_id::VARCHAR) END AS device
+    FROM placed AS m
+    LEFT JOIN devices_in_order() AS w
+        ON
+            m.trace_id = w.trace_id
+            AND w.is_hip
+            AND m.place = w.place
+            AND m.device_count = w.device_count
+            AND NOT m.is_host
+);

@@ -1,0 +1,181 @@
+"""The client: the same answer however it is cut, and an error where it is not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.collectors.serving.http.client import (
+    BrokenConnectionError,
+    Connection,
+    HttpClient,
+    NotHttpError,
+)
+
+CHUNKED = (
+    b"HTTP/1.1 100 Continue\r\n\r\n"
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5;ext=1\r\nhello\r\n1\r\n,\r\nB\r\n\r\n world \r\n\r\n0\r\n\r\n"
+)
+CHUNKED_BODY = b"hello,\r\n world \r\n"
+
+
+class Kept:
+    """Keeps all that it receives."""
+
+    def __init__(self, enough: int = 1 << 30) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.pieces: list[tuple[int, bytes]] = []
+        self._enough = enough
+
+    def head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.headers = headers
+
+    def body(self, at_ns: int, data: bytes) -> bool:
+        self.pieces.append((at_ns, data))
+        return len(self.data) < self._enough
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(data for _, data in self.pieces)
+
+
+def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30) -> Kept:
+    """Give packets to a connection, all readable at once, and return what was received."""
+
+    async def run() -> Kept:
+        kept = Kept(enough)
+        ticks = itertools.count(1)
+        connection = Connection(lambda: next(ticks), asyncio.get_running_loop())
+        answer = asyncio.create_task(connection.exchange(b"", kept))
+        await asyncio.sleep(0)
+        for packet in packets:
+            connection.data_received(packet)
+        await asyncio.sleep(0)
+        if closes:
+            connection.connection_lost(None)
+        await asyncio.wait_for(answer, 1)
+        return kept
+
+    return asyncio.run(run())
+
+
+@given(st.lists(st.integers(1, len(CHUNKED) - 1), max_size=10))
+def test_a_chunked_answer_is_read_however_it_is_cut(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(CHUNKED)]
+    kept = receive([CHUNKED[a:b] for a, b in itertools.pairwise(edges)], closes=False)
+    assert kept.status == 200
+    assert kept.headers["content-type"] == "text/event-stream"
+    assert kept.data == CHUNKED_BODY
+
+
+def test_byte_by_byte() -> None:
+    assert receive([bytes([byte]) for byte in CHUNKED], closes=False).data == CHUNKED_BODY
+
+
+def test_packets_are_stamped_when_they_are_read() -> None:
+    """Three packets wait together, and each keeps the instant of its own."""
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    kept = receive([head + b"a", b"b", b"c"])
+    assert kept.pieces == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+def test_a_length_ends_the_answer() -> None:
+    kept = receive([b"HTTP/1.0 404 No\r\nContent-Length: 3\r\n\r\nab", b"cd"], closes=False)
+    assert (kept.status, kept.data) == (404, b"abc")
+
+
+def test_an_empty_answer() -> None:
+    assert receive([b"HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n"], closes=False).data == b""
+
+
+def test_the_receiver_may_have_enough() -> None:
+    kept = receive([b"HTTP/1.1 200 OK\r\n\r\n", b"abc", b"def"], closes=False, enough=2)
+    assert kept.data == b"abc"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
+        CHUNKED[:-5],
+        CHUNKED[:-9],
+    ],
+)
+def test_an_answer_that_is_not_whole_is_broken(packet: bytes) -> None:
+    with pytest.raises(BrokenConnectionError, match="connection closed"):
+        receive([packet] if packet else [])
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 two\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 17,
+        b"HTTP/1.1 200 OK\r\n" + b"".join(b"h%d: 1\r\n" % number for number in range(300)),
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,
+        # A header after the body, which the parser would keep for ever.
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,
+    ],
+)
+def test_what_is_no_http_is_told_apart(packet: bytes) -> None:
+    with pytest.raises(NotHttpError):
+        receive([packet], closes=False)
+
+
+def test_an_error_of_the_receiver_reaches_the_caller() -> None:
+    class Wrong(Kept):
+        def body(self, at_ns: int, data: bytes) -> bool:
+            raise KeyError(at_ns, data)
+
+    async def run() -> None:
+        connection = Connection(lambda: 0, asyncio.get_running_loop())
+        answer = asyncio.create_task(connection.exchange(b"", Wrong()))
+        await asyncio.sleep(0)
+        connection.data_received(b"HTTP/1.1 200 OK\r\n\r\nx")
+        await answer
+
+    with pytest.raises(KeyError):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://127.0.0.1:8000", ("127.0.0.1", 8000, False)),
+        ("https://host/base/", ("host", 443, True)),
+        ("http://[::1]:9", ("::1", 9, False)),
+    ],
+)
+def test_addresses(url: str, address: tuple[str, int, bool]) -> None:
+    client = HttpClient(url)
+    assert (client.host, client.port, client.is_secure) == address
+
+
+def test_a_request() -> None:
+    client = HttpClient("http://[::1]:9/base", {"X-A": "1"})
+    assert client.request("POST", "/generate", b"{}") == (
+        b"POST /base/generate HTTP/1.1\r\nHost: [::1]:9\r\nAccept: */*\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nX-A: 1\r\nContent-Length: 2\r\n\r\n{}"
+    )
+
+
+def test_a_small_call(stand_in: Callable[..., object]) -> None:
+    server = stand_in("lightllm")
+    client = HttpClient(server.url)  # type: ignore[attr-defined]
+    answer = asyncio.run(client.call("GET", "/health"))
+    assert (answer.status, answer.text()) == (200, '{"message": "Ok"}')
+    assert asyncio.run(client.call("GET", "/nowhere")).status == 404

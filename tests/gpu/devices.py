@@ -1,0 +1,56 @@
+"""On which devices a test runs: on a GPU, and on the CPU so that it is known to work before.
+
+Tests of a GPU have the mark `gpu`. On the CPU some cases of each run with every other test, and all
+of them with TRACEKIT_GPU_TESTS_ON_CPU=all, which takes a quarter of an hour; what only a GPU can
+tell is not claimed there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[1] / "collectors" / "loops" / "programs"
+"""Training loops of somebody else's; they compute on the device that LOOP_DEVICE names."""
+
+_ON_CPU = os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU", "some")
+
+on_gpu = pytest.mark.parametrize(
+    "device", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True
+)
+on_each_device = pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("cuda", marks=pytest.mark.gpu),
+        pytest.param(
+            "cpu",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(
+                    _ON_CPU != "all", reason="TRACEKIT_GPU_TESTS_ON_CPU=all runs it on the CPU"
+                ),
+            ],
+        ),
+    ],
+    indirect=True,
+)
+
+
+def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkDecorator:
+    """Parametrise a test over cases on the GPU, and over some of them on the CPU.
+
+    Args:
+        name: the argument that takes the name of the case.
+        cases: names of all cases.
+        on_cpu: those that run on the CPU with every other test.
+    """
+    names = list(cases)
+    there = names if _ON_CPU == "all" else on_cpu
+    params = [
+        *(pytest.param(one, "cuda", id=f"{one}-cuda", marks=pytest.mark.gpu) for one in names),
+        *(pytest.param(one, "cpu", id=f"{one}-cpu", marks=pytest.mark.slow) for one in there),
+    ]
+    return pytest.mark.parametrize((name, "device"), params, indirect=["device"])

@@ -1,0 +1,40 @@
+"""`tracekit bench all`: what the machine can really do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from devices import each, on_each_device
+from trial import Trial
+
+pytestmark = pytest.mark.alone
+
+_ASKED = {
+    **{f"figure{number}": ("paper", f"figure{number}") for number in range(11, 16)},
+    **{
+        name: ("query", name)
+        for name in ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
+    },
+}
+
+
+@on_each_device
+def test_no_point_fails(trial: Trial) -> None:
+    """Every family is measured, and no point of it fails."""
+    folder = trial.runs / "bench"
+    what = "all" if trial.is_cuda else "memcpy"
+    done = trial.tracekit("bench", what, "--out", folder)
+    assert done.exit_code == 0, done.stderr
+    lines = (folder / "benchmarks.jsonl").read_text("utf-8").splitlines()
+    points = [json.loads(line) for line in lines]
+    trial.figures(**Counter(f"{point['family']} {point['outcome']}" for point in points))
+    wrong = [point["reason"] for point in points if point["outcome"] == "failed"]
+    trial.claim("no point failed", not wrong, wrong[:5])
+
+
+@each("name", _ASKED, on_cpu=["bench_memcpy", "figure12"])
+def test_a_figure_of_the_machine(name: str, trial: Trial) -> None:
+    """Figures 11 to 15 and what each family measured are made, and kept."""
+    trial.table(*_ASKED[name], about="bench")

@@ -1,0 +1,83 @@
+"""Collectives of one rank: what the trace tells of them, and what tracekit makes of it.
+
+One rank has nothing to send: NCCL may launch a copy, or nothing at all. What is told in the
+arguments of each call is the same as with many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from devices import each
+from trial import Trial
+
+import tracekit
+
+_COUNT = 1 << 20
+_ELEMENT_BYTES = 4
+_STEPS = 2
+# With one rank, each collective's message has as many elements as its input.
+_CLASSES = {
+    "all_reduce": "comm_allreduce",
+    "all_gather": "comm_allgather",
+    "reduce_scatter": "comm_reducescatter",
+    "broadcast": "comm_broadcast",
+    "all_to_all": "comm_alltoall",
+}
+# Waiting for a collective is told as one of its own, of no elements.
+_TOLD = """
+    SELECT
+        args ->> '$."Collective name"' AS collective,
+        args ->> '$."In msg nelems"' AS element_count
+    FROM event
+    WHERE name = 'record_param_comms'
+        AND coalesce(args ->> '$."Collective name"', '') NOT IN ('wait', 'barrier')
+"""
+
+
+@pytest.fixture
+def calls(trial: Trial) -> Iterator[dict[str, Callable[[], Any]]]:
+    """Return the collectives by name, in a process group of one rank."""
+    import torch
+    import torch.distributed as dist
+
+    device = trial.device
+    own = {"device_id": device} if trial.is_cuda else {}
+    if trial.is_cuda:
+        torch.cuda.set_device(device)
+    store, backend = f"file://{trial.work}/store", "nccl" if trial.is_cuda else "gloo"
+    dist.init_process_group(backend, init_method=store, rank=0, world_size=1, **own)
+    given, taken = torch.ones(_COUNT, device=device), torch.empty(_COUNT, device=device)
+    yield {
+        "all_reduce": lambda: dist.all_reduce(given),
+        "all_gather": lambda: dist.all_gather_into_tensor(taken, given),
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(taken, given),
+        "broadcast": lambda: dist.broadcast(given, 0),
+        "all_to_all": lambda: dist.all_to_all_single(taken, given),
+    }
+    dist.destroy_process_group()
+
+
+@each("name", _CLASSES, on_cpu=list(_CLASSES))
+def test_a_collective_tells_its_arguments(
+    name: str, trial: Trial, calls: dict[str, Callable[[], Any]]
+) -> None:
+    """Each call tells name and size; the class and the bytes of the message are right."""
+    with tracekit.open(trial.profile(calls[name], warmup=1, active=_STEPS), cache=False) as trace:
+        told = trace.sql(_TOLD).to_dicts()
+        rows = trace.query("collectives").to_dicts()
+        kernels = {row["name"]: row["kernel_count"] for row in trace.query("kernels").to_dicts()}
+    trial.figures(told_by_the_call=told[:1], collectives=rows[:2], device_events=kernels)
+    if trial.is_cuda:
+        trial.claim("each call tells its arguments", len(told) >= _STEPS, len(told), f"{_STEPS}")
+        counts = {row["element_count"] for row in told}
+        trial.claim("and its size", counts == {str(_COUNT)}, counts, str(_COUNT))
+    else:
+        trial.claim("each call is a collective", len(rows) >= _STEPS, len(rows), f"{_STEPS}")
+    classes = {row["class"] for row in rows}
+    trial.claim("the class is right", classes <= {_CLASSES[name]}, classes, _CLASSES[name])
+    sizes = {row["message_bytes"] for row in rows} - {None}
+    wanted = _COUNT * _ELEMENT_BYTES
+    trial.claim("the message is right", sizes <= {wanted}, sizes, f"{wanted} bytes")

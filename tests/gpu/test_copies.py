@@ -1,0 +1,71 @@
+"""Copies in a trace: bytes and bandwidth, held against CUDA events around the same copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from devices import each
+from trial import Trial
+
+import tracekit
+
+_BYTES = 1 << 28
+_COUNT = 8
+_TOLERANCE_PCT = 5.0
+# By name: the direction; and whether source and target on the host are pinned.
+_COPIES = {
+    "h2d pinned": ("memcpy_h2d", True),
+    "h2d pageable": ("memcpy_h2d", False),
+    "d2h pinned": ("memcpy_d2h", True),
+    "d2h pageable": ("memcpy_d2h", False),
+    "d2d": ("memcpy_d2d", True),
+}
+
+
+@pytest.mark.alone
+@each("name", _COPIES, on_cpu=["d2d"])
+def test_bytes_and_times_of_copies(name: str, trial: Trial) -> None:
+    """The bytes are equal, the time is that of CUDA events within 5 %.
+
+    Pageable memory is copied by way of a staging buffer, piece by piece, and the trace has the
+    pieces: of that no time is claimed. On a CPU there are no copies between host and device.
+    """
+    import torch
+
+    from tracekit.collectors.machine import accelerator
+
+    direction, is_pinned = _COPIES[name]
+    is_cuda = trial.is_cuda
+    size = _BYTES if is_cuda else 1 << 20
+    on_device = torch.zeros(size, dtype=torch.uint8, device=trial.device)
+    if direction == "memcpy_d2d":
+        other = torch.zeros_like(on_device)
+    else:
+        other = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned and is_cuda)
+    source, target = (other, on_device) if direction == "memcpy_h2d" else (on_device, other)
+    events: list[Any] = []
+
+    def step() -> None:
+        events[:] = [accelerator.event(trial.device)]
+        for _ in range(_COUNT):
+            target.copy_(source, non_blocking=is_pinned)
+        events.append(accelerator.event(trial.device))
+        accelerator.synchronize(trial.device)
+
+    with tracekit.open(trial.profile(step, active=1), cache=False) as trace:
+        found = [row for row in trace.query("memcpy").to_dicts() if row["direction"] == direction]
+    if not is_cuda:
+        trial.claim("there is no copy of a device", not found, found)
+        return
+    event_ns = events[0].elapsed_time(events[1]) * 1e6
+    copied = sum(row["bytes"] or 0 for row in found)
+    kernel_ns = sum(row["kernel_ns"] for row in found)
+    trial.claim("the bytes are right", copied == _COUNT * size, copied, f"{_COUNT * size}")
+    trial.figures(
+        kernel_ns=kernel_ns,
+        event_ns=event_ns,
+        bandwidth_bytes_per_s=copied / kernel_ns * 1e9 if kernel_ns else None,
+    )
+    if is_pinned:
+        trial.claim_close("the time is right", kernel_ns, event_ns, _TOLERANCE_PCT)

@@ -1,0 +1,117 @@
+"""Time of modules and phases, held against CUDA events around the same calls in the same steps.
+
+The products are large, so that the device is never waited for and what a module holds of it is
+what passes on the stream between the two events, but for the gaps between kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from devices import on_each_device
+from trace_claims import claim_trace
+from trial import Trial
+
+import tracekit
+
+_TOLERANCE_PCT = 3.0
+_LEAST_NS = 500_000
+_WARMUP, _ACTIVE = 2, 3
+_MODULES = (
+    "lm_head",
+    "model.layers.0",
+    "model.layers.0.self_attn",
+    "model.layers.0.self_attn.q_proj",
+    "model.layers.0.mlp",
+    "model.layers.0.mlp.down_proj",
+    "model.layers.1",
+)
+
+
+class Timer:
+    """Instants on the stream of a device, or of the clock without one."""
+
+    def __init__(self, device: Any) -> None:
+        from tracekit.collectors.machine import accelerator
+
+        self._now = lambda: accelerator.event(device) or time.perf_counter_ns()
+        self._spans: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+        self._open: dict[str, Any] = {}
+        self.is_on = False
+
+    def begin(self, name: str) -> None:
+        if self.is_on:
+            self._open[name] = self._now()
+
+    def end(self, name: str) -> None:
+        if self.is_on:
+            self._spans[name].append((self._open.pop(name), self._now()))
+
+    def total_ns(self, name: str) -> float:
+        """Return the time of all spans; the device must be idle by now."""
+        return sum(
+            float(end - begin) if isinstance(begin, int) else float(begin.elapsed_time(end)) * 1e6
+            for begin, end in self._spans[name]
+        )
+
+
+@pytest.mark.alone
+@on_each_device
+def test_times_of_modules_and_phases(trial: Trial) -> None:
+    """Modules above 0.5 ms, and phases, are within 3 % of CUDA events around the same calls.
+
+    A Llama of full width and two layers is trained; on a CPU a small one, of which it is claimed
+    that every module is in the trace.
+    """
+    trial.needs("transformers")
+    import torch
+
+    from tracekit.collectors import ranges
+    from tracekit.collectors.machine import accelerator
+    from tracekit.collectors.model import models
+
+    device = trial.device
+    config = models.model_config("llama2-7b" if trial.is_cuda else "tiny", 2)
+    model: Any = models.build(config, seed=0, dtype=torch.bfloat16, device=device)
+    ids = torch.randint(config.vocab_size, (8, 1024) if trial.is_cuda else (1, 32), device=device)
+    timer = Timer(device)
+    for name in _MODULES:
+        module = model.get_submodule(name)
+        module.register_forward_pre_hook(lambda *_, name=name: timer.begin(name))
+        module.register_forward_hook(lambda *_, name=name: timer.end(name))
+    numbers = itertools.count(1)
+
+    def step() -> None:
+        number = next(numbers)
+        timer.is_on = number > _WARMUP
+        timer.begin("forward")
+        with ranges.phase("forward"):
+            loss = model(input_ids=ids, labels=ids).loss
+        timer.end("forward")
+        timer.begin("backward")
+        with ranges.phase("backward"):
+            loss.backward()
+        timer.end("backward")
+        model.zero_grad()
+        if number == _WARMUP:
+            # What is queued by now would lie in the window without its launches.
+            accelerator.synchronize(device)
+
+    with ranges.ModuleRanges(model):
+        path = trial.profile(step, warmup=_WARMUP, active=_ACTIVE)
+    accelerator.synchronize(device)
+    claim_trace(trial, path, phases={"forward", "backward"})
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.query("modules", phase="forward").to_dicts()
+        seen = {row["module_path"]: row["total_wall_ns"] for row in rows}
+        for row in trace.query("phases").to_dicts():
+            seen[row["phase"]] = row["wall_ns"] + row["idle_ns"]
+    for name in (*_MODULES, "forward", "backward"):
+        found, events = seen.get(name, 0), timer.total_ns(name)
+        trial.claim(f"{name} is in the trace", found > 0, {"trace_ns": found, "event_ns": events})
+        if trial.is_cuda and events / _ACTIVE >= _LEAST_NS:
+            trial.claim_close(f"{name} is as long as its events", found, events, _TOLERANCE_PCT)

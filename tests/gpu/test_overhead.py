@@ -1,0 +1,43 @@
+"""What ranges and profiler cost a step."""
+
+from __future__ import annotations
+
+import pytest
+from devices import each
+from trial import Trial
+
+_RANGES_AT_MOST_PCT = 5.0
+_OPTIONS: dict[str, dict[str, bool]] = {
+    "usual": {},
+    "with stacks": {"with_stack": True},
+    "with memory": {"profile_memory": True},
+    "without shapes": {"no_shapes": True},
+}
+_OF_FULL_WIDTH = {"model": "llama2-7b", "layers": 4, "batch_size": 4, "seq_len": 1024}
+_OF_FULL_WIDTH |= {"warmup": 3, "steps": 10, "repeats": 3, "profile_steps": 3}
+_TRIAL = {"model": "tiny", "layers": 2, "batch_size": 1, "seq_len": 64}
+_TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
+
+
+@pytest.mark.alone
+@each("options", _OPTIONS, on_cpu=["with memory"])
+def test_ranges_cost_little(options: str, trial: Trial) -> None:
+    """Ranges cost at most 5 % of a step of full width; what the profiler costs is reported.
+
+    The claim is about a GPU that is never waited for: on a CPU the figures are there.
+    """
+    trial.needs("transformers")
+    folder = f"overhead/{options.replace(' ', '_')}"
+    wanted = {**(_OF_FULL_WIDTH if trial.is_cuda else _TRIAL), **_OPTIONS[options]}
+    overhead = trial.collect(folder, "--stage", "pretrain", **wanted)["overhead"]
+    plain, ranges, profiled = (
+        overhead[f"{kind}_step_ns"] for kind in ("plain", "ranges", "profiled")
+    )
+    ranges_pct = 100 * (ranges / plain - 1)
+    trial.figures(
+        **overhead,
+        profiler_cost_pct=100 * (profiled / plain - 1),
+        trace_bytes=(trial.runs / folder / "rank0.json.gz").stat().st_size,
+    )
+    is_little = not trial.is_cuda or ranges_pct <= _RANGES_AT_MOST_PCT
+    trial.claim("ranges cost little", is_little, ranges_pct, f"at most {_RANGES_AT_MOST_PCT} %")

@@ -1,0 +1,99 @@
+"""Training runs of the paper's: Llama2-7B at full width, random weights, as many layers as fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from devices import each
+from llama_layers import LAYERS, layers_that_fit
+from test_methods import packages_of
+from trace_claims import claim_training
+from trial import Trial
+
+pytestmark = pytest.mark.alone
+
+# Stage, methods, batch size; in the order of their worth. With offloading four layers suffice.
+_RUNS = (
+    *(("pretrain", "Naive", 2), ("pretrain", "R", 32), ("finetune", "L", 1), ("finetune", "QL", 1)),
+    *(("pretrain", "F", 2), ("pretrain", "Naive", 1), ("finetune", "L+F+R", 1)),
+    *(("finetune", "QL+F+R", 1), ("finetune", "PT", 1), ("finetune", "LFA", 1)),
+    *(("pretrain", "R+Z2", 32), ("pretrain", "R+Z3", 32), ("pretrain", "Z2", 1)),
+    *(("pretrain", "Z2+O", 1), ("finetune", "L+F", 1), ("finetune", "L+R", 1)),
+    *(("finetune", "QL+F", 1), ("finetune", "PT+F+R", 1), ("finetune", "LFA+F+R", 1)),
+    *(("pretrain", "Z3+O", 1), ("pretrain", "R+F", 1), ("pretrain", "Q", 1)),
+)
+RUNS = {f"{stage} {opt} batch {size}": (stage, opt, size) for stage, opt, size in _RUNS}
+_STEPS = {"warmup": 2, "steps": 5, "repeats": 3, "profile_steps": 2}
+_TRIAL = {"model": "tiny", "batch_size": 1, "seq_len": 32, "layers": 1}
+_TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
+
+
+@each("name", RUNS, on_cpu=["pretrain R batch 32"])
+def test_a_run_of_the_paper(name: str, trial: Trial) -> None:
+    """It ends well, the loss is a number, and its trace satisfies what any must.
+
+    If it does not fit after all, it is tried with three quarters and half of the layers.
+    """
+    import torch
+
+    stage, opt, batch_size = RUNS[name]
+    wanted: dict[str, Any] = {"stage": stage, "opt": opt, "batch_size": batch_size}
+    trial.needs(*packages_of(wanted))
+    if trial.is_cuda:
+        wanted |= {"model": "llama2-7b", **_STEPS}
+        memory_bytes = torch.cuda.get_device_properties(0).total_memory
+        layers = min(4 if "O" in opt else LAYERS, layers_that_fit(opt, batch_size, memory_bytes))
+    else:
+        wanted, layers = wanted | _TRIAL, 1
+    folder = f"training/{name.replace(' ', '_')}"
+    for count in (layers, max(1, 3 * layers // 4), max(1, layers // 2)):
+        cut = None if count == LAYERS else count
+        run = trial.collect(folder, **{**wanted, "layers": cut})
+        if run["outcome"] != "oom" or count == 1:
+            break
+        trial.figures(**{f"oom_with_{count}_layers": run["reason"]})
+    assert run["outcome"] == "ok", run["reason"]
+    loss = run["extra"]["last_losses"][0]
+    trial.claim("the loss is a number", loss is not None and math.isfinite(loss), loss)
+    steps = [ns for repeat in run["repeats"] for ns in repeat["step_ns"]]
+    trial.figures(
+        layer_count=count,
+        step_ns=sum(steps) / len(steps),
+        peak_memory=run["peak_memory"][0],
+        **{key: run[key] for key in ("tokens_per_s_mean", "tokens_per_s_std", "notes")},
+        **{key: run[key] for key in ("attention_backend", "overhead")},
+    )
+    claim_training(trial, trial.runs / folder, opt)
+
+
+@each("table", [f"table{n}" for n in (3, 5, 6, 7, 8, 9, 12, 13, 14)], on_cpu=["table7"])
+def test_a_table_of_training(table: str, trial: Trial) -> None:
+    """Tables III, V to IX and XII to XIV are made, ours with the paper's, and kept."""
+    trial.table("paper", table, about="training/*")
+
+
+_GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("opt", "batch_size", "memory_bytes", "layers"),
+    [
+        # Weights, gradients and two moments in bf16 are 54 GB of 80.
+        ("Naive", 2, 80 * _GIB, 32),
+        ("R", 32, 80 * _GIB, 32),
+        ("L", 1, 80 * _GIB, 32),
+        ("QL", 1, 24 * _GIB, 32),
+        ("Naive", 1, 4 * _GIB, 1),
+    ],
+)
+def test_layers_that_fit(opt: str, batch_size: int, memory_bytes: int, layers: int) -> None:
+    assert layers_that_fit(opt, batch_size, memory_bytes) == layers
+
+
+def test_states_in_single_precision_leave_room_for_fewer_layers() -> None:
+    found = layers_that_fit("R+Z3", 32, 80 * _GIB)
+    # 18 bytes a parameter, 3.6 GB a layer.
+    assert 10 <= found <= 18
+    assert layers_that_fit("R+Z3", 32, 141 * _GIB) > found

@@ -1,0 +1,128 @@
+"""One test on one device: what it runs, what it claims, and what it measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_result import CliResult
+
+_COMMAND_S = 280
+
+
+@dataclass
+class Trial:
+    """What a test is given.
+
+    Attributes:
+        device: the device of torch that it is for.
+        runs: the folder that keeps its run folders, one for each kind of device.
+        work: a folder for what is not kept.
+        record: takes the name of a claim or figure, and its value, for the report.
+        broken: claims that do not hold; they fail the test at its end, all of them together.
+    """
+
+    device: Any
+    runs: Path
+    work: Path
+    record: Callable[[str, Any], None]
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is for a GPU."""
+        return bool(self.device.type == "cuda")
+
+    def needs(self, *packages: str) -> None:
+        """Skip the test without some packages."""
+        for name in packages:
+            if find_spec(name) is None:
+                pytest.skip(f"{name} is not installed")
+
+    def claim(self, text: str, holds: bool, measured: object = None, wanted: str = "") -> None:
+        """Claim something: what was measured, and what that is held against."""
+        self.figures(**{text: measured if holds else f"does not hold: {measured}"})
+        if not holds:
+            self.broken.append(f"{text}: {measured}" + (f", wanted {wanted}" if wanted else ""))
+
+    def claim_close(self, text: str, measured: float, wanted: float, tolerance_pct: float) -> None:
+        """Claim that two figures differ by no more than a share of the second."""
+        apart_pct = 100 * abs(measured - wanted) / abs(wanted) if wanted else math.inf
+        figures = {"measured": measured, "wanted": wanted, "apart_pct": round(apart_pct, 3)}
+        self.claim(text, apart_pct <= tolerance_pct, figures, f"within {tolerance_pct:g} %")
+
+    def figures(self, **values: object) -> None:
+        """Report figures; the unit is in the name."""
+        for name, value in values.items():
+            self.record(name, json.loads(json.dumps(value, default=str)))
+
+    def command(self, *words: object, **variables: str) -> CliResult:
+        """Run a command as a person does, on the device of the test."""
+        print("$", *words)
+        own = {"COLUMNS": "120", "TRACEKIT_CACHE_DIR": str(self.runs.parents[1] / "cache")}
+        if not self.is_cuda:
+            own |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [*map(str, words)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            cwd=self.work,
+            env={**os.environ, **own, **variables},
+            timeout=_COMMAND_S,
+            check=False,
+        )
+        print(done.stdout, done.stderr, f"exit code {done.returncode}", sep="\n")
+        return CliResult(done.stdout, done.stderr, done.returncode)
+
+    def tracekit(self, *words: object, **options: object) -> CliResult:
+        """Run `tracekit` with some words: `batch_size=2` is `--batch-size 2`, None is left out."""
+        given: list[object] = [Path(sys.executable).with_name("tracekit"), *words]
+        for name, value in options.items():
+            if value is not None and value is not False:
+                option = f"--{name.replace('_', '-')}"
+                given += [option] if value is True else [option, value]
+        return self.command(*given)
+
+    def collect(self, folder: str, *words: object, **options: object) -> dict[str, Any]:
+        """Run `tracekit collect` into a run folder of that name, and return its manifest."""
+        out = self.runs / folder
+        done = self.tracekit("collect", *words, **options, out=out, force=True)
+        assert (out / "run.json").is_file(), done.stderr
+        manifest: dict[str, Any] = json.loads((out / "run.json").read_text("utf-8"))
+        assert done.exit_code == 0 or manifest["outcome"] == "oom", done.stderr
+        return manifest
+
+    def profile(self, step: Callable[[], object], **options: Any) -> Path:
+        """Profile steps, each a call of a function, and return the trace; see `Profile`."""
+        from tracekit.collectors import ranges
+        from tracekit.collectors.profiler.profile import Profile
+
+        path = self.work / "rank0.json.gz"
+        with Profile(path, {"rank": 0, "world_size": 1}, **options) as profile:
+            for number in range(profile.step_count):
+                with ranges.step(number):
+                    step()
+                profile.step()
+        return path
+
+    def table(self, *words: str, about: str) -> None:
+        """Ask for a table of the runs in folders of a pattern, which must be there; keep it."""
+        folders = sorted(path.parent for path in self.runs.glob(f"{about}/run.json"))
+        if not folders:
+            pytest.skip("there is no run to ask")
+        done = self.tracekit(*words, *folders, format="markdown")
+        assert done.exit_code == 0, done.stderr
+        kept = self.runs.parents[1] / "tables" / f"{'_'.join(words)}_{self.device.type}.md"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(done.stdout, "utf-8")

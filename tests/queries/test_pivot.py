@@ -1,0 +1,137 @@
+"""The pivot: sums that one can work out in the head, and on every trace those of the analyses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_result import CliResult
+from every_trace import REPO, SAMPLES, Answered, on_every_trace
+from traces_by_hand import call, kernel, span
+
+import tracekit
+from tracekit.errors import QueryError, UsageError
+
+# Two GEMMs of 10 and 20 µs in step 1 and a copy of 5 in step 2, with gaps of 5 and 10 before them.
+EVENTS = [
+    span("user_annotation", "ProfilerStep#1", 0, 50),
+    span("user_annotation", "ProfilerStep#2", 50, 100),
+    *(call(at, at + 1, number) for number, at in enumerate((5, 7, 60), start=1)),
+    kernel("ampere_sgemm_128x64_nn", 20, 30, 1),
+    kernel("ampere_sgemm_128x64_nn", 35, 55, 2),
+    kernel("Memcpy HtoD (Pageable -> Device)", 65, 70, 3, bytes=4096),
+]
+
+
+SAMPLE_WITHOUT_KERNELS = REPO / "docs" / "samples" / "made_up_no_kernels.json"
+
+
+@pytest.fixture
+def trace(tiny_trace: Callable[..., Path]) -> Any:
+    with tracekit.open(tiny_trace(EVENTS), cache=False) as opened:
+        yield opened
+
+
+def test_sums_by_two_dimensions(trace: tracekit.Trace) -> None:
+    found = trace.pivot("class", "step", "span_ns")
+    assert found.column_names == ("class", "1_ns", "2_ns", "span_ns", "share_pct")
+    assert found.rows == [
+        ("gemm", 30_000, 0, 30_000, 60.0),
+        ("idle", 5_000, 10_000, 15_000, 30.0),
+        ("memcpy_h2d", 0, 5_000, 5_000, 10.0),
+        ("(total)", 35_000, 15_000, 50_000, 100.0),
+    ]
+    assert trace.pivot(["class"], values="bytes", where="class <> 'gemm'", step=2).rows == [
+        ("memcpy_h2d", 4096, 100.0),
+        ("idle", None, None),
+        ("(total)", 4096, 100.0),
+    ]
+    assert trace.pivot("step", values="kernel_count").rows == [
+        ("1", 2, 100 * 2 / 3),
+        ("2", 1, 100 / 3),
+        ("(total)", 3, 100.0),
+    ]
+    assert trace.pivot("class", where="FALSE").rows == []
+    assert trace.pivot("class", values="bytes", where="class = 'gemm'").rows == [
+        ("gemm", None, None),
+        ("(total)", None, None),
+    ]
+
+
+def test_what_is_not_there_is_said(trace: tracekit.Trace) -> None:
+    with pytest.raises(UsageError, match="no dimension 'modul' in a pivot") as raised:
+        trace.pivot("modul")
+    assert raised.value.hint == "did you mean module?"
+    with pytest.raises(UsageError, match="no measure 'time'"):
+        trace.pivot("module", values="time")
+    with pytest.raises(QueryError, match="nothing"):
+        trace.pivot("module", where="nothing = 1")
+
+
+def test_the_command(cli: Callable[..., CliResult], tiny_trace: Callable[..., Path]) -> None:
+    path = tiny_trace(EVENTS)
+    asked = ("--rows", "class,step", "--columns", "kind", "--where", "kernel LIKE 'ampere%'")
+    found = cli("pivot", path, *asked, "--format", "json")
+    assert json.loads(found.stdout) == [
+        {"class": "gemm", "step": "1", "compute_ns": 30000, "wall_ns": 30000, "share_pct": 100.0},
+        {"class": "(total)", "step": "", "compute_ns": 30000, "wall_ns": 30000, "share_pct": 100.0},
+    ]
+    assert "compute ms" in cli("pivot", path, *asked).stdout
+    nothing = cli("pivot", SAMPLE_WITHOUT_KERNELS)
+    assert nothing.exit_code == 0
+    assert "no rows" in nothing.stdout
+    assert "note: kernels were not recorded" in nothing.stderr
+
+
+@on_every_trace
+def test_a_pivot_adds_up_to_what_the_analyses_say(path: Path, answered: Answered) -> None:
+    answers = answered(path)
+
+    def sums(name: str, key: str, value: str) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for row in answers(name).to_dicts():
+            found[str(row[key])] += row[value]
+        return {key: value for key, value in found.items() if value}
+
+    # By four dimensions at once: its sums by one of them are those of the analyses.
+    keys = ("phase", "module", "class", "reason")
+    measures = ("wall_ns", "idle_ns", "kernel_ns", "kernel_count")
+    found = {measure: answers.trace.pivot(keys, values=measure).rows for measure in measures}
+
+    def pivot(key: str, measure: str) -> dict[str, int]:
+        summed: Counter[str] = Counter()
+        for row in found[measure][:-1]:
+            summed[row[keys.index(key)]] += row[-2]
+        assert sum(summed.values()) == found[measure][-1][-2]
+        return {name: value for name, value in summed.items() if value}
+
+    assert pivot("phase", "wall_ns") == sums("phases", "phase", "wall_ns")
+    assert pivot("phase", "idle_ns") == sums("phases", "phase", "idle_ns")
+    assert pivot("module", "wall_ns") == sums("module_classes", "module_path", "self_wall_ns")
+    assert pivot("class", "kernel_ns") == sums("kernel_classes", "class", "kernel_ns")
+    assert pivot("class", "kernel_count") == sums("kernel_classes", "class", "kernel_count")
+    assert pivot("reason", "idle_ns") == sums("idle_causes", "cause", "idle_ns")
+    windows = sum(answers("timeline").column("window_ns"))
+    assert found["wall_ns"][-1][-2] + found["idle_ns"][-1][-2] == windows
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
+def test_rows_and_columns_add_up_and_roles_are_those_of_their_analysis(
+    path: Path, answered: Answered
+) -> None:
+    answers = answered(path)
+    whole = answers.trace.pivot("role", "phase")
+    for row in whole.rows:
+        assert sum(row[1:-2]) == row[-2]
+    for column in range(1, len(whole.columns) - 1):
+        *parts, total = (row[column] for row in whole.rows)
+        assert sum(parts) == total
+    roles: Counter[str] = Counter()
+    for row in answers("roles").to_dicts():
+        roles[row["role"]] += row["wall_ns"]
+    found = {row[0]: row[-2] for row in whole.rows[:-1] if row[-2]}
+    assert found == {role: value for role, value in roles.items() if value}

@@ -1,0 +1,64 @@
+"""Every method and engine of `tracekit collect`, as training runs of a model of milliseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+RANKS = Path(__file__).with_name("training_ranks.py")
+"""The program of each rank; its arguments are the folder and the kind of device."""
+
+SMALL_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 256,
+    "max_position_embeddings": 128,
+}
+
+_PRETRAIN = (
+    *("Naive", "R", "F", "Q", "R+Q", "F+R"),
+    *("Z1", "Z2", "Z3", "Z2+O", "Z3+O", "R+Z3", "Q+Z2", "Q+Z3"),
+    *("GC:powersgd", "GC:acpsgd", "GC:topk", "GC:signsgd"),
+)
+_FINETUNE = (
+    *("Naive", "L", "QL", "LFA", "PT", "L+F+R", "QL+R"),
+    *("L+Z2", "L+R+Z3", "QL+Z2", "QL+Z3+O", "PT+Z3", "L+Z3+O"),
+)
+# By name: stage, opt, and what differs from the defaults.
+CASES: dict[str, dict[str, Any]] = {
+    **{f"pretrain {opt}": {"opt": opt} for opt in _PRETRAIN},
+    **{f"finetune {opt}": {"stage": "finetune", "opt": opt} for opt in _FINETUNE},
+    "sharded while made": {"opt": "R+Z3"},
+    "fsdp2 Z2": {"opt": "Z2", "engine": "fsdp2"},
+    "fsdp2 R+Z3": {"opt": "R+Z3", "engine": "fsdp2"},
+    "fsdp2 Z3+O": {"opt": "Z3+O", "engine": "fsdp2"},
+    "fsdp2 L+R+Z3": {"stage": "finetune", "opt": "L+R+Z3", "engine": "fsdp2"},
+    "fsdp2 QL+Z3": {"stage": "finetune", "opt": "QL+Z3", "engine": "fsdp2"},
+    "deepspeed Naive": {"opt": "Naive", "engine": "deepspeed"},
+    "fp16 Naive": {"opt": "Naive", "precision": "fp16"},
+    "fp32 Naive": {"opt": "Naive", "precision": "fp32"},
+    "fp32 Z2": {"opt": "Z2", "precision": "fp32"},
+    "fp32 fsdp2 Z2": {"opt": "Z2", "precision": "fp32", "engine": "fsdp2"},
+}
+_COMMON = {
+    "stage": "pretrain",
+    "seq_len": 32,
+    "fixed_batch": True,
+    "learning_rate": 3e-3,
+    "warmup": 1,
+    "steps": 4,
+    "repeats": 2,
+    "profile_steps": 1,
+}
+
+
+def arguments_of(name: str, model: Path) -> dict[str, Any]:
+    """Return what the run of a name is asked for, on the model whose configuration is at a path."""
+    values = {**_COMMON, "model": str(model), **CASES[name]}
+    if "PT" in values["opt"]:  # a prompt of a few tokens learns slowly
+        values["learning_rate"] = 0.3
+    return values

@@ -1,0 +1,56 @@
+"""Many small training runs, one after the other in the same processes.
+
+`python training_ranks.py FOLDER DEVICE` (`cpu` or `cuda`), under RANK and WORLD_SIZE. Importing the
+frameworks takes longer than training a model of this size, so they are imported once.
+FOLDER/cases.json holds for each run its name and arguments; its folder FOLDER/<name> takes what a
+run folder holds.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from tracekit import manifest
+from tracekit.collectors.process.distributed import barrier, device_of, place_in, process_group
+from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
+from tracekit.collectors.training.result import RankResult, make_manifest, read_results
+from tracekit.collectors.training.spec import make_spec
+from tracekit.collectors.training.train import train
+
+
+def main(folder: Path, kind: str) -> None:
+    place = place_in(os.environ)
+    assert place is not None
+    device = device_of(place) if kind == "cuda" else torch.device("cpu")
+    gc.collect()
+    gc.freeze()  # what the frameworks hold is looked at once, not after every run
+    with process_group(place, device, folder / "store"):
+        for name, values in json.loads((folder / "cases.json").read_text("utf-8")).items():
+            # A model as small as these is made whole otherwise.
+            is_sharded_early = name == "sharded while made"
+            deepspeed_engine.WHOLE_MODEL_SHARE = 0.0 if is_sharded_early else 1.0
+            spec = make_spec(values, ["test"], world_size=place.world_size)
+            result = RankResult(rank=place.rank)
+            try:
+                train(spec, place, device, folder / name, result, lambda _: None)
+            except Exception as error:
+                error.add_note(f"in the run {name!r}")
+                raise
+            result.write(folder / name / "logs")
+            gc.collect()
+            barrier(device)
+            if place.rank == 0:
+                results = read_results(folder / name / "logs", place.world_size)
+                manifest.write(make_manifest(spec, results), folder / name)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,137 @@
+"""The pivot: what every nanosecond went to, grouped by any of the columns of view `work`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import UsageError
+from tracekit.units import unit_of
+
+MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes")
+"""What is summed: `span_ns` is wall_ns and idle_ns, which add up to the windows of the devices."""
+
+NOT_KNOWN = "(none)"
+
+TOTAL = "(total)"
+
+_IDS = ("trace_id", "event_id", "piece")
+
+_ROLE = "role"
+
+_WITH_ROLES = """(SELECT w.*, CASE WHEN w.kind = 'idle' THEN 'idle' ELSE r.role END AS role
+FROM work AS w LEFT JOIN role_work('module') AS r USING (trace_id, event_id, piece)) AS work"""
+"""The view with roles: as analysis roles has them, which takes longer."""
+
+
+def dimensions() -> tuple[str, ...]:
+    """Return what a pivot can be grouped by."""
+    names = load_catalog().views["work"].column_names
+    return *(name for name in names if name not in (*MEASURES, *_IDS)), _ROLE
+
+
+def pivot(
+    sql: Callable[[str], Result],
+    rows: Sequence[str],
+    columns: str | None = None,
+    values: str = "wall_ns",
+    where: str | None = None,
+    step: int | None = None,
+) -> Result:
+    """Return sums of a measure, one row for each value of the dimensions in `rows`.
+
+    Args:
+        sql: runs a statement over the store.
+        rows: dimensions, of :func:`dimensions`.
+        columns: the dimension whose values become columns; None for the total alone.
+        values: the measure, of :data:`MEASURES`.
+        where: a condition in SQL over the columns of view `work`.
+        step: only this step.
+
+    Returns:
+        The dimensions as text; a column for each value of `columns`, the largest first, with the
+        unit of the measure at the end of its name; the measure itself, which is their sum, and its
+        share of all, 0 to 100. Rows by size, numbers by value; the last one is their sum. None
+        where the trace does not say, as of the bytes of kernels; no row where nothing is summed.
+
+    Raises:
+        UsageError: there is no such dimension or measure.
+        QueryError: DuckDB refuses the condition.
+    """
+    if not rows:
+        raise UsageError("a pivot needs rows", hint=f"one of {', '.join(dimensions())}")
+    for name in (*rows, *([columns] if columns else ())):
+        _check(name, dimensions(), "dimension")
+    _check(values, MEASURES, "measure")
+    measure = "wall_ns + idle_ns" if values == "span_ns" else values
+    keys = [*rows, columns or f"'{values}'"]
+    conditions = [f"({where}\n)"] if where else []
+    conditions += [f"step = {int(step)}"] if step is not None else []
+    is_by_role = _ROLE in keys or (where is not None and _ROLE in where)
+    source = _WITH_ROLES if is_by_role else "work"
+    found = sql(
+        f"SELECT {', '.join(keys)}, sum({measure})::HUGEINT AS value FROM {source}"
+        f"{' WHERE ' + ' AND '.join(conditions) if conditions else ''} GROUP BY ALL"
+    ).rows
+    return _laid_out(found, rows, values, has_columns=columns is not None)
+
+
+def _check(name: str, known: Sequence[str], what: str) -> None:
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        raise UsageError(f"there is no {what} {name!r} in a pivot", hint=hint)
+
+
+def _laid_out(
+    found: Sequence[tuple[Any, ...]], rows: Sequence[str], values: str, *, has_columns: bool
+) -> Result:
+    sums: dict[tuple[Any, ...], dict[str, int]] = {}
+    sizes: dict[str, int] = {}
+    for *key, column, value in found:
+        name = NOT_KNOWN if column is None else str(column)
+        cells = sums.setdefault(tuple(key), {})
+        sizes.setdefault(name, 0)
+        if value is not None:
+            cells[name] = cells.get(name, 0) + value
+            sizes[name] += value
+    shown = sorted(sizes, key=lambda name: (-sizes[name], name)) if has_columns else []
+    shown = [name for name in shown if sizes[name] or not any(sizes.values())]
+    whole = sum(sizes.values())
+
+    def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+        if all(isinstance(part, int) or part is None for part in key):
+            return tuple((part is None, part or 0) for part in key)
+        return (-sum(sums[key].values()), *map(str, key))
+
+    def row(key: Sequence[str], cells: dict[str, int]) -> tuple[Any, ...]:
+        if not cells:
+            return (*key, *[None] * len(shown), None, None)
+        total = sum(cells.values())
+        share = 100.0 * total / whole if whole else None
+        return (*key, *(cells.get(name, 0) for name in shown), total, share)
+
+    out = [
+        row([NOT_KNOWN if part is None else str(part) for part in key], sums[key])
+        for key in sorted(sums, key=order)
+    ]
+    if out:
+        known = sizes if any(sums.values()) else {}
+        out.append(row([TOTAL, *[""] * (len(rows) - 1)], known))
+    names = [f"{name}_{unit_of(values)}" for name in shown]
+    # A value may be called as a dimension or the measure is.
+    taken = {*rows, values, "share_pct"}
+    names = [f"{name} " if name in taken else name for name in names]
+    return Result(
+        "pivot",
+        (
+            *(Column(name, "VARCHAR") for name in rows),
+            *(Column(name, "BIGINT" if whole < 2**63 else "HUGEINT") for name in (*names, values)),
+            Column("share_pct", "DOUBLE"),
+        ),
+        out,
+        keep=(*rows, values, "share_pct"),
+    )

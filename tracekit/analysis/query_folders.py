@@ -1,0 +1,224 @@
+"""SQL files of the user's own, beside those that come with tracekit.
+
+They have the headers of ours and are found by being there: in folders that were named, in the
+user's configuration, and in the run folder of a trace. A run folder may come from somebody else:
+:mod:`tracekit.analysis.user_queries` says what their SQL may do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import parse_header
+from tracekit.analysis.spec import Spec
+from tracekit.errors import QueryError, UsageError
+from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.units import MB
+
+Origin = Literal["given", "configuration", "run folder"]
+"""Where a file comes from: a folder that was named, the user's configuration, the run folder."""
+
+QUERIES = "queries"
+"""The folder's name, in a run folder and in the configuration."""
+
+ENVIRONMENT = "TRACEKIT_QUERIES"
+"""Names folders where none were given, as PATH does."""
+
+MAX_BYTES = 1 * MB
+MAX_FILES = 1_000
+"""A larger file, or more of them, are no analyses."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A SQL file of the user's that can be used."""
+
+    spec: Spec
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """A SQL file that cannot be used, and why."""
+
+    name: str
+    path: str
+    reason: str
+    hint: str | None = None
+
+    def error(self) -> QueryError:
+        """Return what is said to who asks for it."""
+        return QueryError(self.reason, hint=self.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The user's SQL files by name, in alphabetical order, and those that cannot be used."""
+
+    files: dict[str, OwnFile] = field(default_factory=dict)
+    refused: tuple[RefusedFile, ...] = ()
+
+    @property
+    def analyses(self) -> dict[str, OwnFile]:
+        """Those that are analyses."""
+        return {name: own for name, own in self.files.items() if own.spec.kind == "analysis"}
+
+    def analysis(self, name: str) -> OwnFile:
+        """Return the analysis of that name.
+
+        Raises:
+            QueryError: there is none, or its file cannot be used.
+        """
+        found = self.analyses.get(name)
+        if found is not None:
+            return found
+        for refused in self.refused:
+            if refused.name == name:
+                raise refused.error()
+        known = sorted({*load_catalog().analyses, *self.analyses})
+        close = get_close_matches(name, known, n=3)
+        raise QueryError(
+            f"there is no analysis named {name!r}",
+            hint=f"did you mean {' or '.join(close)}?" if close else f"there are: {_listed(known)}",
+        )
+
+
+def load_library(
+    given: Sequence[Path] = (), runs: Sequence[Path] = (), *, is_strict: bool = True
+) -> Library:
+    """Find the user's SQL files.
+
+    Of two files of one name, the one that was named comes before that of the configuration, and
+    both before one in a run folder; the other is refused.
+
+    Args:
+        given: folders that were named.
+        runs: run folders, which may hold a folder ``queries``.
+        is_strict: raise what is wrong in the folders that were named, not only remember it.
+
+    Raises:
+        UsageError: a folder that was named does not exist.
+        QueryError: a file in such a folder cannot be used.
+    """
+    places: list[tuple[Path, Origin]] = [(folder, "given") for folder in dict.fromkeys(given)]
+    places.append((config_folder(), "configuration"))
+    places += [(run / QUERIES, "run folder") for run in runs]
+    files: dict[str, OwnFile] = {}
+    refused: list[RefusedFile] = []
+    for folder, origin in places:
+        if origin == "given" and not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder", hint="--queries names a folder")
+        for path in _sql_files(folder, origin):
+            try:
+                own = OwnFile(read_own(path), origin)
+                _check_name(own.spec, files)
+            except QueryError as error:
+                if origin == "given" and is_strict:
+                    raise
+                refused.append(RefusedFile(path.stem, str(path), error.message, error.hint))
+            else:
+                files[own.spec.name] = own
+    return Library(dict(sorted(files.items())), tuple(refused))
+
+
+def given_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the folders that were named, or else those of TRACEKIT_QUERIES."""
+    if folders:
+        return tuple(Path(folder).expanduser() for folder in folders)
+    named = os.environ.get(ENVIRONMENT, "").split(os.pathsep)
+    return tuple(Path(folder).expanduser() for folder in named if folder)
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's own SQL files: under the XDG configuration folder."""
+    xdg = os.environ.get("XDG_CONFIG_HOME")
+    base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".config"
+    return base / "tracekit" / QUERIES
+
+
+def read_own(path: Path) -> Spec:
+    """Read the header of one file.
+
+    Raises:
+        QueryError: the file cannot be read, or its header cannot.
+    """
+    return parse_header(read_text(path), path.stem, str(path), path.parent.name)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a SQL file.
+
+    Raises:
+        QueryError: it cannot be read, or is too long to be one.
+    """
+    try:
+        if not path.is_file():
+            raise QueryError(f"{path}: no such file")
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise QueryError(f"{path}: longer than {MAX_BYTES:,} bytes")
+        return text.decode("utf-8")
+    except OSError as error:
+        raise QueryError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise QueryError(f"{path}: is no UTF-8") from error
+
+
+def taken_names() -> dict[str, str]:
+    """Return the names that no file of the user's may have, with what has them."""
+    catalog = load_catalog()
+    taken = {table.name: "a table" for table in (*TABLES, *SESSION_TABLES)}
+    taken |= dict.fromkeys(catalog.macros, "a macro")
+    taken |= dict.fromkeys(catalog.tables, "a table")
+    taken |= dict.fromkeys(catalog.views, "a view")
+    return taken | dict.fromkeys(catalog.analyses, "an analysis")
+
+
+def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
+    what = taken_names().get(spec.name)
+    if what is not None:
+        raise QueryError(
+            f"{spec.path}: {what} of tracekit's own has the name {spec.name}",
+            hint="give the file another name",
+        )
+    if spec.name in files:
+        raise QueryError(
+            f"{spec.path}: {files[spec.name].spec.path} has the same name",
+            hint="give one of them another name",
+        )
+
+
+def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
+    """Yield the SQL files of a folder and of the folders in it, in alphabetical order."""
+    try:
+        inside = [folder, *sorted(path for path in folder.iterdir() if _is_subject(path))]
+        found = [
+            path
+            for place in inside
+            for path in sorted(place.iterdir())
+            if path.suffix == ".sql" and not path.name.startswith(("_", ".")) and path.is_file()
+        ]
+    except OSError as error:
+        if origin == "given":
+            raise UsageError(f"{folder}: cannot be read: {error.strerror or error}") from error
+        return
+    if len(found) > MAX_FILES and origin == "given":
+        raise UsageError(
+            f"{folder}: there are {len(found):,} SQL files, {MAX_FILES:,} are the most"
+        )
+    yield from found[:MAX_FILES]
+
+
+def _is_subject(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(("_", "."))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

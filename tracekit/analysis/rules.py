@@ -1,0 +1,471 @@
+"""Rules that are data: what the names of device work, ranges and modules mean.
+
+``queries/rules`` has them as TOML: tables in order, of which the first that matches wins; those of
+a user's file come before the built-in ones. The rules of a store are tables of it. All are applied
+in the same way: as one CASE of constant patterns, each of which DuckDB compiles once, where a join
+of names and rules would compile it for every pair.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracekit.database import SCRATCH
+from tracekit.errors import UsageError
+from tracekit.sql_text import quote, select_rows
+from tracekit.units import MB
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_BYTES = 1 * MB
+"""A longer file is no rules file; a device that never ends is none either."""
+
+MAX_RULES = 1_000
+"""As many of each kind are applied in bounded time: each is a condition for every name."""
+
+KINDS = ("compute", "comm", "memcpy")
+PHASES = (
+    *("forward", "backward", "recompute", "optimizer", "evaluation", "generation", "data"),
+    *("prefill", "decode", "mixed"),
+)
+ROLE_SUBJECTS = ("part", "leaf", "path", "op", "class", "attention", "section", "landmark")
+"""What a rule for roles may apply to."""
+
+ROLE_CALL = "role_rule_of_"
+"""How the macros begin that macros call which need the rules for roles."""
+
+RULED_WORK = "ruled_work"
+RULED_RANGE = "ruled_range"
+"""Tables in the database ``scratch``: the names of a store, and their rules."""
+
+CLASS_FACT = "class_fact"
+"""And the built-in classes of device work."""
+
+Rule = dict[str, Any]
+
+
+class RuleForm(NamedTuple):
+    """What the tables of one kind of rule hold; every value is a text.
+
+    `table` is their name, as ``range`` in ``[[range]]``, `columns` those of the table of a store,
+    `texts` are the keys of any text, `choices` the keys of a few words, with these, `patterns` the
+    keys of regular expressions, `filled` the keys that no rule has empty.
+    """
+
+    file_name: str
+    table: str
+    columns: Mapping[str, str]
+    required: tuple[str, ...]
+    texts: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    patterns: tuple[str, ...] = ("pattern",)
+    filled: tuple[str, ...] = ()
+
+
+KERNEL_RULE = RuleForm(
+    file_name="kernel_class.toml",
+    table="rule",
+    columns=dict.fromkeys(
+        ("class", "kind", "applies_to", "pattern", "category", "source"), "VARCHAR"
+    ),
+    required=("class", "pattern"),
+    texts=("class", "pattern", "category", "source", "example", "trace"),
+    choices={"applies_to": ("device", "cpu")},
+    patterns=("pattern", "category"),
+    filled=("class", "pattern"),
+)
+RANGE_RULE = RuleForm(
+    file_name="ranges.toml",
+    table="range",
+    columns=dict.fromkeys(("applies_to", "means", "pattern", "phase", "row_name"), "VARCHAR")
+    | {"is_weak": "BOOLEAN"}
+    | dict.fromkeys(("layer", "label", "class"), "VARCHAR"),
+    required=("applies_to", "means", "pattern"),
+    texts=("pattern", "row", "label", "class", "source"),
+    choices={
+        "applies_to": ("range", "call", "op"),
+        "means": (
+            *("module", "backward", "frame", "part", "step", "recompute", "node", "derivative"),
+            *("range", "span"),
+        ),
+        "phase": PHASES,
+        "strength": ("strong", "weak"),
+        "layer": ("begin", "next"),
+    },
+)
+ROLE_RULE = RuleForm(
+    file_name="roles.toml",
+    table="role",
+    columns=dict.fromkeys(("role", "applies_to", "pattern"), "VARCHAR") | {"is_inside": "BOOLEAN"},
+    required=("role", "applies_to", "pattern"),
+    texts=("role", "pattern", "source"),
+    choices={"applies_to": ROLE_SUBJECTS, "inside": ("attention",)},
+)
+
+_TABLES = ("rule", "range", "role")
+_DEEP_KEY = re.compile(rb"""(?:[\w"'-]+[ \t]*\.[ \t]*){50}""")
+"""Python's reader takes the square of the length of such a key."""
+
+_MAX_SHOWN = 200
+
+
+# -- Reading ---------------------------------------------------------------------------------------
+
+
+def builtin_text(file_name: str) -> str:
+    """Return the text of a file of ``queries/rules``."""
+    return (files("tracekit.queries") / "rules" / file_name).read_text("utf-8")
+
+
+@cache
+def builtin_content(file_name: str) -> dict[str, Any]:
+    """Return what a file of ``queries/rules`` holds: its tables by name."""
+    return tomllib.loads(builtin_text(file_name))
+
+
+def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
+    """Read the rules that classify device work, with the kind of each class, in their order.
+
+    A class of a user's file is of kind compute unless its own ``[class]`` (or ``[kinds]``, a table
+    of class = kind) says otherwise.
+
+    Raises:
+        UsageError: the user's file cannot be read, or a rule of it is not valid.
+    """
+    kinds = {name: facts["kind"] for name, facts in _builtin_classes().items()}
+    if user_file is not None:
+        content = _read_user_file(user_file)
+        kinds |= _user_kinds(user_file, content.get("kinds", {}), kinds)
+        given = _kinds_of_classes(user_file, content.get("class", {}))
+        kinds |= _user_kinds(user_file, given, kinds)
+    return [
+        {"applies_to": "device", "source": "", **rule, "kind": kinds.get(rule["class"], "compute")}
+        for rule in _load(KERNEL_RULE, user_file)
+    ]
+
+
+def load_range_rules(user_file: Path | None = None) -> list[Rule]:
+    """Read the rules for names of CPU-side ranges, calls and ops; errors as those for kernels."""
+    return [
+        {
+            **rule,
+            "row_name": rule.get("row"),
+            "is_weak": rule.get("strength") == "weak",
+            "label": rule.get("label") or None,
+        }
+        for rule in _load(RANGE_RULE, user_file)
+    ]
+
+
+def load_role_rules(user_file: Path | None = None) -> list[Rule]:
+    """Read the rules for roles in a decoder; errors as those for kernels."""
+    return [{**rule, "is_inside": "inside" in rule} for rule in _load(ROLE_RULE, user_file)]
+
+
+def check_rules(rules: Path) -> None:
+    """Make sure that a rules file of the user's is valid.
+
+    Raises:
+        UsageError: it cannot be read, or a rule in it is not valid.
+    """
+    load_kernel_rules(rules)
+    load_range_rules(rules)
+    load_role_rules(rules)
+
+
+def _load(form: RuleForm, user_file: Path | None) -> list[Rule]:
+    rules = []
+    title = "rule" if form.table == "rule" else f"{form.table} rule"
+    if user_file is not None:
+        for number, rule in enumerate(_read_user_file(user_file).get(form.table, []), start=1):
+            where = f"{user_file}: {title} {number}"
+            _check_rule(form, where, rule)
+            for key in form.patterns:
+                if key in rule:
+                    _check_pattern(where, rule[key])
+            rules.append(rule)
+    for number, rule in enumerate(builtin_content(form.file_name)[form.table], start=1):
+        # The built-in patterns are checked by a test, not again in every run.
+        _check_rule(form, f"{form.file_name}: {title} {number}", rule)
+        rules.append(rule)
+    return rules
+
+
+def _read_user_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise UsageError(f"{path}: the rules file is longer than {MAX_BYTES:,} bytes")
+        if _DEEP_KEY.search(text):
+            raise UsageError(f"{path}: the rules file cannot be read: a key has too many parts")
+        content = tomllib.loads(text.decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: the rules file cannot be read: {reason}") from error
+    except RecursionError as error:
+        raise UsageError(
+            f"{path}: the rules file cannot be read: it is nested too deeply"
+        ) from error
+    unknown = sorted(set(content) - {*_TABLES, "class", "kinds"})
+    if unknown or not set(content) & {*_TABLES}:
+        raise UsageError(
+            f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "there is no rule in it"),
+            hint="rules are tables of these: [[rule]], [[range]], [[role]]; and [class]",
+        )
+    for name in _TABLES:
+        rules = content.get(name, [])
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+            raise UsageError(f"{path}: {name} is no list of tables", hint=f"write [[{name}]]")
+        if len(rules) > MAX_RULES:
+            raise UsageError(
+                f"{path}: there are {len(rules):,} tables [[{name}]], {MAX_RULES:,} are the most",
+                hint="one pattern may name many kernels: a|b|c",
+            )
+    return content
+
+
+def _builtin_classes() -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    return classes
+
+
+def _kinds_of_classes(path: Path, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict) or not all(
+        isinstance(facts, dict) and set(facts) == {"kind"} for facts in given.values()
+    ):
+        raise UsageError(f'{path}: [class] must be a table of class = {{ kind = "..." }}')
+    return {name: facts["kind"] for name, facts in given.items()}
+
+
+def _user_kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise UsageError(f"{path}: [kinds] must be a table of class = kind")
+    for kernel_class, kind in given.items():
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise UsageError(
+                f"{path}: class {kernel_class} has the kind {kind!r}",
+                hint="a kind is one of: " + ", ".join(KINDS),
+            )
+        if known.get(kernel_class, kind) != kind:
+            raise UsageError(
+                f"{path}: class {kernel_class} is of kind {known[kernel_class]}, not {kind}",
+                hint="use a class name of your own",
+            )
+    return given
+
+
+def _check_rule(form: RuleForm, where: str, rule: Mapping[str, Any]) -> None:
+    for key, value in rule.items():
+        if key not in form.choices and key not in form.texts:
+            raise UsageError(
+                f"{where} has an unknown key {key!r}",
+                hint="keys are: " + ", ".join(sorted((*form.choices, *form.texts))),
+            )
+        if not isinstance(value, str):
+            raise UsageError(f"{where}: {key} is no text")
+        if key in form.choices and value not in form.choices[key]:
+            raise UsageError(
+                f"{where}: {key} is {value!r}", hint="one of: " + ", ".join(form.choices[key])
+            )
+    for key in form.required:
+        if key not in rule or (key in form.filled and not rule[key]):
+            raise UsageError(f"{where} has no {key}")
+
+
+def _check_pattern(where: str, pattern: str) -> None:
+    import duckdb
+
+    if "\0" in pattern:
+        raise UsageError(f"{where}: the pattern holds a zero byte")
+    try:
+        _pattern_connection().execute(f"SELECT regexp_matches('', {quote(pattern)})").fetchall()
+    except (duckdb.Error, UnicodeEncodeError) as error:
+        reason = _cut(str(error).splitlines()[0])
+        raise UsageError(
+            f"{where}: the pattern {_cut(pattern)!r} is no regular expression: {reason}",
+            hint="patterns are RE2: no look-around, no back-references",
+        ) from error
+
+
+@cache
+def _pattern_connection() -> duckdb.DuckDBPyConnection:
+    """Return one connection for all patterns: making it takes longer than to check a hundred."""
+    import duckdb
+
+    return duckdb.connect()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+# -- Applying --------------------------------------------------------------------------------------
+
+# A pattern that is a plain text from the beginning, and perhaps to the end.
+_PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
+_ESCAPED = re.compile(r"\\([^\w\s])")
+_GROUP = re.compile(r"\\(\d)")
+
+_WORK_NAMES = """
+SELECT category, name, CASE WHEN bool_or(device <> 'cpu') THEN 'device' ELSE 'cpu' END AS applies_to
+FROM device_work
+GROUP BY category, name
+"""
+
+# Of Python calls there are very many, and a rule for few of them.
+_RANGE_NAMES = """
+SELECT DISTINCT
+    category,
+    name,
+    CASE
+        WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
+    END AS applies_to
+FROM event
+WHERE is_op(category) OR is_annotation(category) OR (is_python_call(category) AND {is_marked_call})
+"""
+
+
+def create_rule_tables(
+    connection: duckdb.DuckDBPyConnection, user_file: Path | None = None
+) -> None:
+    """Create the tables ``kernel_rule``, ``range_rule`` and ``role_rule``, each in its order.
+
+    Raises:
+        UsageError: the user's file cannot be read, or a rule of it is not valid.
+    """
+    for table, form, rules in (
+        ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),
+        ("range_rule", RANGE_RULE, load_range_rules(user_file)),
+        ("role_rule", ROLE_RULE, load_role_rules(user_file)),
+    ):
+        rows = [
+            (rule_id, *(rule.get(name) for name in form.columns))
+            for rule_id, rule in enumerate(rules, start=1)
+        ]
+        columns = {"rule_id": "INTEGER", **form.columns}
+        connection.execute(f"CREATE TABLE {table} AS {select_rows(columns, rows)}")
+
+
+def create_class_facts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``class_fact``: which of the built-in classes are model work."""
+    rows = [(name, facts.get("is_model_work", False)) for name, facts in _builtin_classes().items()]
+    columns = {"class": "VARCHAR", "is_model_work": "BOOLEAN"}
+    connection.execute(f"CREATE TABLE {SCRATCH}.{CLASS_FACT} AS {select_rows(columns, rows)}")
+
+
+def condition(pattern: str, column: str = "name") -> str:
+    """Return the SQL for «the pattern matches»; a plain text needs no regular expression."""
+    plain = _PLAIN.fullmatch(pattern)
+    if plain is None:
+        return f"regexp_matches({column}, {quote(pattern)})"
+    text = quote(_ESCAPED.sub(r"\1", plain[1]))
+    return f"{column} = {text}" if plain[2] else f"starts_with({column}, {text})"
+
+
+def first_match(conditions: Iterable[tuple[str, int]]) -> str:
+    """Return the SQL for the number of the first condition that holds, NULL if none does."""
+    cases = " ".join(f"WHEN {holds} THEN {number}" for holds, number in conditions)
+    return f"CASE {cases} END" if cases else "NULL::INTEGER"
+
+
+def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
+    """Return the SQL for the first match among the rules that apply to a name's `applies_to`."""
+    grouped: dict[str, list[tuple[str, int]]] = {}
+    for applies_to, holds, number in conditions:
+        grouped.setdefault(applies_to, []).append((holds, number))
+    cases = (f"WHEN {quote(key)} THEN {first_match(some)}" for key, some in grouped.items())
+    return f"CASE applies_to {' '.join(cases)} END"
+
+
+def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``ruled_work``, in a store with table ``kernel_rule`` and view ``device_work``."""
+    rules = connection.execute(
+        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
+    ).fetchall()
+    decided = _by_subject(
+        (
+            applies_to,
+            ("" if category is None else f"{condition(category, 'category')} AND ")
+            + condition(pattern),
+            rule_id,
+        )
+        for rule_id, applies_to, pattern, category in rules
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_WORK} AS "
+        f"SELECT category, name, {decided} AS rule_id FROM ({_WORK_NAMES})"
+    )
+
+
+def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``ruled_range``, in a store with the tables ``range_rule`` and ``event_kind``."""
+    rules = connection.execute(
+        "SELECT rule_id, applies_to, pattern, label, class FROM range_rule ORDER BY rule_id"
+    ).fetchall()
+    (has_calls,) = connection.execute(
+        "SELECT bool_or(is_python_call(category)) FROM event_kind"
+    ).fetchone() or (None,)
+    # Without calls, the patterns that choose among them need not be compiled.
+    rules = [rule for rule in rules if has_calls or rule[1] != "call"]
+    calls = "|".join(f"(?:{rule[2]})" for rule in rules if rule[1] == "call")
+    names = _RANGE_NAMES.format(
+        is_marked_call=f"regexp_matches(name, {quote(calls)})" if calls else "FALSE"
+    )
+    decided = _by_subject(
+        (applies_to, condition(pattern), rule_id) for rule_id, applies_to, pattern, _, _ in rules
+    )
+    # Each name has its rule looked for once, whatever is asked of the rule.
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_RANGE} AS WITH ruled AS MATERIALIZED "
+        f"(SELECT category, name, {decided} AS rule_id FROM ({names})) SELECT category, name, "
+        f"rule_id, {_templates((rule[0], rule[3], rule[2]) for rule in rules)} AS label, "
+        f"{_templates((rule[0], rule[4], rule[2]) for rule in rules)} AS module_class FROM ruled"
+    )
+
+
+def _templates(rules: Iterable[tuple[int, str | None, str]]) -> str:
+    """Return the SQL for the templates of rules whose groups are those of their patterns."""
+    cases = " ".join(
+        f"WHEN {rule_id} THEN {_filled(template, pattern)}"
+        for rule_id, template, pattern in rules
+        if template and _GROUP.search(template)
+    )
+    return f"CASE rule_id {cases} END" if cases else "NULL::VARCHAR"
+
+
+def _filled(template: str, pattern: str) -> str:
+    parts = []
+    for position, text in enumerate(_GROUP.split(template)):
+        if position % 2:
+            parts.append(f"regexp_extract(name, {quote(pattern)}, {text})")
+        elif text:
+            parts.append(quote(text))
+    return " || ".join(parts)
+
+
+def role_macros(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return what makes the macros ``role_rule_of_leaf(name, is_inside)``, …: one of each subject.
+
+    One macro for all would have all patterns compiled for each call. Compiling them takes time, and
+    few analyses ask for roles: the macros are a connection's that asks, not the store's, whose
+    table ``role_rule`` holds the rules.
+    """
+    conditions: dict[str, list[tuple[str, int]]] = {subject: [] for subject in ROLE_SUBJECTS}
+    for rule_id, applies_to, pattern, is_inside in connection.execute(
+        "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
+    ).fetchall():
+        inside = "is_inside AND " if is_inside else ""
+        # A store may be anybody's, and its rules of any subject: others would be tried by nobody.
+        conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
+    return ";\n".join(
+        f"CREATE OR REPLACE TEMP MACRO {ROLE_CALL}{subject}(name, is_inside) AS {first_match(some)}"
+        for subject, some in conditions.items()
+    )

@@ -1,0 +1,178 @@
+"""Whether a rule is kept, beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tracekit.checking.measured import Measured, Values, ask
+from tracekit.checking.names import refuse_unknown
+from tracekit.checking.rules import HOLDS, Rule
+from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.quantiles import quantile_difference
+from tracekit.errors import QueryError, UsageError
+from tracekit.units import (
+    Unit,
+    format_bytes,
+    format_bytes_per_s,
+    format_duration,
+    format_flop_per_s,
+)
+
+Outcome = Literal["passed", "failed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of a rule. Values are in the base unit of what it looks at, as is `limit`."""
+
+    rule: Rule
+    outcome: Outcome
+    value: float | None
+    base_value: float | None
+    limit: float | None
+    unit: Unit | None
+    change_pct: float | None
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The value with its limit and its change, and why it is so."""
+        parts = []
+        if self.value is not None:
+            limit = amount_text(self.limit, self.unit)
+            bound = "" if limit is None else f", limit {limit}"
+            parts.append(f"{amount_text(self.value, self.unit)}{bound}")
+        if self.change_pct is not None:
+            parts.append(f"{self.change_pct:+.2f} % against the base")
+        return "; ".join([*parts, *([self.reason] if self.reason else [])])
+
+
+def amount_text(amount: float | None, unit: Unit | None) -> str | None:
+    """Return an amount, given in the base unit, with the unit that suits it; None for none."""
+    if amount is None:
+        return None
+    if unit == "ns":
+        return format_duration(round(amount))
+    if unit == "bytes":
+        return format_bytes(round(amount))
+    if unit == "bytes_per_s":
+        return format_bytes_per_s(amount)
+    if unit == "flop_per_s":
+        return format_flop_per_s(amount)
+    if unit == "pct":
+        return f"{amount:,.2f} %"
+    return f"{amount:,.6g}"
+
+
+def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
+    """Judge one rule.
+
+    A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
+    rule allows, against the new ones. It fails where these are beyond that by more than noise,
+    passes where they keep it by more than noise, and is inconclusive else. Tokens per second are
+    judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
+    result of a statement) is compared as it is; a single time or share decides nothing.
+
+    Raises:
+        UsageError: the rule looks at what there is not, or is relative and there is no base.
+    """
+    if rule.operator is not None:
+        refuse_unknown(rule.subject, [new] if base is None else [new, base])
+    try:
+        if rule.operator is None:
+            return _of_statement(rule, new)
+        values = new.values(rule.subject)
+        if not rule.is_relative:
+            return _absolute(rule, values)
+        if base is None:
+            raise UsageError(
+                f"{rule.title}: the rule is relative, and nothing is given to hold against",
+                hint="--against BASE: a run, a trace, or the name of a baseline",
+            )
+        return _relative(rule, values, base.values(rule.subject))
+    except QueryError as error:
+        # What cannot be told can be neither kept nor broken.
+        return Judgement(rule, "inconclusive", None, None, None, None, None, error.message)
+
+
+def _of_statement(rule: Rule, new: Measured) -> Judgement:
+    if new.trace is None:
+        raise QueryError(f"{new.label} is a baseline, which SQL cannot ask")
+    count = len(ask(new.trace, rule.subject, rule.title))
+    reason = "no row" if count == 0 else f"{count:,} row{'s' * (count != 1)} where none may be"
+    outcome: Outcome = "failed" if count else "passed"
+    return Judgement(rule, outcome, float(count), None, 0.0, "count", None, reason)
+
+
+def _absolute(rule: Rule, values: Values) -> Judgement:
+    assert rule.operator is not None
+    value = values.worst(rule.operator)
+    bound = rule.bound_in(values.unit, is_share=rule.subject == "mfu")
+    is_kept = HOLDS[rule.operator](value, bound)
+    count = len(values.series)
+    reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
+    if not values.is_sampled and count > 1:
+        reason = f"the worst of {count:,} values"
+    outcome: Outcome = "passed" if is_kept else "failed"
+    reason = _joined(reason, values.rests_on)
+    return Judgement(rule, outcome, value, None, bound, values.unit, None, reason)
+
+
+def _relative(rule: Rule, values: Values, base: Values) -> Judgement:
+    assert rule.operator is not None
+    value, base_value = values.worst(rule.operator), base.worst(rule.operator)
+    limit = base_value * (1 + rule.bound / 100)
+    change = 100 * (value - base_value) / base_value if base_value else None
+    outcome, reason = _beyond_noise(rule, values, base, HOLDS[rule.operator](value, limit))
+    reason = _joined(reason, values.rests_on)
+    return Judgement(rule, outcome, value, base_value, limit, values.unit, change, reason)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
+    """Return whether a relative rule is kept, by what is known of the noise of its subject."""
+    if new.is_exact and base.is_exact:
+        return "passed" if is_kept else "failed", "one value each"
+    if rule.operator == "=":
+        raise UsageError(f"{rule.title}: a relative rule has a bound, not an equality")
+    if new.is_sampled and base.is_sampled:
+        return _of_series(rule, new.series, base.series, "steps")
+    if new.repeats and base.repeats:
+        return _of_series(rule, new.repeats, base.repeats, "repeats")
+    if new.requests and base.requests:
+        allowed = base.requests.scaled(1 + rule.bound / 100)
+        found = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
+        counts = f"{base.requests.count:,} against {new.requests.count:,} requests"
+        return _decided(rule, found.verdict, counts, "beyond noise", found.more_count)
+    return "inconclusive", "one value each: noise unknown"
+
+
+def _of_series(
+    rule: Rule, new: Sequence[float], base: Sequence[float], what: str
+) -> tuple[Outcome, str]:
+    allowed = [value * (1 + rule.bound / 100) for value in base]
+    # Whatever is not there on both sides keeps every bound.
+    if not any(allowed) and not any(new):
+        return "passed", "none on both sides"
+    found = compare_series(allowed, new, margin_pct=0)
+    counts = f"{len(base):,} against {len(new):,} {what}"
+    if found.verdict is None:
+        return "inconclusive", f"{counts}: noise unknown with one"
+    beyond = f"beyond noise (p = {found.p_value:.2g})"
+    return _decided(rule, found.verdict, counts, beyond, found.more_count)
+
+
+def _decided(
+    rule: Rule, verdict: Verdict, counts: str, beyond: str, more_count: int | None
+) -> tuple[Outcome, str]:
+    if verdict in ("faster", "slower"):
+        is_below = verdict == "faster"
+        outcome: Outcome = "passed" if is_below == (rule.operator in ("<=", "<")) else "failed"
+        return outcome, f"{counts}, {beyond}"
+    more = "" if more_count is None else f"; {more_count:,} more would likely decide"
+    return "inconclusive", f"{counts}, within noise{more}"

@@ -1,0 +1,121 @@
+"""What became of all rules: as tables, as JUnit XML, as annotations of a CI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from tracekit.analysis.result import Column, Result
+from tracekit.checking.evaluate import Judgement, Outcome, amount_text
+from tracekit.errors import StoreError
+
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of all rules."""
+
+    new: str
+    base: str | None
+    judgements: Sequence[Judgement]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Failed if a rule failed, else inconclusive if one was, else passed."""
+        outcomes = {judgement.outcome for judgement in self.judgements}
+        if "failed" in outcomes:
+            return "failed"
+        return "inconclusive" if "inconclusive" in outcomes else "passed"
+
+    def result(self) -> Result:
+        """Return one row for each rule."""
+        columns = (
+            *(Column(name, "VARCHAR") for name in ("rule", "outcome")),
+            *(Column(name, "DOUBLE") for name in ("value", "base_value", "limit")),
+            *(Column("unit", "VARCHAR"), Column("change_pct", "DOUBLE")),
+            Column("reason", "VARCHAR"),
+        )
+        rows = [
+            (
+                *(one.rule.title, one.outcome, one.value, one.base_value, one.limit),
+                *(one.unit, one.change_pct, one.reason),
+            )
+            for one in self.judgements
+        ]
+        return Result("check", columns, rows)
+
+    def shown(self) -> Result:
+        """Return one row of text for each rule, for people."""
+        names = ("outcome", "rule", "value", "limit", "base", "reason")
+        rows: list[tuple[str | None, ...]] = []
+        for one in self.judgements:
+            value, limit, base = (
+                amount_text(amount, one.unit) for amount in (one.value, one.limit, one.base_value)
+            )
+            change = "" if one.change_pct is None else f"{one.change_pct:+.2f} %"
+            reason = ", ".join(filter(None, (change, one.reason)))
+            rows.append((one.outcome, one.rule.title, value, limit, base, reason or None))
+        return Result("check", tuple(Column(name, "VARCHAR") for name in names), rows)
+
+
+def junit_text(report: Report) -> str:
+    """Return the XML: one test case for each rule; an inconclusive one is skipped."""
+    failures = sum(one.outcome == "failed" for one in report.judgements)
+    skipped = sum(one.outcome == "inconclusive" for one in report.judgements)
+    count = f'tests="{len(report.judgements)}" failures="{failures}" skipped="{skipped}"'
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f"<testsuites {count}>",
+        f'<testsuite name="tracekit check" {count}>',
+    ]
+    for one in report.judgements:
+        case = f"<testcase classname={_attribute(report.new)} name={_attribute(one.rule.title)}"
+        if one.outcome == "passed":
+            lines.append(f"{case}/>")
+            continue
+        tag = "failure" if one.outcome == "failed" else "skipped"
+        message, content = _attribute(one.text), escape(_plain(one.text))
+        lines.append(f"{case}><{tag} message={message}>{content}</{tag}></testcase>")
+    return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """Write the XML to a file.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    try:
+        path.write_text(junit_text(report), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _plain(text: str) -> str:
+    """Return text without what XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_plain(text))
+
+
+def annotation_lines(report: Report) -> Iterator[str]:
+    """Return GitHub's workflow commands: an error for a failed rule, a warning for an open one."""
+    for one in report.judgements:
+        if one.outcome == "passed":
+            continue
+        level = "error" if one.outcome == "failed" else "warning"
+        message = f"{one.rule.title}: {one.outcome}: {one.text}"
+        yield f"::{level} title=tracekit check::{_escaped(message)}"
+
+
+def _escaped(text: str) -> str:
+    """Return text in which nothing ends the command, and nothing steers a terminal."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return _CONTROL.sub("\ufffd", text)

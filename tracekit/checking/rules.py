@@ -1,0 +1,181 @@
+"""Rules as they are written: what is looked at, and the bound that it must keep; files of them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt
+from pathlib import Path
+from typing import Any, Literal
+
+from tracekit.errors import UsageError
+from tracekit.storage import Location
+from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB, Unit
+
+Operator = Literal["<=", ">=", "<", ">", "="]
+
+HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
+    "<=": le,
+    ">=": ge,
+    "<": lt,
+    ">": gt,
+    "=": eq,
+}
+"""What each operator asks of a value and its bound."""
+
+_KINDS: Mapping[str, tuple[Unit, ...]] = {
+    **dict.fromkeys(("ns", "us", "µs", "ms", "s"), ("ns",)),
+    **dict.fromkeys(("B", "kB", "MB", "GB", "TB"), ("bytes", "bytes_per_s")),
+    "%": ("pct",),
+}
+"""Of which units a subject must be for a bound that is written in each unit."""
+
+_UNITS: Mapping[str, int] = {
+    "ns": 1,
+    "us": NS_PER_US,
+    "µs": NS_PER_US,
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "B": 1,
+    "kB": KB,
+    "MB": MB,
+    "GB": GB,
+    "TB": TB,
+    "%": 1,
+    "": 1,
+}
+_RULE = re.compile(
+    r"(?P<subject>.*[^<>=\s])\s*(?P<operator><=|>=|==|=|<|>)\s*"
+    r"(?P<sign>[+-]?)\s*(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)",
+    re.DOTALL,
+)
+_STATEMENT = re.compile(r"\s*(?:SELECT|WITH|FROM)\b", re.IGNORECASE)
+
+PROJECT_FILE = "pyproject.toml"
+_HINT = 'for example: rules = ["step_time <= +3%"], or rules = {slow = "step_time <= +3%"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: `subject` must be related to the bound as `operator` says.
+
+    `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change
+    against the base, in percent. `unit` is that of the bound as it is written. A rule that is a SQL
+    statement has no operator: it must return no row.
+    """
+
+    text: str
+    subject: str
+    operator: Operator | None = None
+    bound: float = 0.0
+    is_relative: bool = False
+    name: str | None = None
+    unit: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the rule is called: its name, else its text."""
+        return self.name or " ".join(self.text.split())
+
+    def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
+        """Return the bound of a rule that is not relative, in the unit of what it looks at.
+
+        Args:
+            unit: that of the subject.
+            is_share: whether the subject goes from 0 to 1; a bound in percent is one of it then.
+
+        Raises:
+            UsageError: a time is held against bytes, or the like.
+        """
+        if not self.unit or unit in _KINDS[self.unit]:
+            return self.bound
+        if self.unit == "%" and is_share:
+            return self.bound / 100
+        raise UsageError(
+            f"{self.title}: {self.subject} is not measured in {self.unit}",
+            hint="a bound relative to the base has a sign: <= +3%"
+            if self.unit == "%"
+            else f"its unit is {unit}"
+            if unit
+            else "it has no unit",
+        )
+
+
+def parse_rule(text: str, name: str | None = None) -> Rule:
+    """Read a rule.
+
+    Args:
+        text: such as `step_time <= +3%`, `p99(ttft) <= 300 ms`, or SQL that must return no row. A
+            bound with a sign and a percent sign is relative to the base.
+        name: what it is called.
+
+    Raises:
+        UsageError: it is no rule.
+    """
+    if _STATEMENT.match(text):
+        return Rule(text, text.strip().rstrip(";"), name=name)
+    found = _RULE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"{text!r} is no rule", hint="for example: step_time <= +3%, or exposed_comm_pct <= 10"
+        )
+    unit = found["unit"]
+    if unit not in _UNITS:
+        raise UsageError(
+            f"{text!r}: there is no unit {unit!r}", hint="units: " + ", ".join(filter(None, _UNITS))
+        )
+    number = float(found["number"].replace("_", "")) * _UNITS[unit]
+    is_relative = bool(found["sign"]) and unit == "%"
+    if found["sign"] == "-":
+        number = -number
+    operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
+    return Rule(text, found["subject"].strip(), operator, number, is_relative, name, unit)
+
+
+def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
+    """Read a file of rules.
+
+    Args:
+        path: a TOML file with `rules`, a list of texts or a table of texts by name; of a
+            `pyproject.toml` the table `tool.tracekit.check`.
+
+    Returns:
+        The rules in their order, and what the file sets besides (`against`, `inconclusive`, …).
+
+    Raises:
+        UsageError: the file cannot be read, or holds no rules.
+    """
+    try:
+        content = _content(path)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if path.name == PROJECT_FILE:
+        content = content.get("tool", {}).get("tracekit", {}).get("check", {})
+    found = content.pop("rules", None)
+    if isinstance(found, list) and all(isinstance(text, str) for text in found):
+        return [_parsed(path, text, None) for text in found], content
+    if isinstance(found, dict) and all(isinstance(text, str) for text in found.values()):
+        return [_parsed(path, text, name) for name, text in found.items()], content
+    raise UsageError(f"{path}: no rules are in it", hint=_HINT)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    return tomllib.loads(Location.of(path).read_bytes().decode())
+
+
+def _parsed(path: Path, text: str, name: str | None) -> Rule:
+    try:
+        return parse_rule(text, name)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def has_rules(path: Path) -> bool:
+    """Whether a project's file is there and has a table of rules."""
+    try:
+        content = _content(path)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    return "check" in content.get("tool", {}).get("tracekit", {})

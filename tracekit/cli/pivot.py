@@ -1,0 +1,64 @@
+"""`tracekit pivot TRACE`: what every nanosecond went to, grouped as one asks."""
+
+from __future__ import annotations
+
+import click
+
+from tracekit.cli._options import (
+    Reading,
+    format_option,
+    reading_options,
+    trace_argument,
+    wide_option,
+)
+
+
+@click.command(name="pivot")
+@trace_argument
+@click.option(
+    "--rows",
+    default="module",
+    show_default=True,
+    metavar="NAMES",
+    help="Dimensions, with commas between: module, phase, class, op, kernel, layer, step, rank, …",
+)
+@click.option("--columns", metavar="NAME", help="The dimension whose values become columns.")
+@click.option(
+    "--values",
+    default="wall_ns",
+    show_default=True,
+    metavar="MEASURE",
+    help="What is summed: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count or bytes.",
+)
+@click.option("--where", metavar="SQL", help="Only what this holds for: \"class = 'gemm'\".")
+@click.option("--step", type=int, metavar="NUMBER", help="Only this step.")
+@format_option
+@wide_option
+@reading_options("rules", "no_cache", "engine")
+def command(
+    traces: tuple[str, ...],
+    rows: str,
+    columns: str | None,
+    values: str,
+    where: str | None,
+    step: int | None,
+    format_name: str,
+    wide: bool,
+    reading: Reading,
+) -> None:
+    """Show what the devices' time went to, grouped by any of its dimensions.
+
+    Rows and columns add up: the last row and the measure's own column are sums, of wall_ns the busy
+    time of the devices, of span_ns their windows.
+    """
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.cli._emit import emit
+    from tracekit.cli._open import open_traces
+    from tracekit.cli.query import say_what_is_missing
+
+    names = [name.strip() for name in rows.split(",") if name.strip()]
+    with open_traces(traces, reading) as trace:
+        found = trace.pivot(names, columns, values, where, step)
+        emit(found, format_name, wide=wide)
+        if not found.rows:
+            say_what_is_missing(trace, load_catalog().analysis("timeline"))

@@ -1,0 +1,458 @@
+"""Put the paper's figures and ours beside each other: by what both state, never by guess.
+
+What a row of the paper states of a run is either a key or part of the setup. A run stands beside a
+row where the keys are the same; what differs in the setup is marked.
+
+- The stage is always a key, and so is the method, for a method is a condition: a run of another one
+  is none of the paper's. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) are any method with that stage.
+- Beyond these, a key is what tells the rows of the table apart:
+
+      table 2             framework, batch size
+      tables 3, 9         model
+      table 4             model; the batch size is a result, the largest that fits
+      tables 5, 7         phase
+      table 6             phase, module
+      table 8             phase; the time is that of one layer
+      table 10            part, task
+      table 11            section
+      table 12            n and k of the product; m follows from batch size and sequence length
+      table 13            phase
+      tables 14, 16       model
+      table 15            the method alone
+
+  Where models tell rows apart and the run has none of them, it stands beside the one that is
+  nearest in the number of parameters, and the model is said to differ. A model that was cut to some
+  of its layers is that model; the layers are said to differ.
+- All else is the setup: model, layers, devices, framework, precision, batch size, sequence length,
+  world size, and of serving the requests. Only what the paper states is compared. What the run does
+  not state differs as well: it is not known to be the same.
+
+Table 1 is about hardware, and has neither: ours is listed below the paper's. Of the figures, 4
+would have platform and model as keys, but an efficiency is one of two runs; 7 and 9 would have
+framework and model, with a point of a distribution that depends on the load above all. Nothing of
+ours is put beside these: analyses scaling and latency_cdf show ours.
+
+Strictly, model, layers and batch size are keys of every table that states them, and the framework
+is one of those that are about a single one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tracekit.errors import TracekitError, UsageError
+from tracekit.paper.measures import MEASURES, Figures, Key, Measure, Whole, Wholes, extrapolate
+from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
+from tracekit.paper.tables import PaperTable, Row, hint_at_ours
+
+NO_SUCH_ROW = "the paper has no such row"
+"""The note of a figure of ours that the paper does not have, of a run that stands beside others."""
+
+MARKS = {
+    "M": "model",
+    "L": "layers",
+    "D": "devices",
+    "F": "framework",
+    "P": "precision",
+    "B": "batch size",
+    "S": "sequence length",
+    "W": "world size",
+    "R": "requests",
+}
+"""What a letter in column `mark` says to differ, in the order of the letters there."""
+
+_ADAPTERS = {"L", "QL", "LFA", "PT"}
+_BATCH_IS_RESULT = "table4"
+_OF_ONE_FRAMEWORK = frozenset({"table2", "table10", "table11"})
+_KEYS = ("model", "framework", "method", "batch_size")
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One fact of the setup that differs: its letter, ours and the paper's as text."""
+
+    mark: str
+    ours: str
+    paper: str
+
+    def __str__(self) -> str:
+        return f"{MARKS[self.mark]} {self.ours}, not {self.paper}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a comparison: a row of the paper, a run of ours, or both.
+
+    `names` are the cells that tell what the line is about. `ours` are our figures by name, None
+    where there are none; `note` says why one side is missing. `differences` are what the setup of
+    the run differs in from that of the row; `wholes` are the figures of a run with cut layers as
+    the whole model would have them, by name.
+    """
+
+    names: Row
+    paper: Row | None
+    run: OurRun | None
+    ours: Row | None
+    note: str | None
+    differences: tuple[Difference, ...] = ()
+    wholes: Mapping[str, Whole] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A published table with ours beside it.
+
+    A row of the paper has one line for every run that belongs to it, or one without any; then come
+    the lines of runs that belong to no row. `name_columns` and `figure_columns` are names with
+    their DuckDB types; a figure may be one of the paper, of ours, or of both.
+    """
+
+    table: PaperTable
+    measure: Measure
+    lines: tuple[Line, ...]
+    name_columns: tuple[tuple[str, str], ...]
+    figure_columns: tuple[tuple[str, str], ...]
+
+    @property
+    def our_figures(self) -> frozenset[str]:
+        """The figures that we take."""
+        return frozenset(name for name, _ in self.measure.figures)
+
+    @property
+    def paper_figures(self) -> frozenset[str]:
+        """The figures that the paper has."""
+        return frozenset(column.name for column in self.table.columns)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was taken from one run, and which of it stands beside a row of the paper already.
+
+    `reason` says why there is nothing, `apart` why it stands beside no row.
+    """
+
+    run: OurRun
+    figures: Figures
+    reason: str | None = None
+    wholes: Wholes = field(default_factory=dict)
+    apart: str | None = None
+    used: set[Key] = field(default_factory=set)
+
+
+def compare(
+    table: PaperTable,
+    runs: Sequence[OurRun],
+    platform: str | None = None,
+    *,
+    is_strict: bool = False,
+) -> Comparison:
+    """Put runs beside a published table.
+
+    Args:
+        table: the published table.
+        runs: ours.
+        platform: only these rows of the paper.
+        is_strict: model, layers and batch size have to be those of the row.
+
+    Raises:
+        UsageError: the table has no such platform, or nothing of ours can stand beside it.
+    """
+    if table.name not in MEASURES:
+        raise UsageError(
+            f"{table.name} has no figures of ours beside it", hint=hint_at_ours(table.name)
+        )
+    return _Matching(table, MEASURES[table.name], is_strict).comparison(runs, platform)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    """One published table and how runs are matched with its rows."""
+
+    table: PaperTable
+    measure: Measure
+    is_strict: bool
+
+    def comparison(self, runs: Sequence[OurRun], platform: str | None) -> Comparison:
+        # A figure is what we measure too; all else of the paper's columns tells the rows apart.
+        ours = dict(self.measure.figures)
+        columns = [(column.name, column.type) for column in self.table.columns]
+        theirs = {name: kind for name, kind in columns if name in ours}
+        names = [item for item in columns if item[0] not in {*ours, "as_printed", "outcome"}]
+        rows = self.table.of_platform(platform)
+        taken = [self._take(run) for run in self._candidates(runs)]
+        matched = [one for one in taken if one.apart is None]
+        lines = [line for row in rows for line in self._beside(row, matched)]
+        lines += [line for one in taken for line in self._alone(one)]
+        return Comparison(
+            self.table,
+            self.measure,
+            tuple(
+                replace(line, names={name: line.names.get(name) for name, _ in names})
+                for line in lines
+            ),
+            tuple(names),
+            tuple(
+                (theirs | {name: kind for name, kind in ours.items() if name not in theirs}).items()
+            ),
+        )
+
+    def _is_of_stage(self, run: OurRun) -> bool:
+        """Whether a run is of the stage that the table is about; any run for the hardware."""
+        return self.table.setup.get("stage") in (None, run.manifest.stage)
+
+    def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:
+        """Leave out runs of the same hardware, or of smaller batches, where these are figures."""
+        if "stage" not in self.table.setup:
+            once: dict[str, OurRun] = {}
+            for run in runs:
+                once.setdefault(run.hardware, run)
+            return list(once.values())
+        if self.table.name != _BATCH_IS_RESULT:
+            return list(runs)
+        best = _largest_batches([run for run in runs if self._is_of_stage(run)])
+        return [run for run in runs if run in best or not self._is_of_stage(run)]
+
+    def _take(self, run: OurRun) -> _Taken:
+        if not self._is_of_stage(run):
+            return _Taken(run, [], apart=self._why_alone(run))
+        if run.manifest.outcome in ("failed", "incomplete"):
+            how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
+            return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'no reason given'}")
+        try:
+            taken = _Taken(run, self.measure.take(run), wholes=extrapolate(self.measure, run))
+        except TracekitError as error:
+            return _Taken(run, [], error.message)
+        theirs = {self._key(row) for row in self.table.rows}
+        ours = {key for key, _ in taken.figures}
+        if ours and not ours & theirs and "stage" in self.table.setup:
+            taken.apart = f"{self._key_text(ours)}: the paper has {self._key_text(theirs)}"
+        return taken
+
+    def _key(self, row: Row) -> Key:
+        return tuple(row[name] for name in self.measure.key)
+
+    def _key_text(self, keys: set[Key]) -> str:
+        """Return keys as text: `n 688, k 256`."""
+        return " or ".join(
+            ", ".join(f"{name} {value}" for name, value in zip(self.measure.key, key, strict=True))
+            for key in sorted(keys, key=str)
+        )
+
+    def _beside(self, row: Row, taken: Sequence[_Taken]) -> Iterator[Line]:
+        """Yield the lines of one row of the paper."""
+        beside = []
+        if "stage" in self.table.setup:
+            beside = [
+                one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)
+            ]
+        if not beside:
+            is_of_runs = "stage" in self.table.setup
+            note = f"no run of {self._wanted(row)}" if is_of_runs else None
+            yield Line(row, row, None, None, note)
+        key = self._key(row)
+        for one in beside:
+            one.used.add(key)
+            own = [figures for found, figures in one.figures if found == key]
+            differing = tuple(_differences(self.table, row, one.run))
+            for figures in own:
+                ours, wholes = self._named_figures(one, key, figures)
+                yield Line(row, row, one.run, ours, None, differing, wholes)
+            if not own:
+                note = one.reason or f"the run has no such row in {self.measure.source}"
+                yield Line(row, row, one.run, None, note, differing)
+
+    def _alone(self, one: _Taken) -> Iterator[Line]:
+        """Yield the lines of a run that stand beside no row of the paper."""
+        run = one.run
+        note: str | None = None
+        if one.used:
+            note = NO_SUCH_ROW
+        elif "stage" in self.table.setup:
+            note = one.apart or self._why_alone(run)
+        names: Row = {
+            "model": run.model,
+            "method": run.manifest.opt,
+            "framework": run.manifest.engine,
+        }
+        if not one.figures and not one.used:
+            why = "; ".join(text for text in (note, one.reason) if text)
+            yield Line(names, None, run, None, why)
+        for key, figures in one.figures:
+            if key not in one.used:
+                ours, wholes = self._named_figures(one, key, figures)
+                own_names = names | dict(zip(self.measure.key, key, strict=False))
+                yield Line(own_names, None, run, ours, note, (), wholes)
+
+    def _named_figures(
+        self, one: _Taken, key: Key, figures: Sequence[object]
+    ) -> tuple[Row, Mapping[str, Whole]]:
+        """Return figures of a run by name, and what the whole model would have."""
+        names = (name for name, _ in self.measure.figures)
+        ours: Row = dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
+        further = (ours[name] for name in self.measure.by)
+        return ours, one.wholes.get((*key, *further), {})
+
+    def _is_key(self, name: str) -> bool:
+        """Whether a fact (one of `_KEYS`) has to be the same for a run to match a row."""
+        if name == "method":
+            return True
+        if name == "batch_size" and self.table.name == _BATCH_IS_RESULT:
+            return False
+        if not self.is_strict:
+            return _has_column(self.table, name)
+        if name == "framework":
+            return self.table.name in _OF_ONE_FRAMEWORK
+        return name == "model" or self.table.setup.get("stage") != "serve"
+
+    def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
+        """Whether a run has a fact of a row, if it has to."""
+        theirs = self.table.fact(row, name)
+        if theirs is None or not self._is_key(name):
+            return True
+        if name == "model":
+            return bool((run.paper_model if self.is_strict else self._nearest_model(run)) == theirs)
+        if name == "framework":
+            return run.manifest.engine == str(theirs).lower()
+        if name == "method":
+            return _is_method(str(theirs), run.method)
+        return bool(run.manifest.batch_size == theirs)
+
+    def _nearest_model(self, run: OurRun) -> str | None:
+        """Return the model of the table that a run stands beside, None if its size is not known."""
+        models = self._facts(self.table.rows, "model")
+        if run.base_model in models:
+            return run.base_model
+        own = run.parameter_count
+        if not own:
+            return None
+        return min(models, key=lambda name: abs(math.log(PARAMETER_COUNTS[name] / own)))
+
+    def _why_alone(self, run: OurRun) -> str:
+        """Return why a run belongs to no row: what it differs in from the nearest ones."""
+        manifest = run.manifest
+        if not self._is_of_stage(run):
+            theirs = self.table.setup["stage"]
+            return f"stage {manifest.stage}: the paper's table is of stage {theirs}"
+        rows: Sequence[Row] = self.table.rows
+        for name in _KEYS:
+            fitting = [row for row in rows if self._is_same(row, run, name)]
+            if not fitting or name == "batch_size":
+                break
+            rows = fitting
+        facts = self._facts(rows, name)
+        listed = " or ".join(facts)
+        if name == "method":
+            shown = f": it has {listed}" if len(facts) <= _FEW else ""
+            return f"method {manifest.opt or 'unknown'}: not in the paper's table{shown}"
+        own = {"model": run.model, "framework": manifest.engine, "batch_size": manifest.batch_size}
+        what = {"framework": "engine", "batch_size": "batch size"}.get(name, name)
+        return f"{what} {own[name]}: the paper has {listed}"
+
+    def _wanted(self, row: Row) -> str:
+        """Return what a run has to be to belong to a row, as text."""
+        found = {
+            name: str(fact)
+            for name in ("model", "method", "framework", "batch_size")
+            if self._is_key(name) and (fact := self.table.fact(row, name)) is not None
+        }
+        if "batch_size" in found:
+            found["batch_size"] = f"batch size {found['batch_size']}"
+        return ", ".join(found.values()) or f"stage {self.table.setup['stage']}"
+
+    def _facts(self, rows: Sequence[Row], name: str) -> list[str]:
+        found = (self.table.fact(row, name) for row in rows)
+        return list(dict.fromkeys(str(value) for value in found if value is not None))
+
+
+def _has_column(table: PaperTable, name: str) -> bool:
+    return any(column.name == name for column in table.columns)
+
+
+def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
+    """Keep, of runs that differ in the batch size alone, the one with the largest that fitted."""
+    best: dict[tuple[object, ...], OurRun] = {}
+
+    def rank(run: OurRun) -> tuple[bool, int]:
+        return run.manifest.outcome == "ok", run.manifest.batch_size or 0
+
+    for run in runs:
+        stated = run.manifest
+        alike = (
+            *(run.model, run.method, run.hardware, stated.engine, stated.precision),
+            *(stated.sequence_length, stated.parallel.world_size),
+        )
+        if alike not in best or rank(run) > rank(best[alike]):
+            best[alike] = run
+    return list(best.values())
+
+
+def _is_method(printed: str, method: frozenset[str]) -> bool:
+    """Whether our techniques are those that the paper prints.
+
+    `ZeRO-2` is any pre-training with that stage: what else was on, the paper does not say.
+    """
+    if printed.startswith("ZeRO-"):
+        return f"Z{printed.removeprefix('ZeRO-')}" in method and not method & _ADAPTERS
+    return method == frozenset(printed.split("+"))
+
+
+def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Difference]:
+    """Yield what a run differs in from a row of a table, in the order of :data:`MARKS`."""
+    stated = run.manifest
+    is_serving = stated.stage == "serve"
+    fact = {
+        name: table.fact(row, name)
+        for name in (
+            *("model", "platform", "framework", "precision"),
+            *("batch_size", "sequence_length", "world_size"),
+        )
+    }
+    model, platform, framework = fact["model"], fact["platform"], fact["framework"]
+    if model is not None and run.paper_model != model:
+        if run.base_model != model:
+            yield Difference("M", run.model, str(model))
+        else:
+            yield Difference("L", str(run.layer_count), str(run.whole_layer_count))
+    yield from _difference("D", run.hardware, platform, is_same=_has_devices(run, platform))
+    is_same = stated.engine == str(framework).lower()
+    yield from _difference("F", stated.engine, framework, is_same=is_same)
+    yield from _difference("P", stated.precision, fact["precision"])
+    if not (is_serving or table.name == _BATCH_IS_RESULT or _has_column(table, "batch_size")):
+        yield from _difference("B", stated.batch_size, fact["batch_size"])
+    yield from _difference("S", stated.sequence_length, fact["sequence_length"])
+    yield from _difference("W", stated.parallel.world_size, fact["world_size"])
+    if is_serving:
+        load = stated.load
+        ours = None
+        if load is not None:
+            ours = _requests(load.request_count, load.prompt_token_count, load.max_new_token_count)
+        names = ("batch_size", "prompt_length", "output_length")
+        yield from _difference("R", ours, _requests(*map(table.setup.get, names)))
+
+
+def _difference(
+    mark: str, ours: object, paper: object, *, is_same: bool | None = None
+) -> Iterator[Difference]:
+    if paper is not None and not (ours == paper if is_same is None else is_same):
+        yield Difference(mark, "not stated" if ours is None else str(ours), str(paper))
+
+
+def _has_devices(run: OurRun, platform: object) -> bool:
+    """Whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`, `A800`."""
+    name = _plain(str(platform).partition(" ")[0])
+    devices = run.manifest.environment.devices
+    return bool(devices) and all(name in _plain(device) for device in devices)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _requests(count: object, prompt: object, output: object) -> str | None:
+    if None in (count, prompt, output):
+        return None
+    return f"{count} of {prompt} + {output} tokens"

@@ -1,0 +1,64 @@
+"""The charts by their names: which analyses each draws, and the function that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tracekit.plot._chart import Chart
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
+    from tracekit.plot._encoding import Drawing, Rows
+
+
+class Draw(Protocol):
+    """Takes the rows of each analysis; None where they have nothing to show."""
+
+    def __call__(self, *rows: Rows) -> Drawing | None:
+        """Return the title and the Vega-Lite."""
+        ...
+
+
+D = TypeVar("D", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class ChartKind:
+    """One chart of tracekit: `needs` are the analyses whose rows it draws."""
+
+    name: str
+    needs: tuple[str, ...]
+    draw: Draw
+    description: str
+
+    def chart(self, data: Mapping[str, Result]) -> Chart | None:
+        """Return the chart of results by analysis name; None where there is nothing to draw."""
+        need = self.needs[0]
+        if not data[need]:
+            return None
+        drawn = self.draw(*(data[name].to_dicts() for name in self.needs))
+        if drawn is None:
+            return None
+        spec = {"data": {"name": need}, **drawn.spec}
+        shown = {name: data[name] for name in (need, *drawn.also)}
+        return Chart(self.name, drawn.title, spec, shown, drawn.omitted)
+
+
+CHARTS: dict[str, ChartKind] = {}
+
+
+def register(name: str, needs: tuple[str, ...], draw: Draw, description: str) -> None:
+    """Add a chart."""
+    CHARTS[name] = ChartKind(name, needs, draw, description)
+
+
+def chart(*needs: str) -> Callable[[D], D]:
+    """Make a function a chart of its name, which draws the rows of these analyses."""
+
+    def registered(draw: D) -> D:
+        register(draw.__name__, needs, draw, (draw.__doc__ or "").partition("\n")[0])  # type: ignore[arg-type]
+        return draw
+
+    return registered

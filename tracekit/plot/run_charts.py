@@ -1,0 +1,382 @@
+"""The charts of runs: requests of serving, methods of training, microbenchmarks.
+
+As in `trace_charts`, a function is a chart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tracekit.palette import GREY, INK, OLIVE, PHASE, Colour, series
+from tracekit.plot._encoding import (
+    Drawing,
+    Rows,
+    bar_step,
+    bars,
+    colours,
+    joined,
+    largest,
+    lines,
+    names,
+    nested_bars,
+    parts,
+    positive,
+    quantity,
+    request_of,
+    told,
+)
+from tracekit.plot._registry import chart, register
+
+LIFE_PARTS: dict[str, Colour] = {
+    "queued": OLIVE,
+    "waiting": OLIVE,
+    "prefill": PHASE["prefill"],
+    "decode": PHASE["decode"],
+    "between steps": GREY,
+    "answering": GREY,
+    "not traced": INK,
+}
+"""What a request's time consists of; of waiting and answering it is not known of what."""
+
+STEP_PARTS = {"prefill_token_count": PHASE["prefill"], "decode_token_count": PHASE["decode"]}
+
+STAIRS = {"interpolate": "step-after", "strokeWidth": 1.5}
+
+
+def _runs(rows: Rows) -> dict[str, Any]:
+    return colours("run", series(list(dict.fromkeys(row["run"] for row in rows))))
+
+
+def _time(rows: Rows) -> dict[str, Any]:
+    times = [row["start_ns"] for row in rows]
+    title = "time since the start of the load"
+    return quantity("start_ns", times, title, scale={"nice": False})
+
+
+@chart("throughput")
+def throughput(rows: Rows) -> Drawing | None:
+    """How many tokens of answers a second each serving run made."""
+    keep, rows, omitted = largest(rows, "output_tokens_per_s")
+    return bars(
+        "Throughput of serving",
+        rows,
+        y=names("which"),
+        x=("output_tokens_per_s", "output_tokens_per_s", "tokens of answers"),
+        colour=colours("engine", series(sorted({str(row["engine"]) for row in rows}))),
+        tip=(
+            *("run", "model", "engine", "output_tokens_per_s", "total_tokens_per_s"),
+            *("requests_per_s", "ok_count", "answered_pct", "outcome"),
+        ),
+        transform=[*keep, {"calculate": "datum.model + ' · ' + datum.run", "as": "which"}],
+        omitted=omitted,
+    )
+
+
+@chart("throughput_over_time")
+def throughput_over_time(rows: Rows) -> Drawing | None:
+    """Output tokens/s over time."""
+    rows = [row for row in rows if row["output_tokens_per_s"] is not None]
+    if not rows:
+        return None
+    rates = [row["output_tokens_per_s"] for row in rows]
+    return lines(
+        "Output tokens/s over time",
+        _time(rows),
+        quantity("output_tokens_per_s", rates, "tokens of answers"),
+        _runs(rows),
+        ("run", "start_ns", "dur_ns", "output_token_count", "output_tokens_per_s"),
+        height=220,
+        transform=[{"filter": {"field": "output_tokens_per_s", "valid": True}}],
+        mark=STAIRS,
+    )
+
+
+@chart("throughput_over_time")
+def running_requests(rows: Rows) -> Drawing | None:
+    """How many requests an engine had at a time: those that were sent and had not ended."""
+    return lines(
+        "How many requests were running, moment by moment",
+        _time(rows),
+        quantity("running_count", [], "running requests"),
+        _runs(rows),
+        ("run", "start_ns", "running_count", "sent_count", "ended_count", "ok_count"),
+        height=160,
+        mark=STAIRS,
+    )
+
+
+@chart("serving_steps")
+def serving_steps(rows: Rows) -> Drawing | None:
+    """What each step of a serving engine worked on: tokens of prompts, and tokens that it made."""
+    rows = [row for row in rows if row["step"] is not None and any(row[c] for c in STEP_PARTS)]
+    if not rows:
+        return None
+    starts = [row["start_ns"] for row in rows]
+    return lines(
+        "The batch of each step: tokens of prompts, tokens that are made",
+        quantity("start_ns", starts, "start of the step", scale={"zero": False}),
+        quantity("token_count", [], "tokens in the step", scale={"type": "log"}),
+        parts("part", STEP_PARTS),
+        ("step", "phase", "part", "token_count", "request_count", "dur_ns", "idle_pct"),
+        transform=[
+            {"filter": {"field": "step", "valid": True}},
+            {"fold": [*STEP_PARTS], "as": ["part", "token_count"]},
+            {"filter": {"field": "token_count", "gt": 0}},
+        ],
+        mark={"type": "point", "filled": True, "size": 40, "opacity": 0.8},
+    )
+
+
+@chart("requests")
+def requests(rows: Rows) -> Drawing | None:
+    """The life of the requests that took longest: until the first token, and to the end."""
+    keep, rows, omitted = largest(rows, "e2e_ns", 30)
+    if not rows:
+        return None
+    label, name_of = request_of(rows)
+    lives = [row["e2e_ns"] for row in rows]
+    return nested_bars(
+        "The requests that took longest, from when they were sent",
+        len(rows),
+        names("which", [*map(name_of, rows)]),
+        ("e2e_ns", "ttft_ns", lives, "to the first token (full), to the end (pale)"),
+        (PHASE["decode"], PHASE["prefill"], 0.4),
+        (
+            *("which", "outcome", "e2e_ns", "ttft_ns", "tpot_ns", "max_itl_ns"),
+            *("prompt_token_count", "output_token_count"),
+        ),
+        transform=[*keep, label],
+        omitted=omitted,
+    )
+
+
+@chart("request_life")
+def request_life(rows: Rows) -> Drawing | None:
+    """The life of single requests: queued, the steps that read the prompt, those that decoded."""
+    label, name_of = request_of(rows)
+    order = list(dict.fromkeys(map(name_of, rows)))
+    found = {row["part"] for row in rows}
+    ends = [row["end_ns"] for row in rows]
+    title = "time since the start of the load"
+    spec = {
+        "height": bar_step(len(order)),
+        "transform": [label],
+        "mark": {"type": "bar", "height": {"band": 0.8}},
+        "encoding": {
+            "y": names("which", order),
+            "x": quantity("start_ns", ends, title, scale={"zero": False, "nice": False}),
+            "x2": {"field": "end_ns"},
+            "color": colours(
+                "part", {part: of for part, of in LIFE_PARTS.items() if part in found}
+            ),
+            "tooltip": told(
+                *("which", "part", "step", "dur_ns", "request_count", "prefill_token_count"),
+                *("decode_token_count", "e2e_ns", "outcome"),
+            ),
+        },
+        "usermeta": {"zoom": "x"},
+    }
+    return Drawing("The life of the slowest requests: queued, and step by step", spec)
+
+
+def _shares(
+    rows: Rows, *, title: str, along: str, share: str, metric: str | None = None
+) -> Drawing | None:
+    """A line for each run that rises with each request; of no metric all rows are of one thing."""
+    if metric is not None:
+        rows = [row for row in rows if row["metric"] == metric]
+        if not any(row["value_ns"] for row in rows):
+            return None
+    tip = ("run", "metric", "value_ns", "cumulative_pct", "cumulative_count", "request_count")
+    of_metric = [{"filter": {"field": "metric", "equal": metric}}] if metric else []
+    return lines(
+        title,
+        quantity("value_ns", [row["value_ns"] for row in rows], along),
+        quantity("cumulative_pct", [], share, scale={"domain": [0, 100]}),
+        _runs(rows),
+        tuple(column for column in tip if column in rows[0]),
+        transform=of_metric,
+        mark={"interpolate": "step-after"},
+    )
+
+
+_DISTRIBUTIONS = {
+    "latency_cdf": (
+        "e2e",
+        "Latency CDF: share of the requests answered within a time",
+        "time to the end of a request",
+        "requests answered within it",
+    ),
+    "ttft_cdf": (
+        "ttft",
+        "Time to the first token (TTFT)",
+        "time to the first token",
+        "requests with a token within it",
+    ),
+    "tpot_cdf": (
+        "tpot",
+        "Time for each further token, of whole requests (TPOT)",
+        "time for each further token",
+        "requests with no more",
+    ),
+    "itl_cdf": (
+        "itl",
+        "Time between two tokens (inter-token latency)",
+        "time since the token before",
+        "tokens that came within it",
+    ),
+    "client_wait_cdf": (
+        "client_wait",
+        "How long the client held requests back before it sent them",
+        "time that it was held back",
+        "requests with no more",
+    ),
+}
+
+for _name, (_metric, _title, _along, _share) in _DISTRIBUTIONS.items():
+    _drawn = partial(_shares, title=_title, along=_along, share=_share, metric=_metric)
+    register(_name, ("latency_cdf",), _drawn, f"{_title}: share of the requests by run.")
+
+
+@chart("queue_cdf")
+def queue_cdf(rows: Rows) -> Drawing | None:
+    """Which share of the requests waited how long for the engine to begin them."""
+    title = "How long requests queued, from when they were sent to their first step"
+    return _shares(rows, title=title, along="time in the queue", share="requests with no more")
+
+
+def _by_method(rows: Rows, title: str, column: str, axis: str) -> Drawing | None:
+    keep, rows, omitted = largest(rows, column)
+    label, name_of = joined("model", "method", "run")
+    return bars(
+        title,
+        rows,
+        y=names("which", [*map(name_of, rows)]),
+        x=(column, column, axis),
+        colour=colours("stage", series(sorted({str(row["stage"]) for row in rows}))),
+        tip=(
+            *("run", "model", "method", "engine", "world_size", "batch_size"),
+            *("mean_tokens_per_s", "std_tokens_per_s", "peak_bytes"),
+        ),
+        transform=[*keep, label],
+        omitted=omitted,
+    )
+
+
+@chart("methods")
+def methods(rows: Rows) -> Drawing | None:
+    """How many tokens a second each method of training reached."""
+    return _by_method(
+        rows, "Tokens a second, by method", "mean_tokens_per_s", "tokens of all ranks"
+    )
+
+
+@chart("methods")
+def method_memory(rows: Rows) -> Drawing | None:
+    """How much memory each method of training took at most."""
+    axis = "peak memory of the fullest rank"
+    return _by_method(rows, "Peak memory, by method", "peak_bytes", axis)
+
+
+@chart("scaling")
+def scaling(rows: Rows) -> Drawing | None:
+    """How much faster more devices are: tokens a second over those of the fewest."""
+    rows = [row for row in rows if row["speedup"] is not None]
+    setup = ("model", "stage", "method", "engine", "batch_size", "sequence_length")
+    label, name_of = joined(*setup)
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        sizes.setdefault(name_of(row), set()).add(row["world_size"])
+    labels = [name for name, found in sizes.items() if len(found) > 1]
+    if not labels:
+        return None
+    size = quantity("world_size", [], "ranks")
+    size["axis"]["tickMinStep"] = 1
+    return lines(
+        "How much faster more ranks are",
+        size,
+        quantity("speedup", [], "tokens/s over those of the base"),
+        colours("which", series(labels)),
+        (
+            *("which", "device", "world_size", "base_world_size", "speedup"),
+            *("efficiency_pct", "mean_tokens_per_s", "run"),
+        ),
+        height=260,
+        transform=[
+            {"filter": {"field": "speedup", "valid": True}},
+            label,
+            {"filter": {"field": "which", "oneOf": labels}},
+        ],
+        mark={"point": True},
+    )
+
+
+def _curves(
+    rows: Rows,
+    title: str,
+    along: tuple[str, str],
+    reached: tuple[str, str],
+    of: Sequence[str],
+    also: Sequence[str],
+    rate_scale: Mapping[str, Any],
+) -> Drawing | None:
+    """What microbenchmarks reached by the size of the work: `of` are what makes a curve."""
+    (x, x_title), (y, y_title) = along, reached
+    rows = [row for row in rows if row[x] and row[y]]
+    if not rows:
+        return None
+    label, name_of = joined(*of, name="curve")
+    return lines(
+        title,
+        quantity(x, [row[x] for row in rows], x_title, scale={"type": "log"}),
+        quantity(y, [row[y] for row in rows], y_title, scale=dict(rate_scale)),
+        colours("curve", series(list(dict.fromkeys(map(name_of, rows))))),
+        ("curve", x, y, *also),
+        height=280,
+        transform=[*positive(x, y), label],
+        mark={"point": True},
+    )
+
+
+@chart("bench_gemm")
+def bench_gemm(rows: Rows) -> Drawing | None:
+    """What matrix products reached on the machine, by their number of rows."""
+    return _curves(
+        rows,
+        "What matrix products reached, by size",
+        ("m", "rows of the product (M)"),
+        ("flop_per_s", "reached"),
+        ("run", "device", "op", "dtype", "series"),
+        ("n", "k", "peak_pct", "median_ns", "interval_pct", "device_name"),
+        {"zero": True},
+    )
+
+
+@chart("bench_memcpy")
+def bench_memcpy(rows: Rows) -> Drawing | None:
+    """How fast copies were on the machine, by their size."""
+    return _curves(
+        rows,
+        "How fast copies were, by size",
+        ("message_bytes", "size of the copy"),
+        ("bytes_per_s", "rate"),
+        ("run", "device", "op", "memory"),
+        ("median_ns", "interval_pct", "peak_pct", "device_name"),
+        {"type": "log"},
+    )
+
+
+@chart("bench_collectives")
+def bench_collectives(rows: Rows) -> Drawing | None:
+    """How fast collectives were on the machine, by the size of their message."""
+    return _curves(
+        rows,
+        "How fast collectives were, by size",
+        ("message_bytes", "size of the message"),
+        ("bus_bytes_per_s", "bus bandwidth"),
+        ("run", "op", "backend", "group_size"),
+        ("algorithm_bytes_per_s", "median_ns", "interval_pct", "device_name"),
+        {"type": "log"},
+    )

@@ -1,0 +1,572 @@
+"""The charts of traces: what devices, modules, kernels, ranks and launches did.
+
+A function is a chart, named after it: it takes the rows of the analyses that it is registered for
+and returns how they are drawn, or None where they have nothing to show.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from tracekit import palette
+from tracekit.palette import BLUE, GREY, INK, KIND, PHASE, SKY, VERMILLION, series
+from tracekit.plot._encoding import (
+    Drawing,
+    Rows,
+    bar_step,
+    bars,
+    colours,
+    devices_of,
+    fixed,
+    has_several_devices,
+    icicle,
+    largest,
+    lines,
+    names,
+    nested_bars,
+    parts,
+    positive,
+    quantity,
+    stream_of,
+    text_of,
+    told,
+    where,
+)
+from tracekit.plot._registry import chart
+
+MAX_LINES = 8
+
+MAX_STEP_LINES = 16
+
+WINDOW_PARTS = {
+    "compute_ns": "compute",
+    "exposed_comm_ns": "comm",
+    "exposed_memcpy_ns": "memcpy",
+    "idle_ns": "idle",
+}
+"""The columns of the parts of a window, and what they are of."""
+
+PHASE_PARTS = {"covered_ns": "compute", "exposed_comm_ns": "comm", "idle_ns": "idle"}
+
+ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
+"""What draws the roofs by where they are from."""
+
+POINT = {"type": "point", "filled": True, "size": 70}
+
+
+def _stacked(of: dict[str, str]) -> dict[str, Any]:
+    return parts("part", {column: KIND[kind] for column, kind in of.items()})
+
+
+@chart("timeline")
+def timeline(rows: Rows) -> Drawing | None:
+    """One bar per device: compute, exposed communication and copies, idle; together its window."""
+    return bars(
+        "What each device did with its window",
+        rows,
+        y=names("where"),
+        x=("part_ns", "window_ns", "time of the device's window"),
+        colour=_stacked(WINDOW_PARTS),
+        tip=("where", "window_ns", *WINDOW_PARTS, "event_count"),
+        transform=[*where(rows), {"fold": [*WINDOW_PARTS], "as": ["part", "part_ns"]}],
+        stack="zero",
+    )
+
+
+@chart("timeline")
+def ranks(rows: Rows) -> Drawing | None:
+    """Ranks and what they spend their time on, as a heat map."""
+    if len(rows) < 2:
+        return None
+    shares = ("compute_pct", "exposed_comm_pct", "exposed_memcpy_pct", "idle_pct")
+    legend = {"title": "share of the device's window, %", "orient": "top"}
+    spec = {
+        "height": bar_step(len(rows)),
+        "transform": [*where(rows), {"fold": list(shares), "as": ["part", "share_pct"]}],
+        "mark": {"type": "rect"},
+        "encoding": {
+            "y": names("where"),
+            "x": names("part", shares),
+            "color": {
+                "field": "share_pct",
+                "type": "quantitative",
+                "scale": {"domain": [0, 100], "scheme": "blues"},
+                "legend": legend,
+            },
+            "tooltip": told("where", "window_ns", *shares),
+        },
+    }
+    return Drawing("How ranks differ in what they spend their time on", spec)
+
+
+@chart("rank_groups")
+def rank_groups(rows: Rows) -> Drawing | None:
+    """Groups of ranks that behave alike: what a rank of each does with its window."""
+    if len(rows) < 2:
+        return None
+
+    def named(row: dict[str, Any]) -> str:
+        number, count, alike = (
+            text_of(row[column]) for column in ("group_number", "rank_count", "alike")
+        )
+        return f"group {number} · {count} {'rank' if row['rank_count'] == 1 else 'ranks'} · {alike}"
+
+    words = "(datum.rank_count === 1 ? ' rank · ' : ' ranks · ')"
+    words = f"'group ' + datum.group_number + ' · ' + datum.rank_count + {words} + datum.alike"
+    return bars(
+        "Groups of ranks that behave alike: the mean of each",
+        rows,
+        # What tells a group from the others stands at the end.
+        y=names("which", [*map(named, rows)], label_px=400),
+        x=("part_ns", "window_ns", "mean time of a rank's window"),
+        colour=_stacked(WINDOW_PARTS),
+        tip=("which", "example_rank", "window_ns", *WINDOW_PARTS, "comm_wait_ns", "ranks"),
+        transform=[
+            {"calculate": words, "as": "which"},
+            {"fold": [*WINDOW_PARTS], "as": ["part", "part_ns"]},
+        ],
+        stack="zero",
+    )
+
+
+@chart("rank_distribution")
+def rank_distribution(rows: Rows) -> Drawing | None:
+    """How each part of the time is spread over the ranks: the least, the median, the most."""
+    rows = [row for row in rows if row["rank_count"] > 1]
+    if not rows:
+        return None
+    x = quantity("min_ns", [row["max_ns"] for row in rows], "least to most; median, 95 % (orange)")
+    tip = told(
+        *("part", "min_ns", "min_rank", "median_ns", "median_rank", "p95_ns", "p95_rank"),
+        *("max_ns", "max_rank", "spread_pct"),
+    )
+    spec = {
+        "height": bar_step(len(rows)),
+        "transform": [{"filter": {"field": "rank_count", "gt": 1}}],
+        "encoding": {"y": names("part", [row["part"] for row in rows]), "tooltip": tip},
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": {"band": 0.4}},
+                "encoding": {"x": x, "x2": {"field": "max_ns"}, "color": fixed(SKY)},
+            },
+            *(
+                {
+                    "mark": {**POINT, "size": 60},
+                    "encoding": {"x": {**x, "field": column}, "color": fixed(colour)},
+                }
+                for column, colour in (("p95_ns", VERMILLION), ("median_ns", BLUE))
+            ),
+        ],
+    }
+    return Drawing("How each part of the time is spread over the ranks", spec)
+
+
+def _step_axis() -> dict[str, Any]:
+    step = quantity("step", [], "step", scale={"zero": False})
+    step["axis"]["tickMinStep"] = 1
+    return step
+
+
+@chart("steps")
+def steps(rows: Rows) -> Drawing | None:
+    """The length of each step on each device; of many devices, chart step_spread shows those."""
+    rows = [row for row in rows if row["step"] is not None and row["span_ns"]]
+    devices, labels = devices_of(rows)
+    if not rows or len(devices) > MAX_STEP_LINES:
+        return None
+    spans = [row["span_ns"] for row in rows]
+    return lines(
+        "Steps over time",
+        _step_axis(),
+        quantity("span_ns", spans, "length on the device"),
+        colours("where", series(labels)),
+        ("where", "step", "span_ns", "ends_with", "work_ns", "dur_ns", "wall_ns", "kernel_count"),
+        height=220,
+        transform=[{"filter": {"field": "step", "valid": True}}, *where(rows)],
+        mark={"point": True},
+    )
+
+
+@chart("step_spread")
+def step_spread(rows: Rows) -> Drawing | None:
+    """How far apart many devices are in each step: the shortest, the median, the longest."""
+    if max(row["rank_count"] for row in rows) <= MAX_STEP_LINES:
+        return None
+    of = {"min_ns": SKY, "median_ns": BLUE, "max_ns": VERMILLION}
+    return lines(
+        "How far the devices are apart in each step",
+        _step_axis(),
+        quantity("part_ns", [row["max_ns"] for row in rows], "length on the device"),
+        parts("part", of),
+        ("step", "part", "part_ns", "rank_count", "min_rank", "max_rank", "spread_pct"),
+        transform=[{"fold": [*of], "as": ["part", "part_ns"]}],
+        mark={"point": True},
+    )
+
+
+@chart("phase_totals")
+def phases(rows: Rows) -> Drawing | None:
+    """What each phase cost all devices: busy, with communication alone, and waiting for it."""
+    return bars(
+        "Where the time of a step goes, by phase",
+        rows,
+        y=names("phase", [row["phase"] for row in rows]),
+        x=("part_ns", "span_ns", "time of all devices"),
+        colour=_stacked(PHASE_PARTS),
+        tip=("phase", "span_ns", "span_pct", *PHASE_PARTS, "kernel_count"),
+        transform=[{"fold": [*PHASE_PARTS], "as": ["part", "part_ns"]}],
+        stack="zero",
+    )
+
+
+@chart("module_icicle")
+def modules(rows: Rows) -> Drawing | None:
+    """The tree of modules as an icicle: as wide as their time, within those around them."""
+    title = "In which modules the time was spent"
+    return _module_icicle(rows, "modules", title, fixed(SKY))
+
+
+@chart("module_icicle")
+def phase_modules(rows: Rows) -> Drawing | None:
+    """The tree of modules as an icicle, by phase."""
+    of = {
+        row["phase"]: PHASE.get(row["phase"], PHASE["other"])
+        for row in rows
+        if row["view"] == "phases"
+    }
+    title = "In which modules the time was spent, by phase"
+    return _module_icicle(rows, "phases", title, colours("phase", of))
+
+
+def _module_icicle(rows: Rows, view: str, title: str, colour: dict[str, Any]) -> Drawing | None:
+    tip = ("module_path", "phase", "total_wall_ns", "self_wall_ns", "wall_pct")
+    of_view = {"transform": [{"filter": {"field": "view", "equal": view}}]}
+    return icicle(title, [row for row in rows if row["view"] == view], colour, tip, **of_view)
+
+
+@chart("class_icicle")
+def class_modules(rows: Rows) -> Drawing | None:
+    """The tree of modules as an icicle below the classes of kernels: what work was whose."""
+    classes = palette.classes(list(dict.fromkeys(row["class"] for row in rows)))
+    title = "In which modules the time was spent, by class of kernel"
+    tip = ("module_path", "class", "total_wall_ns", "self_wall_ns", "wall_pct")
+    return icicle(title, rows, colours("class", classes), tip)
+
+
+@chart("kernel_class_totals")
+def kernel_classes(rows: Rows) -> Drawing | None:
+    """The classes of kernels by the wall time that is theirs, over all devices."""
+    keep, rows, omitted = largest(rows, "wall_ns")
+    return bars(
+        "Which classes of kernels held the devices",
+        rows,
+        y=names("class", [row["class"] for row in rows]),
+        x=("wall_ns", "wall_ns", "wall time of all devices"),
+        colour=colours("kind", {row["kind"]: KIND[row["kind"]] for row in rows}),
+        tip=("class", "kind", "wall_ns", "wall_pct", "kernel_ns", "kernel_count"),
+        transform=keep,
+        omitted=omitted,
+    )
+
+
+@chart("kernels")
+def kernels(rows: Rows) -> Drawing | None:
+    """The kernels that held a device longest."""
+    keep, shown, omitted = largest(rows, "wall_ns", 25)
+    # A bar is a row: the lists of devices are cut, so bars of one name do not add up to anything.
+    label = "datum.class + ' · ' + datum.name"
+    if has_several_devices(rows):
+        label = where(rows)[0]["calculate"] + " + ' · ' + " + label
+    return bars(
+        "Kernels that held a device longest",
+        shown,
+        y={**names("which", label_px=400), "sort": "-x"},
+        x=("wall_ns", "wall_ns", "wall time"),
+        colour=fixed(BLUE),
+        tip=("which", "class", "kernel_count", "wall_ns", "kernel_ns", "mean_ns"),
+        transform=[*keep, {"calculate": label, "as": "which"}],
+        omitted=omitted,
+    )
+
+
+@chart("compute_memory", "roofline")
+def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
+    """The roofline: what matrix products and other ops reached, by their arithmetic per byte."""
+    counted = [row for row in rows if row["intensity_flop_per_byte"] and row["flop_per_s"]]
+    if not counted:
+        return None
+    types = sorted({row["dtype"] for row in counted} - {None})
+    roofs = [row for row in roofline if row["dtype"] in types]
+    kinds = [kind for kind in ROOFS if any(row["roof"] == kind for row in roofs)]
+    rates = [row["flop_per_s"] for row in counted + roofs]
+    x = quantity("intensity_flop_per_byte", [], "FLOP per byte", scale={"type": "log"})
+    x["axis"]["labelOverlap"] = True
+    y = quantity("flop_per_s", rates, "reached", scale={"type": "log"})
+    if roofs:
+        said = ", ".join(f"{kind} ({ROOFS[kind][0]})" for kind in kinds)
+        y["axis"]["title"] = y["axis"]["title"].replace("reached", f"reached; roofs: {said}")
+    tip = told(
+        *("op_class", "dtype", "phase", "kernel_ns", "flop_per_s"),
+        *("intensity_flop_per_byte", "bound", "attainable_pct", "reason"),
+    )
+    colour = colours("op_class", series(sorted({row["op_class"] for row in counted})))
+    label = "datum.dtype + ' · ' + datum.roof + ' · ' + datum.rank + ' · ' + datum.device"
+    of_roof = {
+        "x": x,
+        "y": y,
+        "detail": {"field": "which"},
+        "color": fixed(INK),
+        "tooltip": told("dtype", "roof", "flop_per_s", "ridge_flop_per_byte", "source"),
+    }
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"name": "roofline"},
+            "transform": [
+                {"filter": {"field": "roof", "equal": kind}},
+                {"filter": {"field": "dtype", "oneOf": types}},
+                {"calculate": label, "as": "which"},
+            ],
+            "mark": {"type": "line", "strokeDash": ROOFS[kind][1], "strokeWidth": 1.5},
+            "encoding": of_roof,
+        }
+        for kind in kinds
+    ]
+    ops = {
+        "transform": positive("intensity_flop_per_byte", "flop_per_s"),
+        "mark": {**POINT, "size": 90},
+        "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
+    }
+    spec = {"height": 320, "layer": [*layers, ops]}
+    also = ("roofline",) if roofs else ()
+    return Drawing("What ops reached, by arithmetic per byte", spec, also=also)
+
+
+@chart("communication_totals")
+def communication(rows: Rows) -> Drawing | None:
+    """The classes of collectives: how much of each was hidden behind compute, how much was not."""
+    classes = list(dict.fromkeys(row["class"] for row in rows))
+    return nested_bars(
+        "Communication: how long it was in flight, and how much of that was exposed",
+        len(classes),
+        names("class", classes),
+        (
+            "comm_ns",
+            "wall_ns",
+            [row["comm_ns"] for row in rows],
+            "in flight (pale), exposed (full)",
+        ),
+        (KIND["comm"], KIND["comm"], 0.35),
+        ("class", "pg_name", "call_count", "comm_ns", "wall_ns", "overlapped_pct", "message_bytes"),
+        stack="zero",
+        detail={"field": "pg_name"},
+    )
+
+
+@chart("collectives")
+def collectives(rows: Rows) -> Drawing | None:
+    """Single collectives: the size of their message against the bandwidth of the bus."""
+    rows = [row for row in rows if row["message_bytes"] and row["bus_bytes_per_s"]]
+    if not rows:
+        return None
+    sizes, rates = ([row[c] for row in rows] for c in ("message_bytes", "bus_bytes_per_s"))
+    log = {"type": "log"}
+    tip = ("class", "pg_name", "rank", "message_bytes", "bus_bytes_per_s", "dur_ns", "wall_ns")
+    return lines(
+        "The longest collectives: size against bus bandwidth",
+        quantity("message_bytes", sizes, "size of the message", scale=log),
+        quantity("bus_bytes_per_s", rates, "bus bandwidth", scale=log),
+        colours("class", series(sorted({row["class"] for row in rows}))),
+        tip,
+        height=280,
+        transform=positive("message_bytes", "bus_bytes_per_s"),
+        mark={**POINT, "opacity": 0.7},
+    )
+
+
+@chart("collective_skew")
+def collective_skew(rows: Rows) -> Drawing | None:
+    """Collectives in which ranks waited for each other: transfer, and the longest wait."""
+    matched = [row for row in rows if row["number"] is not None]
+    keep, rows, omitted = largest(matched, "max_wait_ns", 25)
+    rows = sorted(rows, key=lambda row: -row["max_dur_ns"])
+    shares = {"transfer_ns": GREY, "max_wait_ns": VERMILLION}
+    # Few traces name their groups; where none does, there is nothing to tell apart.
+    has_groups = any(row["pg_name"] is not None for row in rows)
+    group = " + ' ' + datum.pg_name" if has_groups else ""
+    order = [
+        f"{row['class']}{' ' + text_of(row['pg_name']) if has_groups else ''} #{row['number']}"
+        for row in rows
+    ]
+    return bars(
+        "In which collectives ranks waited longest for each other",
+        rows,
+        y=names("which", order),
+        x=("part_ns", "max_dur_ns", "duration on the rank that waited longest"),
+        colour=parts("part", shares),
+        tip=(
+            *("which", "transfer_ns", "max_wait_ns", "straggler_rank"),
+            *("longest_waiting_rank", "message_bytes"),
+        ),
+        transform=[
+            {"filter": {"field": "number", "valid": True}},
+            *keep,
+            {"calculate": f"datum.class{group} + ' #' + datum.number", "as": "which"},
+            {"fold": list(shares), "as": ["part", "part_ns"]},
+        ],
+        omitted=omitted,
+        stack="zero",
+    )
+
+
+@chart("idle_cause_totals")
+def idle_causes(rows: Rows) -> Drawing | None:
+    """Why the devices had nothing to do."""
+    return bars(
+        "Why the devices had nothing to do",
+        rows,
+        y=names("cause", [row["cause"] for row in rows]),
+        x=("idle_ns", "idle_ns", "idle time of all devices"),
+        colour=fixed(KIND["idle"]),
+        tip=("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module"),
+    )
+
+
+@chart("idle_gaps")
+def idle_gaps(rows: Rows) -> Drawing | None:
+    """The longest gaps of the devices: when, how long, and why."""
+    starts, lengths = ([row[column] for row in rows] for column in ("start_ns", "idle_ns"))
+    return lines(
+        "The longest gaps",
+        quantity("start_ns", starts, "start, since the first event"),
+        quantity("idle_ns", lengths, "length of the gap", scale={"type": "log"}),
+        colours("cause", series(sorted({row["cause"] for row in rows}))),
+        ("where", "start_ns", "idle_ns", "cause", "op", "module", "python_line", "next_kernel"),
+        transform=where(rows),
+        mark=POINT,
+    )
+
+
+@chart("memcpy_totals")
+def memcpy(rows: Rows) -> Drawing | None:
+    """What was copied, which way, and how fast."""
+    keep, rows, omitted = largest(rows, "kernel_ns")
+    return bars(
+        "What was copied or set, which way",
+        rows,
+        y=names("direction", [row["direction"] for row in rows]),
+        x=("kernel_ns", "kernel_ns", "time of all copies"),
+        colour=fixed(KIND["memcpy"]),
+        tip=(
+            *("direction", "copy_count", "kernel_ns", "wall_ns"),
+            *("bytes", "bandwidth_bytes_per_s"),
+        ),
+        transform=keep,
+        omitted=omitted,
+    )
+
+
+@chart("queue_length")
+def queue_length(rows: Rows) -> Drawing | None:
+    """How much work lay queued in front of each stream: mean and most."""
+    keep, shown, omitted = largest(rows, "max_length")
+    label, _ = stream_of(rows)
+    axis = "queued device events: most (pale), mean (full)"
+    return nested_bars(
+        "How much work lay queued in front of each stream",
+        len(shown),
+        names("which"),
+        ("max_length", "mean_length", [], axis),
+        (SKY, BLUE, 0.5),
+        ("which", "mean_length", "max_length", "empty_pct", "span_ns", "kernel_count"),
+        transform=[*keep, label],
+        omitted=omitted,
+        has_unit=False,
+    )
+
+
+@chart("queue_over_time")
+def queue_over_time(rows: Rows) -> Drawing | None:
+    """How long the queue in front of each stream was, moment by moment."""
+    label, name_of = stream_of(rows)
+    highest: defaultdict[str, float] = defaultdict(float)
+    for row in rows:
+        highest[name_of(row)] = max(highest[name_of(row)], row["mean_length"])
+    longest = set(sorted(highest, key=lambda one: -highest[one])[:MAX_LINES])
+    shown = [name for name in highest if name in longest]
+    times = [row["start_ns"] for row in rows]
+    return lines(
+        "How much work lay queued, moment by moment",
+        quantity("start_ns", times, "time since the first event", scale={"nice": False}),
+        quantity("mean_length", [], "queued device events, mean"),
+        colours("which", series(shown)),
+        ("which", "start_ns", "dur_ns", "mean_length", "max_length"),
+        transform=[label, {"filter": {"field": "which", "oneOf": shown}}],
+        mark={"interpolate": "step-after", "strokeWidth": 1.5},
+        omitted=f"the {len(shown)} longest of {len(highest):,}"
+        if len(highest) > len(shown)
+        else "",
+    )
+
+
+@chart("launch_delays")
+def launch_delays(rows: Rows) -> Drawing | None:
+    """How long work waited on the device after its launch, by the call that launched it."""
+    keep, shown, omitted = largest(rows, "p99_delay_ns")
+    label = where(rows)[0]["calculate"] + " + ' · ' + datum.launch"
+    delays = [row["p99_delay_ns"] for row in shown]
+    axis = "delay: 99th percentile (pale), median (full)"
+    return nested_bars(
+        "How long work waited on the device after its launch",
+        len(shown),
+        names("which"),
+        ("p99_delay_ns", "median_delay_ns", delays, axis),
+        (SKY, BLUE, 0.5),
+        (
+            *("which", "kernel_count", "median_delay_ns", "p99_delay_ns"),
+            *("max_delay_ns", "mean_launch_ns"),
+        ),
+        transform=[*keep, {"calculate": label, "as": "which"}],
+        omitted=omitted,
+    )
+
+
+@chart("memory_over_time")
+def memory(every: Rows) -> Drawing | None:
+    """Memory in use and kept by the allocator, over time.
+
+    Where an accelerator is, memory of the host is left to the table; that keeps nothing in reserve.
+    """
+    rows = [row for row in every if row["device"] != "cpu"] or every
+    is_host = rows[0]["device"] == "cpu"
+    devices, labels = devices_of(rows, every)
+    shown = labels[:MAX_LINES]
+    times = [row["at_ns"] for row in rows]
+    sizes = [max(row["allocated_bytes"], row["reserved_bytes"] or 0) for row in rows]
+    x = quantity("at_ns", times, "time since the first event", scale={"zero": False, "nice": False})
+    of: dict[str, dict[str, Any]] = {
+        "allocated_bytes": {"strokeWidth": 1.5},
+        "reserved_bytes": {"strokeDash": [4, 3]},
+    }
+    if is_host:
+        del of["reserved_bytes"]
+    y_title = "in use" if is_host else "in use; kept (dashed)"
+    spec = {
+        "height": 240,
+        "transform": [*where(every), {"filter": {"field": "where", "oneOf": shown}}],
+        "encoding": {
+            "x": x,
+            "color": colours("where", series(shown)),
+            "tooltip": told("where", "at_ns", "allocated_bytes", "reserved_bytes", "event_count"),
+        },
+        "layer": [
+            {
+                "mark": {"type": "line", "interpolate": "step-after", **how},
+                "encoding": {"y": quantity(column, sizes, y_title)},
+            }
+            for column, how in of.items()
+        ],
+    }
+    omitted = f"{len(shown)} of {len(devices):,} devices" if len(devices) > len(shown) else ""
+    title = "Memory of the host over time" if is_host else "Memory of the devices over time"
+    return Drawing(title, spec, omitted)

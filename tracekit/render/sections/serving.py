@@ -1,0 +1,169 @@
+"""How a serving engine fared: what it answered, how fast, and what its steps were spent on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from tracekit.render._curves import MOST_CURVES, Curve, curve_lines
+from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render.sections._layout import (
+    Row,
+    Screen,
+    aligned,
+    device_label,
+    fitted,
+    more,
+    pct_text,
+)
+from tracekit.units import format_duration, format_ms, format_pct, ms_decimals
+
+MAX_DEVICES = 4
+
+_MEANINGS = {
+    "e2e": "to the end of the answer",
+    "ttft": "to the first token",
+    "tpot": "per token after the first",
+    "itl": "between tokens",
+    "client_wait": "held back by the client",
+}
+_PERCENTILES = ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")
+# On a narrow screen: a number is left out, never cut.
+_FEWER = (("p50_ns", "p90_ns", "p99_ns"), ("p50_ns", "p99_ns"), ("p50_ns",))
+
+_CDF_TITLES = {
+    "e2e": "share of the requests that were answered within",
+    "ttft": "share of the requests whose first token came within",
+    "tpot": "share of the requests whose tokens came within, each",
+    "itl": "share of the tokens that followed the one before within",
+    "client_wait": "share of the requests that the client held back no longer than",
+}
+_MAIN = "e2e"
+
+
+def throughput(screen: Screen) -> list[Text]:
+    """Return requests and tokens a second, and over which interval, in a line per run."""
+    out = []
+    for row in screen.rows("throughput"):
+        parts = [f"{row['ok_count']:,} of {row['request_count']:,} requests ok"]
+        if row["requests_per_s"] is not None:
+            parts.insert(0, f"{row['requests_per_s']:,.1f} requests/s")
+            if row["output_tokens_per_s"] is not None:
+                parts.insert(0, f"{row['output_tokens_per_s']:,.1f} output tokens/s")
+            parts.append(f"in {format_duration(row['interval_ns'])}")
+        if row["outcome"] == "incomplete":
+            parts.append(f"only {format_pct(row['answered_pct'])} of the load")
+        out.append(screen.ended(screen.heading("Throughput"), " · ".join(parts)))
+    return out
+
+
+def latency(screen: Screen) -> list[Text]:
+    """Return one line per metric; a metric without a value, or always zero, is not shown."""
+    rows = [row for row in screen.rows("latency") if row["max_ns"]]
+    if not rows:
+        return []
+    figures = []
+    for shown in (_PERCENTILES, *_FEWER):
+        figures = _percentiles(rows, shown)
+        if len(figures[0]) + 2 <= screen.width:
+            break
+    note = "percentiles are nearest-rank, of the requests that succeeded"
+    if any(row["outcome"] == "incomplete" for row in rows):
+        note += "; of an incomplete load"
+    out = [screen.heading("Latency", note), Text("  " + figures[0], style="dim")]
+    for row, text in zip(rows, figures[1:], strict=True):
+        line = Text("  " + text)
+        meaning = _MEANINGS.get(row["metric"], "")
+        if line.cell_len + 2 + len(meaning) <= screen.width:
+            line.append("  " + meaning, style="dim")
+        out.append(line)
+    return out
+
+
+def _percentiles(rows: Sequence[Row], shown: Sequence[str]) -> list[str]:
+    """Return the line of titles and one line per metric."""
+    decimals = ms_decimals(row[column] for row in rows for column in shown)
+    found = [fitted(["", *(row["metric"] for row in rows)])]
+    for column in shown:
+        unit = " ms" if column == shown[-1] else ""
+        texts = [f"{format_ms(row[column], decimals)}{unit}" for row in rows]
+        found.append([column.removesuffix("_ns"), *texts])
+    return aligned(found)
+
+
+def latency_cdf(screen: Screen) -> list[Text]:
+    """Return a drawing of the end-to-end latency, or of every metric, all runs in one."""
+    curves: dict[str, dict[tuple[str, str], Curve]] = {}
+    for row in screen.rows("latency_cdf"):
+        run = (row["engine"] or "", row["run"] or "")
+        of_metric = curves.setdefault(row["metric"], {})
+        if run not in of_metric:
+            of_metric[run] = Curve(" · ".join(filter(None, run)))
+        of_metric[run].values_ns.append(row["value_ns"])
+        of_metric[run].pcts.append(row["cumulative_pct"])
+    out: list[Text] = []
+    for metric, of_metric in curves.items():
+        every = list(of_metric.values())
+        # Where the client never waited there is nothing to see.
+        if not (screen.full or metric == _MAIN) or all(one.values_ns[-1] <= 0 for one in every):
+            continue
+        if out:
+            out.append(Text())
+        out.append(screen.heading(f"Latency {metric}", _CDF_TITLES.get(metric, "")))
+        out.extend(curve_lines(every[:MOST_CURVES], screen.width))
+        out.extend(more(len(every) - MOST_CURVES, "run"))
+    return out
+
+
+def serving_window(screen: Screen) -> list[Text]:
+    """Return one line per device that has a steady state: which steps, how full, how fast."""
+    rows = [row for row in screen.rows("serving_window") if row["reason"] is None]
+    out = []
+    for row in rows[:MAX_DEVICES]:
+        line = screen.heading("Steady state")
+        if len(rows) > 1:
+            line.append(f"  {device_label(row)}")
+        out.append(screen.ended(line, _steady_state(row), "not bold"))
+    return out + more(len(rows) - len(out), "device")
+
+
+def _steady_state(row: Row) -> str:
+    kinds = [
+        f"{row[f'{kind}_step_count']:,} {kind}"
+        for kind in ("prefill", "mixed", "decode")
+        if row[f"{kind}_step_count"]
+    ]
+    parts = [
+        f"steps {row['first_step']}–{row['last_step']} ({', '.join(kinds)})",
+        format_duration(row["dur_ns"]),
+        f"up to {row['max_running_count']:,} running",
+    ]
+    if row["decode_tokens_per_s"] is not None:
+        parts.append(f"{row['decode_tokens_per_s']:,.1f} decode tokens/s")
+    if row["idle_pct"] is not None:
+        parts.append(f"idle {format_pct(row['idle_pct'])} %")
+    return " · ".join(parts)
+
+
+def serving_modules(screen: Screen) -> list[Text]:
+    """Return the kinds of work of each phase over all devices, the longest first."""
+    phases: dict[str, list[dict[str, Any]]] = {}
+    for row in screen.rows("serving_module_totals"):
+        phases.setdefault(row["phase"], []).append(row)
+    totals = [tasks[0]["phase_wall_ns"] for tasks in phases.values()]
+    decimals = ms_decimals(totals)
+    figures = aligned([[f"{format_ms(total, decimals)} ms" for total in totals]])
+    out = [screen.heading("Serving", "share of each phase's time, idle included")]
+    for phase, tasks, text in zip(fitted([*phases]), phases.values(), figures, strict=True):
+        shares = [f"{_task(row)} {pct_text(row['phase_pct'])}" for row in tasks if row["wall_ns"]]
+        start = f"  {phase}  {text}  "
+        out.append(Text(start + shorten(" · ".join(shares), screen.width - cell_width(start))))
+    return out
+
+
+def _task(row: Row) -> str:
+    """Return the name of a kind of work; what is `other` says other what."""
+    task = printable(row["task"])
+    return f"other {row['task_group']}" if task == "other" else task

@@ -1,0 +1,167 @@
+"""Pictures for a page of runs: the paper's Figure 5 of ours, and the paper's numbers in our form.
+
+Figure 5, parts of a decoder layer with and without recomputation, needs traces, not manifests
+alone: each run of pre-training is asked for its roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import TracekitError
+from tracekit.palette import SLATE, series
+from tracekit.plot import Chart
+from tracekit.plot._encoding import Drawing, bars, colours, fixed, joined, names
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+NAME = "decoder_roles"
+
+ROLES = (
+    *("QKV", "RoPE", "Bmm0", "Softmax", "Bmm1", "Attention", "other in attention"),
+    *("Output", "MLP", "RMSNorm"),
+)
+"""The parts of a decoder layer, as analysis roles names them."""
+
+PHASES = ("forward", "backward")
+"""Recomputation stands apart, and is left out, as in the paper."""
+
+MAX_RUNS = 8
+
+RECOMPUTATION = "R"
+
+_COLUMNS = (
+    Column("run", "VARCHAR"),
+    Column("method", "VARCHAR"),
+    Column("batch_size", "BIGINT"),
+    Column("phase", "VARCHAR"),
+    Column("role", "VARCHAR"),
+    Column("kernel_ns", "BIGINT"),
+    Column("wall_ns", "BIGINT"),
+    Column("phase_pct", "DOUBLE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """What the runs say of their decoder layers.
+
+    `rows` are those of analysis roles of the first device of each run, and whose they are;
+    `folders` are the runs that were asked; `why_not` says of what is missing why it is.
+    """
+
+    rows: Result
+    folders: tuple[str, ...] = ()
+    why_not: tuple[str, ...] = field(default=())
+
+
+def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None:
+    """Return what runs of pre-training say; None where there is none."""
+    found = runs.sql(
+        "SELECT path, folder_name AS run, opt AS method, batch_size FROM run "
+        "WHERE stage = 'pretrain' ORDER BY rowid"
+    ).to_dicts()
+    if not found:
+        return None
+    for run in found:
+        run["method"] = run["method"] or "Naive"
+    with_it = [run for run in found if RECOMPUTATION in run["method"].split("+")]
+    without = [run for run in found if run not in with_it]
+    nothing = Result(NAME, _COLUMNS, [])
+    if not with_it or not without:
+        there = "with" if with_it else "without"
+        return Decoder(
+            nothing,
+            why_not=(f"It compares runs with and without recomputation; all here are {there} it.",),
+        )
+    half = MAX_RUNS // 2
+    chosen = [*without[: max(half, MAX_RUNS - len(with_it))]]
+    chosen += with_it[: MAX_RUNS - len(chosen)]
+    rows: list[tuple[Any, ...]] = []
+    why_not = []
+    for run in chosen:
+        try:
+            rows += _rows(run, roles_of(run["path"]))
+        except TracekitError as error:
+            why_not.append(f"{run['run']} is missing: {error.message}")
+    if left := len(found) - len(chosen):
+        why_not.append(f"{left:,} more runs are left out: tracekit query roles RUN has theirs.")
+    folders = tuple(str(Path(run["path"])) for run in chosen)
+    return Decoder(Result(NAME, _COLUMNS, rows), folders, tuple(why_not))
+
+
+def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
+    """Return the rows of the first device: every rank of data-parallel training does the same."""
+    rows = roles.to_dicts()
+    first = next(((row["rank"], row["device"]) for row in rows), None)
+    return [
+        (
+            *(run["run"], run["method"], run["batch_size"], row["phase"], row["role"]),
+            *(row["kernel_ns"], row["wall_ns"], row["phase_pct"]),
+        )
+        for row in rows
+        if (row["rank"], row["device"]) == first and row["phase"] in PHASES and row["role"] in ROLES
+    ]
+
+
+def decoder_chart(rows: Result) -> Chart | None:
+    """Return the picture: a bar for each run and phase, divided by the parts of a layer."""
+    every = rows.to_dicts()
+    label, name_of = joined("phase", "method", "run")
+    sums: dict[str, float] = {}
+    for row in every:
+        sums[name_of(row)] = sums.get(name_of(row), 0) + row["phase_pct"]
+    order = sorted(sums, key=lambda name: (name[0] != "f", name))
+    drawn = bars(
+        "Parts of the decoder layers, with (R) and without recomputation",
+        [{"sum": sums[name]} for name in order],
+        y=names("which", order),
+        x=("phase_pct", "sum", "time of the phase"),
+        colour=colours(
+            "role", series([r for r in ROLES if any(row["role"] == r for row in every)])
+        ),
+        tip=("run", "method", "batch_size", "phase", "role", "phase_pct", "wall_ns"),
+        transform=[label],
+        stack="zero",
+    )
+    return None if drawn is None else _chart(drawn, NAME, NAME, rows)
+
+
+def missing(decoder: Decoder, chart: Chart | None) -> Sequence[str]:
+    """Return why the picture or a part of it is not there."""
+    if chart is None and not decoder.why_not:
+        return ("The traces of these runs do not tell the parts of a decoder layer.",)
+    return decoder.why_not
+
+
+_PARTS = (
+    ("tokens_per_s", "tokens of all ranks", "tokens a second"),
+    ("memory_gb", "peak memory of a GPU as printed, GB", "peak memory"),
+)
+
+
+def paper_charts(published: Result, name: str, source: str) -> Iterator[Chart]:
+    """Return the pictures of a published table of methods on one platform."""
+    label, name_of = joined("model", "method")
+    for column, axis, title in _PARTS:
+        rows = [row for row in published.to_dicts() if row[column] is not None]
+        drawn = bars(
+            f"The paper's {source}: {title}",
+            rows,
+            y=names("which", [name_of(row) for row in rows]),
+            x=(column, column, axis),
+            colour=fixed(SLATE),
+            tip=("which", "platform", "tokens_per_s", "memory_gb"),
+            transform=[{"filter": {"field": column, "valid": True}}, label],
+        )
+        if drawn is not None:
+            yield _chart(drawn, f"{name}_{column}", name, published)
+
+
+def _chart(drawn: Drawing, name: str, data: str, rows: Result) -> Chart:
+    return Chart(name, drawn.title, {"data": {"name": data}, **drawn.spec}, {data: rows})

@@ -1,0 +1,195 @@
+"""The parts of pages as HTML: heads, sections, tabs, tables, commands and places of charts.
+
+Whatever comes from a trace is escaped here, or put into the page by the program as text.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.plot import PARAMS, find_chart
+from tracekit.render._text import printable
+from tracekit.report.document import Content, document
+
+if TYPE_CHECKING:
+    from tracekit.plot import Chart
+    from tracekit.report.budget import Cut
+
+
+@dataclass(slots=True)
+class Shown:
+    """A section as it is written, and what the program of the page draws in it."""
+
+    name: str
+    title: str
+    lines: list[str] = field(default_factory=list)
+    charts: dict[str, Chart] = field(default_factory=dict)
+    data: dict[str, Cut] = field(default_factory=dict)
+
+
+def page_of(
+    names: tuple[str, str],
+    head: Iterable[str],
+    shown: Sequence[Shown],
+    *,
+    after: Iterable[str] = (),
+    has_contents: bool = True,
+    events: str | None = None,
+    view_command: str | None = None,
+) -> str:
+    """Return a page as HTML.
+
+    Args:
+        names: what the browser calls it, and what stands above it.
+        head: lines below that.
+        shown: its sections.
+        after: lines below these.
+        has_contents: with links to the sections.
+        events: packed, for the timeline.
+        view_command: opens the trace elsewhere.
+    """
+    title, heading = names
+    links = (f'<a href="#{one.name}">{escape(one.title)}</a>' for one in shown)
+    body = [
+        "<header>",
+        '<button type="button" id="theme">light or dark</button>',
+        f"<h1>{escape(heading)}</h1>",
+        *head,
+        "</header>",
+        *(['<nav aria-label="sections">', *links, "</nav>"] if has_contents else []),
+        "<main>",
+        *(line for one in shown for line in one.lines),
+        *after,
+        "</main>",
+    ]
+    charts = {name: chart for one in shown for name, chart in one.charts.items()}
+    data = {name: rows for one in shown for name, rows in one.data.items()}
+    return document(f"tracekit · {title}", body, Content(charts, data, events, view_command))
+
+
+def verdict(sentences: Iterable[str]) -> Iterator[str]:
+    """Return what is to be said first."""
+    yield '<ul class="verdict" id="verdict">'
+    yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    yield "</ul>"
+
+
+def section_head(name: str, title: str, definition: str) -> Iterator[str]:
+    """Return how a section begins."""
+    yield f'<section id="{name}" aria-labelledby="{name}-title">'
+    yield f'<h2 id="{name}-title">{escape(title)}</h2>'
+    yield f'<p class="definition">{escape(definition)}</p>'
+
+
+def definition_of(analysis: str) -> str:
+    """Return what an analysis answers, and what that means."""
+    spec = load_catalog().analysis(analysis)
+    return f"{spec.question} {spec.description}"
+
+
+def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]:
+    """Return tabs, of which the first is chosen.
+
+    Args:
+        names: what stands on a tab, and the id of what it shows, by the end of its own id.
+        about: what they choose.
+    """
+    label = f' aria-label="{about}"' if about else ""
+    yield f'<div class="tabs" role="tablist"{label}>'
+    for place, (name, (text, panel)) in enumerate(names.items()):
+        yield (
+            f'<button type="button" role="tab" id="tab-{name}" aria-controls="{panel}" '
+            f'aria-selected="{str(place == 0).lower()}" tabindex="{-1 if place else 0}">'
+            f"{escape(text)}</button>"
+        )
+    yield "</div>"
+
+
+def figure(chart: Chart, *, is_side: bool = False) -> str:
+    """Return the place of a chart; with `is_side` it is half as wide."""
+    title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
+    side = ' class="side"' if is_side else ""
+    return f'<figure{side} data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
+
+
+def sides(charts: Iterable[Chart]) -> Iterator[str]:
+    """Return the places of charts that are half as wide, two in a line."""
+    yield '<div class="sides">'
+    yield from (figure(chart, is_side=True) for chart in charts)
+    yield "</div>"
+
+
+def charts_of(names: Iterable[str], cuts: Mapping[str, Cut]) -> Iterator[Chart]:
+    """Return those charts whose analyses are there and have something to draw."""
+    for name in names:
+        kind = find_chart(name)
+        if all(need in cuts for need in kind.needs):
+            chart = kind.chart({need: cuts[need].shown for need in kind.needs})
+            if chart is not None:
+                yield chart
+
+
+def note(text: str) -> str:
+    """Return a remark."""
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def rows_of(name: str) -> str:
+    """Return the place of a table."""
+    return f'<div class="table" data-rows="{name}"></div>'
+
+
+def tables(
+    names: Iterable[str], defined: str, cuts: Mapping[str, Cut], traces: Sequence[str]
+) -> Iterator[str]:
+    """Return the places of the tables of analyses, each below what it answers.
+
+    Args:
+        names: of the analyses.
+        defined: that one whose meaning its section has said already.
+        cuts: their rows.
+        traces: how the traces or runs were named.
+    """
+    for name in names:
+        spec = load_catalog().analysis(name)
+        yield f"<h3>{escape(spec.question)}</h3>"
+        if name != defined and spec.description:
+            yield f'<p class="definition">{escape(spec.description)}</p>'
+        if left_out := cuts[name].note(command_of(name, traces)):
+            yield note(left_out)
+        yield rows_of(name)
+
+
+def copied(code_id: str, command: str) -> str:
+    """Return a command, and a button that copies it."""
+    return (
+        f'<code id="{code_id}">{escape(command)}</code> \n'
+        f'<button type="button" data-copy="{code_id}">copy</button>'
+    )
+
+
+def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
+    """Return the part of a section that says which commands and which SQL give the same."""
+    yield "<details><summary>The commands and the SQL that give the same</summary>"
+    for analysis in analyses:
+        spec = load_catalog().analysis(analysis)
+        yield f"<p>{copied(f'command-{name}-{analysis}', command_of(analysis, traces))}</p>"
+        yield f"<details><summary>{escape(spec.subject)}/{analysis}.sql</summary>"
+        yield f"<pre><code>{escape(spec.sql)}</code></pre></details>"
+    yield "</details>"
+
+
+def command_of(analysis: str, traces: Sequence[str]) -> str:
+    """Return the command that gives what a page shows of an analysis."""
+    asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
+    return f"tracekit query {analysis} {quoted(*traces)}{asked} --format json"
+
+
+def quoted(*names: str) -> str:
+    """Return names of traces as a shell takes them."""
+    return " ".join(shlex.quote(printable(name)) for name in names)

@@ -1,0 +1,116 @@
+"""Folders and files that go with the process that made them: those of builds, and what spills."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracekit.errors import StoreError
+
+_BUILD_SUFFIX = ".building"
+_ELSEWHERE = "free space, or set TMPDIR to a folder on another disk"
+
+
+def building_folder(final: Path) -> Path:
+    """Make a folder beside the final name of a store, for building it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    prefix = f".{final.name}.{host()}.{os.getpid()}."
+    return Path(tempfile.mkdtemp(prefix=prefix, suffix=_BUILD_SUFFIX, dir=final.parent))
+
+
+@contextlib.contextmanager
+def building_file(final: Path) -> Iterator[Path]:
+    """Give a name in the same folder for a file that is written before it gets its final one.
+
+    What has not got it when the block ends goes. A long name is cut: the whole of one that is too
+    long is for the disk to refuse.
+    """
+    sweep(final.parent)
+    name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
+    building = final.with_name(name)
+    try:
+        yield building
+    finally:
+        with contextlib.suppress(OSError):
+            building.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes of this host that are gone left behind unfinished.
+
+    The folder may be shared with other hosts, whose processes cannot be seen from here.
+    """
+    for left in folder.glob(f".*{_BUILD_SUFFIX}"):
+        *_, owner, pid, _ = ("", "", *left.name.removesuffix(_BUILD_SUFFIX).split("."))
+        if owner == host() and _is_gone(pid):
+            shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def temporary_folder() -> Path:
+    """Make a folder in the temporary folder, for this user alone, and sweep what others left there.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    top = temporary_place()
+    prefix = f"tracekit-{host()}-"
+    for left in top.glob(f"{prefix}*"):
+        pid = left.name.removeprefix(prefix).partition("-")[0]
+        with contextlib.suppress(OSError):
+            is_ours = left.lstat().st_uid == os.getuid() and not left.is_symlink()
+            if is_ours and _is_gone(pid):
+                shutil.rmtree(left, ignore_errors=True)
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=top))
+    except OSError as error:
+        is_full = error.errno == errno.ENOSPC
+        why = "the disk is full; nothing was written" if is_full else error.strerror
+        raise StoreError(f"{top}: {why}", hint=_ELSEWHERE) from error
+
+
+def temporary_place() -> Path:
+    """Return the temporary folder.
+
+    Raises:
+        StoreError: none can be written: all there are may be full.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise StoreError(f"no temporary folder can be written: {error}", hint=_ELSEWHERE) from error
+
+
+@functools.cache
+def host() -> str:
+    """Return what tells the processes that can be seen from here from those of others."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        # Containers may share a name and a folder, but not their processes.
+        name += str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _is_gone(pid: str) -> bool:
+    """Tell whether a text is the number of a process that has ended."""
+    if not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    return False
