@@ -135,3 +135,42 @@ def test_rows_and_columns_add_up_and_roles_are_those_of_their_analysis(
         roles[row["role"]] += row["wall_ns"]
     found = {row[0]: row[-2] for row in whole.rows[:-1] if row[-2]}
     assert found == {role: value for role, value in roles.items() if value}
+
+
+def test_a_heat_map_shows_the_sums(trace: tracekit.Trace) -> None:
+    chart = trace.plot.pivot("class", "step", "span_ns")
+    assert chart.data["pivot"].rows == [
+        ("gemm", "1", 30_000),
+        ("gemm", "2", 0),
+        ("idle", "1", 5_000),
+        ("idle", "2", 10_000),
+        ("memcpy_h2d", "1", 0),
+        ("memcpy_h2d", "2", 5_000),
+    ]
+    assert "<svg" in chart.to_svg()
+    with pytest.raises(QueryError, match="nothing for this pivot"):
+        trace.plot.pivot("class", "step", where="FALSE")
+
+
+def test_the_smallest_cells_are_one(trace: tracekit.Trace) -> None:
+    asked = ("device", "step", "class", "wall_ns", "idle_ns", "bytes")
+
+    def cells(count: int) -> list[tuple[Any, ...]]:
+        result = trace.query("pivot_cells", cells=count)
+        return [tuple(row[name] for name in asked) for row in result.to_dicts()]
+
+    rest = [("0", 1, "idle", 0, 5_000, None), ("0", 2, "memcpy_h2d", 5_000, 0, 4096)]
+    largest = [("0", 1, "gemm", 30_000, 0, None), ("0", 2, "idle", 0, 10_000, None)]
+    assert cells(0) == [*largest, *rest]
+    assert cells(4) == cells(0)
+    assert cells(2) == [*largest, ("(smaller)", None, "(smaller)", 5_000, 5_000, 4096)]
+
+
+@on_every_trace
+def test_the_cells_add_up_to_the_windows(path: Path, answered: Answered) -> None:
+    answers = answered(path)
+    windows = sum(answers("timeline").column("window_ns"))
+    for cells in (0, 900, 3):
+        found = answers.trace.query("pivot_cells", cells=cells)
+        assert sum(found.column("wall_ns")) + sum(found.column("idle_ns")) == windows
+        assert not cells or len(found) <= cells + 1

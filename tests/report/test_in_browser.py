@@ -274,3 +274,32 @@ def test_a_broken_file_has_a_report_that_says_so(
     assert "Caution" in report.page.locator("#verdict").text_content()
     shown = report.page.locator("[data-rows=health]").text_content()
     assert all(row["metric"] in shown for row in warned[:5])
+
+
+def test_the_pivot_turns(shown: Any) -> None:
+    trace, report = shown
+    section = report.page.locator("#pivot")
+    for rows, columns, values in (
+        ("module", "phase", "span_ns"),
+        ("phase", "class", "wall_ns"),
+        ("class", None, "kernel_count"),
+        ("step", "rank", "kernel_ns"),
+    ):
+        for place, value in enumerate((rows, columns or "", values)):
+            section.locator("select").nth(place).select_option(value)
+        show_all = section.locator("button.all")
+        if show_all.is_visible() and "more" in show_all.text_content():
+            show_all.click()
+        wanted = trace.pivot(rows, columns, values)
+        names = section.locator("thead th").all_text_contents()
+        assert names == [*wanted.column_names]
+        lines = section.locator("tbody tr").all()
+        titles = [
+            [cell.get_attribute("title") for cell in line.locator("td.number").all()]
+            for line in lines
+        ]
+        for line, title, row in zip(lines, titles, wanted.rows, strict=True):
+            # What is cut is told whole where it is pointed at.
+            assert line.locator("td").first.text_content().startswith(row[0][:20])
+            told = [int(one.partition(" = ")[2]) for one in title[:-1]]
+            assert told == [*row[1:-1]]

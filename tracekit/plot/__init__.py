@@ -7,7 +7,7 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING
@@ -67,6 +67,26 @@ class Plots:
             )
         return chart
 
+    def pivot(
+        self,
+        rows: str | Sequence[str],
+        columns: str,
+        values: str = "wall_ns",
+        where: str | None = None,
+        step: int | None = None,
+    ) -> Chart:
+        """Return the sums of :meth:`tracekit.Trace.pivot` as a heat map, with the same arguments.
+
+        Raises:
+            QueryError: there is nothing to sum.
+            The errors of :meth:`tracekit.Trace.pivot`.
+        """
+        from tracekit.plot.trace_charts import pivot_cells
+
+        names = (rows,) if isinstance(rows, str) else rows
+        found = self._trace.pivot(names, columns, values, where, step)
+        return pivot_cells(found, len(names), columns, values)
+
     def __getattr__(self, name: str) -> _Method:
         """Return what makes the chart of that name."""
         if name.startswith("_") or name not in chart_names():
@@ -75,7 +95,7 @@ class Plots:
 
     def __dir__(self) -> list[str]:
         """Return the names of the charts."""
-        return list(chart_names())
+        return [*chart_names(), "pivot"]
 
 
 class _Method:

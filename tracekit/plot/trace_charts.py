@@ -10,7 +10,10 @@ from collections import defaultdict
 from typing import Any
 
 from tracekit import palette
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import QueryError
 from tracekit.palette import BLUE, GREY, INK, KIND, PHASE, SKY, VERMILLION, series
+from tracekit.plot._chart import Chart
 from tracekit.plot._encoding import (
     Drawing,
     Rows,
@@ -34,6 +37,7 @@ from tracekit.plot._encoding import (
     where,
 )
 from tracekit.plot._registry import chart
+from tracekit.units import unit_of
 
 MAX_LINES = 8
 
@@ -570,3 +574,43 @@ def memory(every: Rows) -> Drawing | None:
     omitted = f"{len(shown)} of {len(devices):,} devices" if len(devices) > len(shown) else ""
     title = "Memory of the host over time" if is_host else "Memory of the devices over time"
     return Drawing(title, spec, omitted)
+
+
+def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
+    """Return the heat map of a pivot by so many dimensions and by the values of `columns`.
+
+    Raises:
+        QueryError: it has no rows.
+    """
+    if not pivot:
+        raise QueryError("the trace has nothing for this pivot", hint="choose others with `where`")
+    unit = f"_{unit_of(values)}"
+    shown = [name.rstrip().removesuffix(unit) for name in pivot.column_names[keys:-2]]
+    cells = [
+        (" · ".join(row[:keys]), name, value)
+        for row in pivot.rows[:-1]
+        for name, value in zip(shown, row[keys:-2], strict=True)
+    ]
+    rows = list(dict.fromkeys(cell[0] for cell in cells))
+    spec = {
+        "data": {"name": "pivot"},
+        "height": bar_step(len(rows)),
+        "mark": {"type": "rect"},
+        "encoding": {
+            "y": names("row", rows, label_px=400),
+            "x": names("column", shown),
+            "color": {
+                "field": values,
+                "type": "quantitative",
+                "scale": {"scheme": "blues"},
+                "legend": {"title": values, "orient": "top"},
+            },
+            "tooltip": told("row", "column", values),
+        },
+    }
+    table = Result(
+        "pivot",
+        (Column("row", "VARCHAR"), Column("column", "VARCHAR"), Column(values, "BIGINT")),
+        cells,
+    )
+    return Chart("pivot", f"{values} by {columns}", spec, {"pivot": table})

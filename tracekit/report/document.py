@@ -30,8 +30,8 @@ _NO_SCRIPT = (
 )
 
 _SCRIPTS = (
-    *("units.js", "labels.js", "tables.js", "scales.js", "charts.js", "timeline.js"),
-    "main.js",
+    *("units.js", "labels.js", "tables.js", "pivot.js", "scales.js"),
+    *("charts.js", "timeline.js", "main.js"),
 )
 _STYLE = "report.css"
 

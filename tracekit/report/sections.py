@@ -68,6 +68,7 @@ SECTIONS = (
     Section(
         "classes", "Kernel classes", ("kernel_classes",), ("kernel_class_totals", "kernel_classes")
     ),
+    Section("pivot", "Pivot", (), ("pivot_cells",)),
     Section("kernels", "Top kernels", ("kernels",), ("kernels",)),
     Section(
         "efficiency",

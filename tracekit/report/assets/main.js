@@ -13,7 +13,10 @@ function fill(place) {
   if (place.dataset.chart) {
     const chart = PAGE.charts[place.dataset.chart];
     place.chart = new ChartView(place, chart, rowsOf);
-  } else if (place.dataset.rows) drawTable(place, place.dataset.rows, PAGE.data[place.dataset.rows]);
+  } else if (place.dataset.rows) {
+    const draw = place.dataset.rows === 'pivot_cells' ? drawPivot : drawTable;
+    draw(place, place.dataset.rows, PAGE.data[place.dataset.rows]);
+  }
   else if (place.id === 'events-view') openTimeline(place);
 }
 
