@@ -439,8 +439,9 @@ def _fill_traces(
     wanted: Sequence[str],
 ) -> dict[str, Result]:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
+    from tracekit.ingest.byte_stream import usual_text_bytes
     from tracekit.ingest.load import forget_trace, load_trace
-    from tracekit.ingest.reading import Reading, usual_text_bytes
+    from tracekit.ingest.reading import Reading
 
     connection = build.connection
     text_bytes = sum(map(usual_text_bytes, sources.traces))

@@ -26,6 +26,7 @@ import tracekit
 from tracekit.analysis.rules import check_rules
 from tracekit.database import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
+from tracekit.ingest.chrome_trace import ChromeTraceReader
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.opening import ingest
@@ -155,7 +156,12 @@ Rows = list[tuple[Any, ...]]
 
 def _tables(path: Path, *, is_compiled: bool) -> tuple[Rows, Rows, Rows] | None:
     try:
-        with build_temporary() as build, Reading(path, is_compiled=is_compiled) as reading:
+        with (
+            build_temporary() as build,
+            Reading(
+                path, read=functools.partial(ChromeTraceReader, is_compiled=is_compiled)
+            ) as reading,
+        ):
             build.connection.execute("SET threads = 1")
             load_trace(build.connection, reading, 0)
             # JSON as the text that it is: the readers agree to the byte.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tracekit.database import Build, build_temporary
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.chrome_trace import ChromeTraceReader
 from tracekit.ingest.event_collector import EventCollector, compiled_columns
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.json_values import array_end, items
@@ -86,7 +88,8 @@ def load_by(build: Build, tmp_path: Path) -> Callable[[bool], Load]:
             for table in TABLES:
                 if table not in RUN_TABLES and table.view_name is None:
                     build.connection.execute(f"DELETE FROM {table.name}")
-            with Reading(path, is_compiled=is_compiled, block_bytes=block_bytes) as reading:
+            read = partial(ChromeTraceReader, is_compiled=is_compiled, block_bytes=block_bytes)
+            with Reading(path, read=read) as reading:
                 load_trace(build.connection, reading, 0)
             fill_threads(build.connection)
             return Loaded(build.connection)

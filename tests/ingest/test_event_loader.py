@@ -45,7 +45,7 @@ class Reader:
         return rows
 
     def loader(self, build: Build, trace_id: int) -> EventLoader:
-        return EventLoader(build.connection, trace_id, self._collector.stream)
+        return EventLoader(build.connection, trace_id)
 
 
 @pytest.fixture(params=["compiled", "python"])

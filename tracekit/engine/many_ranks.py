@@ -16,7 +16,7 @@ from tracekit.analysis.scopes import Contents
 from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
 from tracekit.errors import StoreError, TraceError, UsageError
-from tracekit.ingest.reading import usual_text_bytes
+from tracekit.ingest.byte_stream import usual_text_bytes
 from tracekit.ingest.sources import find_sources, has_benchmarks, has_requests, named_paths
 from tracekit.storage import Location, Place, place_of
 from tracekit.trace import Trace

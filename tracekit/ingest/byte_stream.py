@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import BinaryIO
 
 from isal import isal_zlib
@@ -19,6 +20,9 @@ from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
 """How much of the file is read at once; gzip traces inflate 10 to 20 times."""
+
+USUAL_GZIP_RATIO = 15
+"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
 
 _INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -31,6 +35,9 @@ _FOREIGN_MAGIC = {
     b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 FILE"),
 }
+HEAD_BYTES = 64
+"""How much of a file says what it is."""
+
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -54,6 +61,19 @@ class ByteStream:
         self.problem: str | None = None
         self.is_truncated = False
         self._on_read = on_read
+        self._chunks: Generator[bytes, None, None] | None = None
+        self._first = b""
+
+    def head(self) -> bytes:
+        """Return the first plain bytes, 64 at most; they are read with the others.
+
+        Raises:
+            TraceError: the file cannot be opened or read, or is packed in a way that is not read.
+        """
+        if self._chunks is None:
+            self._chunks = self._plain()
+            self._first = next(self._chunks, b"")
+        return self._first[:HEAD_BYTES]
 
     def __iter__(self) -> Generator[bytes, None, None]:
         """Yield the plain bytes in chunks.
@@ -61,6 +81,16 @@ class ByteStream:
         Raises:
             TraceError: the file cannot be opened or read, or is packed in a way that is not read.
         """
+        self.head()
+        chunks, first = self._chunks or self._plain(), self._first
+        self._chunks, self._first = None, b""
+        with closing(chunks):
+            if first:
+                yield first
+                del first
+            yield from chunks
+
+    def _plain(self) -> Generator[bytes, None, None]:
         try:
             with self._location.open() as file:
                 self.file_bytes = self._size_bytes(file)
@@ -171,3 +201,12 @@ def _inflate_bytewise(inflater: zlib._Decompress, piece: bytes) -> list[bytes]:
         except zlib.error:
             break
     return texts
+
+
+def usual_text_bytes(path: Place) -> int:
+    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
+    try:
+        packed_bytes = Location.of(path).size_bytes() or 0
+    except OSError:
+        return 0
+    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)

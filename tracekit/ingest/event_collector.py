@@ -83,12 +83,13 @@ class EventRows:
 
     Attributes:
         row_count: how many they are.
-        array: what :attr:`EventCollector.stream` takes, once; the values of each column where
-            there is no such stream.
+        array: what `stream` takes, once; the values of each column where there is none.
+        stream: makes an Arrow stream of such arrays; None for lists of values.
     """
 
     row_count: int
     array: Any
+    stream: MakeStream | None = None
 
 
 class Collector(Protocol):
@@ -158,17 +159,13 @@ class EventCollector:
         """Whether the compiled parser reads what it can."""
         return self._compiled is not None
 
-    @property
-    def stream(self) -> MakeStream | None:
-        """What makes an Arrow stream of what was taken; None where no parser is compiled."""
-        return None if self._compiled is None else self._compiled.stream
-
     def take(self) -> EventRows | None:
         """Return the rows since the last time, None for none."""
         self.text_bytes = 0
         row_count = self._columns.row_count
         array = self._columns.take()
-        return None if array is None else EventRows(row_count, array)
+        stream = None if self._compiled is None else self._compiled.stream
+        return None if array is None else EventRows(row_count, array, stream)
 
     def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop] | None:
         """Read the usual events at the beginning of an array; see :class:`Collector`."""

@@ -36,18 +36,11 @@ class EventLoader:
     Args:
         connection: of the store that is being built.
         trace_id: the trace.
-        stream: makes an Arrow stream of arrays; None for rows that are lists of values.
     """
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        trace_id: int,
-        stream: MakeStream | None,
-    ) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         self._cursor = cursor_of(connection)
         self._trace_id = trace_id
-        self._stream = stream
         self._blocks: HandOver[EventRows | None] = HandOver(_WAITING_BLOCKS)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tracekit-events")
         self._insert: Future[None] | None = None
@@ -81,18 +74,18 @@ class EventLoader:
         try:
             for first in blocks:
                 some = chain([first], islice(blocks, _BLOCKS_PER_STATEMENT - 1))
-                self._insert_arrays(some)
+                self._insert_arrays(some, first.stream)
         finally:
             self._blocks.stop()
 
-    def _insert_arrays(self, blocks: Iterator[EventRows]) -> None:
-        if self._stream is None:
+    def _insert_arrays(self, blocks: Iterator[EventRows], stream: MakeStream | None) -> None:
+        if stream is None:
             for block in blocks:
                 self._cursor.execute(_insert_sql(self._trace_id, _LISTS), block.array)
             return
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
-        self._cursor.register(_ARRIVED, self._stream(lambda: next(arrays, None)))
+        self._cursor.register(_ARRIVED, stream(lambda: next(arrays, None)))
         try:
             self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
         finally:

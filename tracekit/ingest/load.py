@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.event_description import KINDS
-from tracekit.ingest.array_frames import TraceText, unreadable
-from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.reading import Reading
@@ -25,7 +23,6 @@ from tracekit.ingest.span_pairs import pair_spans
 from tracekit.ingest.trace_metadata import as_int, find_rank
 from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows
-from tracekit.storage import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,8 +55,8 @@ def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id
         TraceError: the file cannot be read, or holds no readable event.
     """
     _load_events(connection, reading, trace_id)
-    path, stream, text, faults = reading.path, reading.stream, reading.text, reading.faults
-    metadata = text.metadata()
+    reader = reading.reader
+    metadata = reader.metadata()
     # Profilers of services write their environment there; a store is passed on more readily than
     # the file that it was made from.
     mask_members(metadata)
@@ -74,14 +71,14 @@ def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id
     ):
         pair_spans(connection, trace_id)
     if not any(counts.values()):
-        raise unreadable(path, stream, text, faults)
-    _insert_faults(connection, trace_id, faults)
-    _insert_trace(connection, trace_id, path, stream, text, metadata, counts, faults)
+        raise reader.unreadable()
+    _insert_faults(connection, trace_id, reader.faults)
+    _insert_trace(connection, trace_id, reading, metadata, counts)
     _insert_described(connection, trace_id, metadata)
 
 
 def _load_events(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
-    loader = EventLoader(connection, trace_id, reading.event_stream)
+    loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
             loader.add(rows)
@@ -115,13 +112,11 @@ def _insert(
 def _insert_trace(
     connection: duckdb.DuckDBPyConnection,
     trace_id: int,
-    path: Place,
-    stream: ByteStream,
-    text: TraceText,
+    reading: Reading,
     metadata: Mapping[str, object],
     counts: Mapping[str, int],
-    faults: Faults,
 ) -> None:
+    path, stream, reader = reading.path, reading.stream, reading.reader
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
     rank, rank_source = find_rank(metadata, path.name)
@@ -161,11 +156,11 @@ def _insert_trace(
         "counter_count": counts["counter"],
         "memory_count": counts["memory"],
         "metadata_count": counts["metadata"],
-        "rejected_count": faults.rejected_count,
-        "repaired_count": faults.repaired_count,
+        "rejected_count": reader.faults.rejected_count,
+        "repaired_count": reader.faults.repaired_count,
         "unpaired_count": unpaired_count,
-        "is_truncated": text.truncation is not None,
-        "truncation_reason": text.truncation,
+        "is_truncated": reader.truncation is not None,
+        "truncation_reason": reader.truncation,
         "first_ts_ns": span[0],
         "last_end_ns": span[1],
         "metadata": _json(metadata),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tracekit.errors import TraceError
+from tracekit.ingest.trace_readers import FORMATS
 from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
 MANIFEST_NAME = "run.json"
@@ -173,8 +174,6 @@ def close_names(path: Place) -> str | None:
     return "did you mean " + " or ".join(close) + "?" if close else None
 
 
-_TRACE_SUFFIXES = (".json", ".json.gz")
-
 _MAX_NAME = 100
 
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
@@ -231,7 +230,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
             if not inside:
                 raise TraceError(
                     f"{path}: there is no trace in this folder",
-                    hint="traces end in " + " or ".join(_TRACE_SUFFIXES),
+                    hint="traces end in " + " or ".join(_suffixes()),
                 )
             found += inside
         elif path.exists():
@@ -252,13 +251,17 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     return unique
 
 
+def _suffixes() -> tuple[str, ...]:
+    return tuple(suffix for one in FORMATS for suffix in one.suffixes)
+
+
 def _traces_in(folder: Place) -> list[Place]:
     """Return the traces that lie in a folder, in natural order."""
     entries: Iterable[Place] = folder.iterdir() if isinstance(folder, Path) else folder.entries()
     inside = [
         file
         for file in entries
-        if file.name.endswith(_TRACE_SUFFIXES)
+        if file.name.endswith(_suffixes())
         and file.name not in _NOT_TRACES
         and not file.name.startswith(".")
         and file.is_file()

@@ -1,0 +1,74 @@
+"""Reads Chrome traces: the JSON of torch.profiler (Kineto) and of whatever else writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText, unreadable
+from tracekit.ingest.byte_stream import usual_text_bytes
+from tracekit.ingest.event_collector import EventCollector, EventRows
+
+if TYPE_CHECKING:
+    from tracekit.errors import TraceError
+    from tracekit.ingest.byte_stream import ByteStream
+
+MAX_BLOCK_BYTES = 8 << 20
+"""Text whose rows are handed over at once, at most: each time costs the store something."""
+
+
+class ChromeTraceReader:
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of Chrome traces.
+
+    Args:
+        stream: the plain bytes of the file.
+        is_compiled: let the compiled parser read what it can, where there is one.
+        block_bytes: text whose rows are handed over at once, bytes; None to choose: where the file
+            is small, its few blocks overlap too.
+    """
+
+    def __init__(
+        self, stream: ByteStream, *, is_compiled: bool = True, block_bytes: int | None = None
+    ) -> None:
+        self._stream = stream
+        self._collector = EventCollector(is_compiled=is_compiled)
+        self.faults = self._collector.faults
+        chosen = min(max(usual_text_bytes(stream.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
+        self._block_bytes = block_bytes or chosen
+        # What is read at once takes many times its memory in Python, before it becomes columns.
+        most = self._block_bytes if self._collector.is_compiled else BLOCK_BYTES
+        self._text = TraceText(stream, self._collector, min(self._block_bytes, most))
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._collector.event_count
+
+    @property
+    def truncation(self) -> str | None:
+        """Return why the trace counts as cut off, or None."""
+        return self._text.truncation
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file, in order.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        for _ in self._text.read():
+            if self._collector.text_bytes >= self._block_bytes:
+                yield from self._taken()
+        yield from self._taken()
+
+    def _taken(self) -> Iterator[EventRows]:
+        rows = self._collector.take()
+        if rows is not None:
+            yield rows
+
+    def metadata(self) -> dict[str, object]:
+        """Return the members of the outermost object but for its events."""
+        return self._text.metadata()
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        return unreadable(self._stream.path, self._stream, self._text, self.faults)

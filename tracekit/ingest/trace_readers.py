@@ -1,0 +1,94 @@
+"""What reads trace files: one reader a format, chosen by the first bytes of the file.
+
+Whoever adds a format writes a :class:`TraceReader` and adds it to :data:`FORMATS`. Nothing else
+knows what a file looks like: engines, commands and the loader see blocks of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from tracekit.errors import TraceError
+    from tracekit.ingest.byte_stream import ByteStream
+    from tracekit.ingest.event_collector import EventRows
+    from tracekit.ingest.faults import Faults
+
+
+class TraceReader(Protocol):
+    """One reading of one file; it is made and read on a thread of its own.
+
+    Attributes:
+        event_count: events so far, those too that could not be read.
+        faults: what was wrong with them, by its place in the plain bytes of the file.
+        truncation: why the trace counts as cut off, or None; known behind the last block.
+    """
+
+    faults: Faults
+
+    @property
+    def event_count(self) -> int: ...
+
+    @property
+    def truncation(self) -> str | None: ...
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file, in order: the columns of table `record`.
+
+        Their names and order are :data:`tracekit.ingest.event_reader.ROW_COLUMNS`; times are whole
+        ns from an origin of the file's own.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        ...
+
+    def metadata(self) -> dict[str, object]:
+        """Return what the file says of itself, by the keys that torch.profiler writes.
+
+        Such as `baseTimeNanoseconds`, `distributedInfo`, `deviceProperties`. Called once, behind
+        the last block.
+        """
+        ...
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        ...
+
+
+class Format(NamedTuple):
+    """A format of trace files.
+
+    Attributes:
+        name: what people call it.
+        suffixes: how the names of such files in a folder end.
+        matches: whether a file is one, from its first plain bytes, 64 at most.
+        reader: begins to read one.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    matches: Callable[[bytes], bool]
+    reader: Callable[[ByteStream], TraceReader]
+
+
+def _chrome_trace(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.chrome_trace import ChromeTraceReader
+
+    return ChromeTraceReader(stream)
+
+
+FORMATS = [Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace)]
+"""The formats, in the order in which they are tried. What none knows is read as a Chrome trace, by
+the reader that says best what is wrong with it."""
+
+
+def reader_of(stream: ByteStream) -> TraceReader:
+    """Return the reader for what a file holds.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    head = stream.head()
+    return next((one.reader for one in FORMATS if one.matches(head)), _chrome_trace)(stream)
