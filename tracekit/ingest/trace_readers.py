@@ -20,18 +20,20 @@ class TraceReader(Protocol):
     """One reading of one file; it is made and read on a thread of its own.
 
     Attributes:
-        event_count: events so far, those too that could not be read.
-        faults: what was wrong with them, by its place in the plain bytes of the file.
-        truncation: why the trace counts as cut off, or None; known behind the last block.
+        faults: what was wrong with events, by its place in the plain bytes of the file.
     """
 
     faults: Faults
 
     @property
-    def event_count(self) -> int: ...
+    def event_count(self) -> int:
+        """Return how many events there were so far, those too that could not be read."""
+        ...
 
     @property
-    def truncation(self) -> str | None: ...
+    def truncation(self) -> str | None:
+        """Return why the trace counts as cut off, or None; known behind the last block."""
+        ...
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file, in order: the columns of table `record`.
