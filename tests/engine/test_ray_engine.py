@@ -77,8 +77,6 @@ def _step(start: int, number: int, late: int) -> list[dict[str, Any]]:
 
 
 class Watched:
-    """An engine whose outcomes are remembered."""
-
     def __init__(self, engine: engines.Engine) -> None:
         self._engine = engine
         self.outcomes: list[Outcome] = []

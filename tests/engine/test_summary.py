@@ -30,14 +30,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(run: Path) -> Iterator[tracekit.Trace]:
-    """Return the run with all its events, to compare with."""
     with tracekit.open(run, cache=False, engine=SERIAL) as trace:
         yield trace
 
 
 @pytest.fixture
 def datasets(monkeypatch: pytest.MonkeyPatch) -> list[Manifest]:
-    """Return the datasets that are made from now on."""
     found: list[Manifest] = []
     make = many_ranks.make_dataset
 

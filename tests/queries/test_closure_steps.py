@@ -39,7 +39,6 @@ def wall_ns(asked: AskedByRank, rank: int) -> dict[str, int]:
 
 
 def launched(start: float, correlation: int, tid: int = 1) -> list[Event]:
-    """A launch, and a kernel of 10 µs."""
     at = 1000 + 20 * correlation
     return [
         span("cuda_runtime", "cudaLaunchKernel", start, start + 1, tid, correlation=correlation),

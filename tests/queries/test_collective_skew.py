@@ -52,8 +52,6 @@ def all_reduce(start: float, end: float, seq: int | None = None, **args: Any) ->
 
 @pytest.fixture
 def run(tiny_trace: Callable[..., Path]) -> Callable[..., tracekit.Trace]:
-    """Return a function that opens a run of ranks, each a list of events."""
-
     def open_run(*ranks: list[dict[str, Any]]) -> tracekit.Trace:
         paths = [
             tiny_trace(

@@ -41,14 +41,12 @@ LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def copied(kind: str, call_end: float = 112) -> list[Event]:
-    """The first work is a copy, whose call ends at an instant."""
     return [call("cudaMemcpyAsync", 90, call_end, 10), kernel(f"Memcpy {kind}", 100, 110, 10)]
 
 
 def copy(
     kind: str, name: str = "cudaMemcpyAsync", start: float = 105, end: float = 129
 ) -> list[Event]:
-    """The second work is a copy."""
     return [call(name, start, end, 11), kernel(f"Memcpy {kind}", 130, 140, 11)]
 
 
