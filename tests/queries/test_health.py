@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import span
+from traces_by_hand import call as launch
+from traces_by_hand import kernel, span
 
 import tracekit
 
@@ -20,14 +21,6 @@ FIRST = (
     "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
     "unfinished_ops", "profiler_overhead",
 )  # fmt: skip
-
-
-def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Any:
-    return span("kernel", name, start, end, device=0, stream=stream, correlation=correlation)
-
-
-def launch(start: float, end: float, correlation: int) -> Any:
-    return span("cuda_runtime", "cudaLaunchKernel", start, end, correlation=correlation)
 
 
 CASES = Cases()
