@@ -121,7 +121,6 @@ def expected(public_traces: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def sample_trace() -> Path:
-    """Return the bundled sample trace."""
     return REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
 
@@ -283,7 +282,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def kernels(tiny_trace: Callable[..., Path]) -> Path:
-    """Return a trace of ten kernels."""
     return tiny_trace(
         [
             {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tracekit
+
 
 def test_a_store_that_was_cut_off(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path
+    cli: Callable[..., Any],
+    sample_trace: Path,
+    opened: Callable[[Path], tracekit.Trace],
+    tmp_path: Path,
 ) -> None:
-    store = tmp_path / "run.duckdb"
-    assert cli("ingest", sample_trace, "-o", store).exit_code == 0
-    whole = store.read_bytes()
+    store, made = tmp_path / "run.duckdb", opened(sample_trace).store_path
+    assert made is not None
+    whole = made.read_bytes()
     for share in (0.3, 0.6):
         store.write_bytes(whole[: int(len(whole) * share)])
         done = cli("breakdown", store)

@@ -43,7 +43,6 @@ def run_python(
 
 @pytest.fixture(scope="module")
 def made_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of a trace of ten kernels."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "trace.json").write_text(
         json.dumps({"traceEvents": [kernel("k", at, at + 1) for at in range(0, 20, 2)]})
@@ -53,7 +52,6 @@ def made_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(made_store: Path, tmp_path: Path) -> Path:
-    """A copy of that store, of the test's own."""
     return Path(shutil.copyfile(made_store, tmp_path / "run.duckdb"))
 
 

@@ -214,7 +214,7 @@ def ask(trace: tracekit.Trace) -> Any:
     return {name: result.rows for name, result in trace.breakdown().items()}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
     """Either nothing that is read is damaged, or the store is named: no other error."""
     store.write_bytes(damaged(store.read_bytes(), seed))
@@ -228,30 +228,25 @@ def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
     assert not said or "store" in said
 
 
-@pytest.mark.parametrize("damage", ["cut", "hole"])
 def test_a_damaged_cached_store_is_made_again(
-    cli: Callable[..., Any],
-    sample_trace: Path,
-    keep_stores: Callable[..., None],
-    tmp_path: Path,
-    damage: str,
+    cli: Callable[..., Any], sample_trace: Path, keep_stores: Callable[..., None], tmp_path: Path
 ) -> None:
     keep_stores(tmp_path / "cache", sample_trace)
-    whole = cli("breakdown", sample_trace, "--format", "json")
+    command = ("breakdown", sample_trace, "--format", "json")
+    whole = cli(*command)
     assert (whole.exit_code, whole.stderr) == (0, "")
     (path,) = (tmp_path / "cache").glob("*.duckdb")
     data = path.read_bytes()
-    if damage == "cut":
-        path.write_bytes(data[: len(data) // 2])
-    else:
-        # Behind the headers and the catalogue: it opens, and fails in the middle of a question.
-        middle = 12_288 + (1 << 18)
-        path.write_bytes(data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:])
-    again = cli("breakdown", sample_trace, "--format", "json")
-    assert again.exit_code == 0
-    assert again.stderr == f"{sample_trace}: the cached store is damaged and is made again\n"
-    assert again.stdout == whole.stdout
-    assert cli("breakdown", sample_trace, "--format", "json").stderr == ""
+    # Behind the headers and the catalogue: it opens, and fails in the middle of a question.
+    middle = 12_288 + (1 << 18)
+    hole = data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:]
+    for damage in (data[: len(data) // 2], hole):
+        path.write_bytes(damage)
+        again = cli(*command)
+        assert again.exit_code == 0
+        assert again.stderr == f"{sample_trace}: the cached store is damaged and is made again\n"
+        assert again.stdout == whole.stdout
+    assert cli(*command).stderr == ""
 
 
 def test_a_damaged_cached_store_under_a_statement(
@@ -267,7 +262,8 @@ def test_a_damaged_cached_store_under_a_statement(
         path = trace.store_path
     assert path is not None
     data = path.read_bytes()
-    for seed in range(5):
+    # Bits, a hole, the end, the header; noise is like those.
+    for seed in range(4):
         path.write_bytes(damaged(data, seed))
         with tracekit.open(sample_trace) as trace:
             assert ask(trace) == right

@@ -13,7 +13,6 @@ TINY = Step(forward_ns=100_000, backward_ns=200_000, optimizer_ns=50_000, kernel
 
 
 def kernels(path: Path) -> list[dict[str, Any]]:
-    """The kernels of a file in order of their start, with their times in ns."""
     events = json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]
     found = [
         {**e["args"], "name": e["name"], "start": int(e["ts"] * 1000), "dur": int(e["dur"] * 1000)}

@@ -67,7 +67,6 @@ ON_THE_STORE = [
 
 
 def refused(trace: tracekit.Trace, statements: list[str], **names: object) -> list[str]:
-    """The statements that are not refused."""
     passed = []
     for statement in statements:
         try:

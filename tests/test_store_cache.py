@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,28 +125,28 @@ def test_a_damaged_store_in_the_cache_is_made_again(
 
 
 def test_the_oldest_stores_go_when_the_cache_is_full(
-    tiny_trace: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+    kernels: Path,
+    tiny_trace: Callable[..., Path],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
-    sources = [tiny_trace([event], name=f"{at}.json") for at in range(3)]
-    made = []
-    for at, source in enumerate(sources):
-        with tracekit.open(source) as trace:
-            assert trace.store_path is not None
-            made.append(trace.store_path)
-        os.utime(made[-1], (1000 + at, 1000 + at))
+    with tracekit.open(kernels) as trace:
+        first = trace.store_path
+    assert first is not None
+    others = [cache / f"{at:016x}-{0:024x}.duckdb" for at in range(2)]
+    for at, store in enumerate((first, *others)):
+        if store != first:
+            shutil.copyfile(first, store)
+        os.utime(store, (1000 + at, 1000 + at))
     # The first one was used last.
-    with tracekit.open(sources[0]):
+    with tracekit.open(kernels):
         pass
-    size = made[0].stat().st_size
+    size = first.stat().st_size
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", str(2 * size + size // 2))
-    with tracekit.open(tiny_trace([event], name="3.json")) as trace:
-        newest = trace.store_path
-    assert len(stores(cache)) == 2
-    assert newest in stores(cache)
-    assert made[1] not in stores(cache)
+    with tracekit.open(tiny_trace(kernels.read_bytes(), name="3.json")) as trace:
+        assert set(stores(cache)) == {first, trace.store_path}
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
-    with tracekit.open(tiny_trace([event], name="4.json")) as trace:
+    with tracekit.open(tiny_trace(kernels.read_bytes(), name="4.json")) as trace:
         assert stores(cache) == [trace.store_path]  # Never the one in use.
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cases_as_ranks import opened_as_ranks
 
 import tracekit
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
@@ -168,22 +168,19 @@ def test_ranks_of_a_run(tiny_trace: Write) -> None:
         assert [row["wall_pct"] for row in classes] == [100.0] * 4
 
 
-def test_several_devices_of_one_process(tiny_trace: Write) -> None:
-    events = [kernel(), {**kernel(5), "args": {"device": 1, "stream": 7}}]
-    with tracekit.open(tiny_trace(events, **job(0))) as trace:
+def test_devices_of_a_process_and_of_nothing(tmp_path: Path) -> None:
+    """An event that names neither device nor process is not lost."""
+    devices = [kernel(), {**kernel(5), "args": {"device": 1, "stream": 7}}]
+    nothing = [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]
+    with opened_as_ranks(tmp_path, [devices, nothing]) as trace:
         rows = trace.query("timeline").to_dicts()
-        assert [(r["device"], r["window_ns"], r["idle_ns"]) for r in rows] == [
-            ("0", 1000, 0),
-            ("1", 1000, 0),
-        ]
-
-
-def test_a_device_event_without_device_and_process_is_not_lost(tiny_trace: Write) -> None:
-    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}
-    with tracekit.open(tiny_trace([event])) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert (row["device"], row["busy_ns"], row["event_count"]) == ("unknown", 2000, 1)
-        assert trace.query("kernel_classes").column("kernel_ns") == [2000]
+        kernel_ns = {r["rank"]: r["kernel_ns"] for r in trace.query("kernel_classes").to_dicts()}
+    assert [(r["rank"], r["device"], r["window_ns"], r["idle_ns"]) for r in rows] == [
+        (0, "0", 1000, 0),
+        (0, "1", 1000, 0),
+        (1, "unknown", 2000, 0),
+    ]
+    assert (rows[2]["busy_ns"], rows[2]["event_count"], kernel_ns[1]) == (2000, 1, 2000)
 
 
 # -- which files -----------------------------------------------------------------------------------
@@ -231,11 +228,6 @@ def test_a_glob_that_the_shell_has_opened(run_folder: Path) -> None:
     assert "run.json" not in names(find_traces(given))
 
 
-def test_a_manifest_alone_stands_for_its_run(run_folder: Path) -> None:
-    with tracekit.open(run_folder / "run.json") as trace:
-        assert trace.query("trace").column("rank") == [0, 9, 10]
-
-
 def test_a_file_whose_name_looks_like_a_glob(tiny_trace: Write) -> None:
     path = tiny_trace([kernel()], name="trace [1]*.json")
     assert find_traces([path]) == [path]
@@ -247,16 +239,6 @@ def test_several_paths_and_the_same_file_twice(run_folder: Path, tmp_path: Path)
     link.symlink_to(one)
     assert find_traces([one, one, link, run_folder / "." / one.name]) == [one]
     assert names(find_traces([run_folder, one])) == RANKS
-    with tracekit.open(one, link) as trace:
-        assert trace.query("trace").column("rank") == [0]
-        assert health(trace)["duplicate_ranks"] == [(0, 0.0, "ok")]
-
-
-def test_a_copy_of_a_file_is_a_duplicate_rank(run_folder: Path) -> None:
-    shutil.copy(run_folder / "rank0.json.gz", run_folder / "copy.json.gz")
-    with tracekit.open(run_folder) as trace:
-        assert trace.query("trace").column("rank") == [0, 0, 9, 10]
-        assert [value for _, value, _ in health(trace)["duplicate_ranks"]] == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_no_trace_was_given() -> None:
@@ -312,9 +294,15 @@ def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sample_breakdown(sample_trace: Path) -> Breakdown:
+def sample_progress() -> list[tracekit.Progress]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def sample_breakdown(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> Breakdown:
     """What a breakdown of the sample says that is asked behind the opening, without a cache."""
-    with tracekit.open(sample_trace, cache=False) as trace:
+    told = sample_progress.append
+    with tracekit.open(sample_trace, cache=False, progress=told) as trace:
         return trace.breakdown()
 
 
@@ -345,22 +333,14 @@ def test_unknown_questions(tiny_trace: Write) -> None:
         assert trace.query("kernels", limit=1).rows  # An error leaves the trace usable.
 
 
-def test_progress_is_told(sample_trace: Path) -> None:
-    told: list[tracekit.Progress] = []
-    with tracekit.open(sample_trace, cache=False, progress=told.append):
-        pass
-    assert told
+@pytest.mark.usefixtures("sample_breakdown")
+def test_progress_is_told(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> None:
+    assert sample_progress
     size = sample_trace.stat().st_size
-    assert {(step.path, step.bytes_total) for step in told} == {(str(sample_trace), size)}
-    assert told[-1].bytes_read == size
-
-
-def test_a_trace_closes_once_and_for_all(tiny_trace: Write) -> None:
-    trace = tracekit.open(tiny_trace([kernel()]))
-    trace.close()
-    trace.close()
-    with pytest.raises(Exception, match=r"(?i)closed"):
-        trace.query("timeline")
+    assert {(step.path, step.bytes_total) for step in sample_progress} == {
+        (str(sample_trace), size)
+    }
+    assert sample_progress[-1].bytes_read == size
 
 
 def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
@@ -374,10 +354,14 @@ def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
         assert answers["trace"].column("rejected_count") == [1000]
 
 
-def test_a_closed_trace_says_so(tiny_trace: Write) -> None:
+def test_a_trace_closes_once_and_for_all(tiny_trace: Write) -> None:
     trace = tracekit.open(tiny_trace([kernel()]), cache=False)
     trace.close()
-    for ask in (trace.breakdown, trace.health, lambda: trace.sql("SELECT 1")):
+    trace.close()
+    for ask in (
+        *(trace.breakdown, trace.health),
+        *(lambda: trace.sql("SELECT 1"), lambda: trace.query("timeline")),
+    ):
         with pytest.raises(StoreError, match=r"^the trace is closed$"):
             ask()
 

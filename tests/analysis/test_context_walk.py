@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases, opened_as_ranks
-from traces_by_hand import Event, span
+from traces_by_hand import Event, call, kernel, span
 
 import tracekit
 from tracekit.analysis import context_walk, walked_modules
@@ -19,10 +19,9 @@ Write = Callable[..., Path]
 
 def work(at: float, correlation: int = 1, tid: int = 1) -> list[Event]:
     """A launch that takes no time, and the kernel that it put on the device."""
-    args = {"correlation": correlation, "device": 0, "stream": 7}
     return [
-        span("cuda_runtime", "cudaLaunchKernel", at, at, tid, correlation=correlation),
-        span("kernel", "k", at + 1e6, at + 1e6 + 1, 7, **args) | {"pid": 0},
+        call(at, at, correlation, tid=tid),
+        kernel("k", at + 1e6, at + 1e6 + 1, correlation),
     ]
 
 

@@ -66,7 +66,6 @@ class Answer(asyncio.Protocol):
         self.running.discard(self)
 
     def event(self) -> bytes:
-        """Return the next event as a chunk."""
         self._sent += 1
         is_last = b"true" if self._sent == self.token_count else b"false"
         data = _EVENT % (self._sent, is_last, self._request, time.perf_counter_ns())

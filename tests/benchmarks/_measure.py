@@ -45,12 +45,10 @@ class Contestant:
 
     @property
     def wall_s(self) -> float:
-        """Return the median wall time in seconds."""
         return statistics.median(cost.wall_s for cost in self.costs)
 
     @property
     def peak_bytes(self) -> float:
-        """Return the median peak memory in bytes."""
         return statistics.median(cost.peak_bytes for cost in self.costs)
 
     def row(self) -> str:

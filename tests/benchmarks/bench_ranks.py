@@ -27,7 +27,6 @@ _PER_MIB = 1024
 
 
 def cpu_s() -> float:
-    """Return the CPU time of this process so far, seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

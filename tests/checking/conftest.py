@@ -47,7 +47,6 @@ def tracekit_in_process(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., Outcome]:
-    """Return a function that runs a command, and says how it ended."""
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept()))
     monkeypatch.chdir(tmp_path)
 

@@ -59,11 +59,9 @@ def _train(folder: Path, small_model: Path, python: str) -> None:
 
 @pytest.fixture(scope="session", params=CASES)
 def case(request: pytest.FixtureRequest) -> str:
-    """Return the name of each of `CASES` in turn."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def manifest_of(training_runs: Path) -> Callable[[str], manifest.Manifest]:
-    """Return a function that reads the manifest of one of `CASES`."""
     return lambda name: manifest.read(training_runs / name)

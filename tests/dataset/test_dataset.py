@@ -19,7 +19,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
-from tracekit.engine import making
+from tracekit.engine import making, many_ranks
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation
 
@@ -56,7 +56,8 @@ def test_events_are_sorted_by_time(tmp_path: Path) -> None:
     trace = json.loads(file.read_text(encoding="utf-8"))
     trace["traceEvents"].reverse()
     file.write_text(json.dumps(trace), encoding="utf-8")
-    [table] = make(tmp_path).glob("tables/record/*.parquet")
+    make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
+    [table] = tmp_path.glob("run.tracekit/tables/record/*.parquet")
     times = [at for (at,) in duckdb.sql(f"SELECT ts_ns FROM '{table}'").fetchall()]
     assert times == sorted(times)
 
@@ -134,7 +135,7 @@ def test_not_one_readable_rank_is_an_error(tmp_path: Path) -> None:
     for file in write_ranks(tmp_path / "run", 2):
         file.write_bytes(b"no trace at all")
     with pytest.raises(TraceError, match=r"rank0\.json"):
-        make(tmp_path)
+        make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     assert not (tmp_path / "run.tracekit/manifest.json").exists()
 
 
@@ -247,7 +248,10 @@ def test_a_breakdown_reads_no_analysis_that_it_does_not_show(
             trace.query("split")
 
 
-def test_the_cache_lists_and_clears_datasets(tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_the_cache_lists_and_clears_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline",))
     files = write_ranks(tmp_path / "run", 2)
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
         place = trace.store_path

@@ -29,7 +29,6 @@ HINT = "run: make docs-update"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
-    """Return where the stores of the samples are kept."""
     folder = tmp_path_factory.mktemp("reference")
     keep_stores(folder / "cache", *SAMPLES)
     return folder
@@ -60,7 +59,6 @@ def opened_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
-    """Return what the code generates now, by path."""
     with opened_once():
         return generated(folder)
 

@@ -14,13 +14,15 @@ import s3_server
 from run_of_ranks import write_ranks
 
 import tracekit
-from tracekit.engine import engines, ray_engine
+from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.many_ranks import EngineChoice, ingest_dataset
 from tracekit.engine.work import Batch, Order, Outcome
 from tracekit.errors import UsageError
 from tracekit.storage import Location
 
 RANK_COUNT = 4
+# Of ranks and of the run; test_equality.py has all of them done in processes, too.
+ANALYSES = ("timeline", "kernel_classes", "collective_skew", "rank_summary")
 
 
 @pytest.fixture
@@ -100,12 +102,15 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
 
     with monkeypatch.context() as patched:
         patched.setattr(engines, "make_engine", made)
+        patched.setattr(many_ranks, "BREAKDOWN", ANALYSES)
         choice = EngineChoice("ray", address=cluster.address)
         manifest = ingest_dataset([str(bucket / "run")], bucket / "run.tracekit", engine=choice)
     assert [one.location for one in manifest.missing] == ["s3://tracekit-ray/run/rank9.json"]
     assert [trace.rank for trace in manifest.traces] == [*range(RANK_COUNT)]
     serial = EngineChoice("serial", worker_count=2)
-    expected = ingest_dataset([str(bucket / "run")], bucket / "again.tracekit", engine=serial)
+    with monkeypatch.context() as patched:
+        patched.setattr(many_ranks, "BREAKDOWN", ANALYSES)
+        expected = ingest_dataset([str(bucket / "run")], bucket / "again.tracekit", engine=serial)
     # The same to the byte, but for how large tables are cut: what was lost was read rank by rank.
     assert manifest.analyses == expected.analyses
     assert manifest.tables.keys() == expected.tables.keys()

@@ -41,7 +41,6 @@ def _own_cache(kept_stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def work(category: str, name: str, start: float, end: float, link: int, **args: Any) -> list[Event]:
-    """A launch and its work on the device."""
     on_device = {"correlation": link, "device": 0, "stream": 7, **args}
     return [
         span("cuda_runtime", "cudaLaunchKernel", start, start + 1, correlation=link),

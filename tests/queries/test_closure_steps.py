@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import Event, span
+from traces_by_hand import Event, span, work
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 STEP = "Optimizer.step#AdamW.step"
@@ -39,13 +39,8 @@ def wall_ns(asked: AskedByRank, rank: int) -> dict[str, int]:
 
 
 def launched(start: float, correlation: int, tid: int = 1) -> list[Event]:
-    """A launch, and a kernel of 10 µs."""
     at = 1000 + 20 * correlation
-    return [
-        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, tid, correlation=correlation),
-        span("kernel", f"k{correlation}", at, at + 10, 7, correlation=correlation, device=0)
-        | {"pid": 0},
-    ]
+    return work(start, at, at + 10, correlation, f"k{correlation}", tid=tid)
 
 
 CLOSURES = {

@@ -6,10 +6,12 @@ import gzip
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import kernel as on_device
 
 import tracekit
 
@@ -22,17 +24,7 @@ BY_HAND = {
 }
 
 
-def kernel(name: str, start: float, end: float, **args: Any) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "cat": "kernel",
-        "name": name,
-        "pid": 0,
-        "tid": 20,
-        "ts": start,
-        "dur": end - start,
-        "args": {"device": 0, "stream": 20, **args},
-    }
+kernel = partial(on_device, stream=20)
 
 
 def all_reduce(start: float, end: float, seq: int | None = None, **args: Any) -> dict[str, Any]:
@@ -52,8 +44,6 @@ def all_reduce(start: float, end: float, seq: int | None = None, **args: Any) ->
 
 @pytest.fixture
 def run(tiny_trace: Callable[..., Path]) -> Callable[..., tracekit.Trace]:
-    """Return a function that opens a run of ranks, each a list of events."""
-
     def open_run(*ranks: list[dict[str, Any]]) -> tracekit.Trace:
         paths = [
             tiny_trace(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cases_as_ranks import AskedByRank, Cases
 from every_trace import Answered, on_every_trace
-from traces_by_hand import Event, span
+from traces_by_hand import span, work
 
 import tracekit
 
@@ -22,18 +22,6 @@ Opened = Callable[[Path], tracekit.Trace]
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
 SEND_RECV = "ncclDevKernel_SendRecv(x)"
-
-
-def work(
-    launch: float, start: float, end: float, correlation: int, name: str = "k", **args: Any
-) -> list[Event]:
-    """A launch and its kernel, on stream 7, or 20 for communication."""
-    stream = 20 if name.startswith("nccl") else 7
-    link = {"correlation": correlation, "device": 0, "stream": stream}
-    return [
-        span("cuda_runtime", "cudaLaunchKernel", launch, launch + 1, correlation=correlation),
-        span("kernel", name, start, end, stream, **link, **args) | {"pid": 0},
-    ]
 
 
 def arguments(collective: str, incoming: int, outgoing: int, size: int = 4) -> dict[str, Any]:

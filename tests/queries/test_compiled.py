@@ -21,7 +21,6 @@ def span(category: str, name: str, start: float, end: float, tid: int = MAIN, **
 
 
 def work(at: float, number: int, name: str, tid: int = MAIN) -> list[dict[str, Any]]:
-    """A launch of 1 µs, and a kernel of 2 µs right behind it."""
     args = {"device": 0, "stream": 7, "correlation": number}
     return [
         span("cuda_runtime", "cudaLaunchKernel", at, at + 1, tid, correlation=number),

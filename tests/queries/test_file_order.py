@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from every_trace import PATHS
 from traces_by_hand import kernel
 
@@ -18,26 +18,29 @@ ASKED = ("timeline", "phases", "modules", "kernel_classes", "kernels", "idle_cau
 SMALL = [path for path in PATHS if path.is_file() and path.stat().st_size < 180_000]
 
 
-def figures(trace: tracekit.Trace) -> dict[str, list[str]]:
-    """Return the rows of analyses as sorted texts."""
-    return {
-        name: sorted(json.dumps(row, sort_keys=True) for row in trace.query(name).to_dicts())
-        for name in ASKED
-    }
+def rows_of(trace: tracekit.Trace, name: str) -> Counter[str]:
+    limit = {"limit": 0} if name == "kernels" else {}
+    return Counter(json.dumps(row, sort_keys=True) for row in trace.query(name, **limit).to_dicts())
 
 
-@pytest.mark.parametrize("path", SMALL, ids=[f"{path.parent.name}/{path.name}" for path in SMALL])
-def test_a_shuffled_trace_has_the_same_figures(
-    path: Path, opened: Callable[[Path], tracekit.Trace], tmp_path: Path
+def test_shuffled_traces_have_the_same_figures(
+    opened: Callable[[Path], tracekit.Trace], tmp_path: Path
 ) -> None:
-    with gzip.open(path) as file:
-        content = json.load(file)
-    random.Random(7).shuffle(content["traceEvents"])
-    # The name may say the rank.
-    other = tmp_path / path.name.removesuffix(".gz")
-    other.write_text(json.dumps(content))
-    with tracekit.open(other, cache=False) as shuffled:
-        assert figures(shuffled) == figures(opened(path))
+    """All in one store: it takes hardly longer than one of them."""
+    expected: dict[str, Counter[str]] = {name: Counter() for name in ASKED}
+    for path in SMALL:
+        for name in ASKED:
+            expected[name] += rows_of(opened(path), name)
+        with gzip.open(path) as file:
+            content = json.load(file)
+        random.Random(7).shuffle(content["traceEvents"])
+        # The name may say the rank.
+        other = tmp_path / path.parent.name / path.name.removesuffix(".gz")
+        other.parent.mkdir(exist_ok=True)
+        other.write_text(json.dumps(content))
+    with tracekit.open(*sorted(tmp_path.rglob("*.json")), cache=False) as shuffled:
+        for name in ASKED:
+            assert rows_of(shuffled, name) == expected[name], name
 
 
 def test_a_kernel_of_no_length_where_another_starts_overlaps_none(

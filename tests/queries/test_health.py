@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import span
+from traces_by_hand import call as launch
+from traces_by_hand import kernel, span
 
 import tracekit
 
@@ -20,14 +21,6 @@ FIRST = (
     "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
     "unfinished_ops", "profiler_overhead",
 )  # fmt: skip
-
-
-def kernel(name: str, start: float, end: float, correlation: int, stream: int = 7) -> Any:
-    return span("kernel", name, start, end, device=0, stream=stream, correlation=correlation)
-
-
-def launch(start: float, end: float, correlation: int) -> Any:
-    return span("cuda_runtime", "cudaLaunchKernel", start, end, correlation=correlation)
 
 
 CASES = Cases()
@@ -261,44 +254,59 @@ def launched_and_captured(captured_count: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("captured_count", "value", "severity"),
-    [(0, 0, "ok"), (1, 100 / 3, "warn"), (6, 75, "warn")],
-)
-def test_launches_that_a_graph_captured_have_no_work_here(
-    tiny_trace: Write, captured_count: int, value: float, severity: str
-) -> None:
-    rows = health(tiny_trace(launched_and_captured(captured_count)))
+CAPTURED = {
+    count: (CASES.add(launched_and_captured(count)), value, severity)
+    for count, value, severity in ((0, 0, "ok"), (1, 100 / 3, "warn"), (6, 75, "warn"))
+}
+
+
+@pytest.mark.parametrize("count", CAPTURED)
+def test_launches_that_a_graph_captured_have_no_work_here(asked: AskedByRank, count: int) -> None:
+    rank, value, severity = CAPTURED[count]
+    rows = asked.rows(rank, "health")
     assert told(rows)["launches_without_work"] == (pytest.approx(value), "pct", severity)
     said = explained(rows)["launches_without_work"]
-    total = captured_count + 2
-    assert (f"{captured_count} of {total} were captured in a graph" in said) == (captured_count > 0)
-    assert ("graph launches in this file: 0" in said) == (captured_count > 0)
+    assert (f"{count} of {count + 2} were captured in a graph" in said) == (count > 0)
+    assert ("graph launches in this file: 0" in said) == (count > 0)
 
 
-def test_what_is_replayed_in_the_same_file_is_not_missing(tiny_trace: Write) -> None:
-    replay = [call("cudaGraphLaunch", 60, 60), kernel("ampere_sgemm_128x64_tn", 63, 70, 60)]
-    rows = health(tiny_trace([*launched_and_captured(6), *replay]))
+def replayed(launch_at: float, start: float, end: float) -> int:
+    """Six captured launches, and a replay."""
+    replay = [call("cudaGraphLaunch", launch_at, 60)]
+    replay.append(kernel("ampere_sgemm_128x64_tn", start, end, 60))
+    return CASES.add([*launched_and_captured(6), *replay])
+
+
+REPLAYED_LATER = replayed(60, 63, 70)
+REPLAYED_BEFORE = replayed(5, 13, 14)
+
+
+def test_what_is_replayed_in_the_same_file_is_not_missing(asked: AskedByRank) -> None:
+    rows = asked.rows(REPLAYED_LATER, "health")
     assert told(rows)["launches_without_work"] == (0, "pct", "ok")
     assert "graph launches in this file: 1" in explained(rows)["launches_without_work"]
 
 
-def test_a_replay_before_the_capture_is_of_another_graph(tiny_trace: Write) -> None:
-    replay = [call("cudaGraphLaunch", 5, 60), kernel("ampere_sgemm_128x64_tn", 13, 14, 60)]
-    rows = health(tiny_trace([*launched_and_captured(6), *replay]))
+def test_a_replay_before_the_capture_is_of_another_graph(asked: AskedByRank) -> None:
+    rows = asked.rows(REPLAYED_BEFORE, "health")
     assert told(rows)["launches_without_work"] == (pytest.approx(600 / 9), "pct", "warn")
 
 
-def test_one_launch_in_nine_without_work_is_worth_a_note(tiny_trace: Write) -> None:
-    done = [
-        event
-        for place in range(8)
-        for event in (
-            launch(place, place + 0.5, place + 1),
-            kernel("k", 100 + place, 101 + place, place + 1),
-        )
-    ]
-    rows = health(tiny_trace([*done, call("cudaMemsetAsync", 40, 40)]))
+DONE = [
+    event
+    for place in range(8)
+    for event in (
+        launch(place, place + 0.5, place + 1),
+        kernel("k", 100 + place, 101 + place, place + 1),
+    )
+]
+ALL_DONE = CASES.add(DONE)
+ALL_BUT_ONE_DONE = CASES.add([*DONE, call("cudaMemsetAsync", 40, 40)])
+
+
+def test_one_launch_in_nine_without_work_is_worth_a_note(asked: AskedByRank) -> None:
+    rows = asked.rows(ALL_BUT_ONE_DONE, "health")
     assert told(rows)["launches_without_work"] == (pytest.approx(100 / 9), "pct", "note")
     assert "captured" not in explained(rows)["launches_without_work"]
-    assert told(health(tiny_trace(done)))["launches_without_work"] == (0, "pct", "ok")
+    rows = asked.rows(ALL_DONE, "health")
+    assert told(rows)["launches_without_work"] == (0, "pct", "ok")

@@ -43,7 +43,6 @@ def whole(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def hta(public_traces: Path) -> Hta:
-    """Return HTA's figures by file name."""
     paths = [*whole(public_traces), *(public_traces / f"{name}.json.gz" for name in NOT_RIGHT)]
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("_hta_figures.py"), *paths],

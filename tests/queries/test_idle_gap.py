@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, kernel, span
+from traces_by_hand import call as launch
 
 import tracekit
 
@@ -14,270 +15,150 @@ import tracekit
 
 
 def call(name: str, start: float, end: float, correlation: int = 0) -> Event:
-    return span("cuda_runtime", name, start, end, correlation=correlation)
+    return launch(start, end, correlation, name)
+
+
+def note(name: str, start: float, end: float) -> Event:
+    return span("user_annotation", name, start, end)
+
+
+def python(name: str, start: float, end: float) -> Event:
+    return span("python_function", name, start, end)
 
 
 # The first kernel runs from 100 to 110, the second one begins at 130.
-FIRST = [call("cudaLaunchKernel", 90, 95, 10), kernel("first", 100, 110, 10)]
+FIRST = [launch(90, 95, 10), kernel("first", 100, 110, 10)]
 SECOND = kernel("second", 130, 140, 11)
 # Launched late: the call returns 15 µs into the gap of 20 µs.
-LATE = [call("cudaLaunchKernel", 120, 125, 11), SECOND]
+LATE = [launch(120, 125, 11), SECOND]
 # Launched in time.
-EARLY = [call("cudaLaunchKernel", 96, 99, 11), SECOND]
+EARLY = [launch(96, 99, 11), SECOND]
+ON_STREAM_8 = kernel("second", 130, 140, 11, stream=8)
+BEFORE_WINDOW = [launch(150, 151, 12), FIRST[1]]
+THIRD = kernel("third", 140, 160, 12)
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
-CASES: dict[str, tuple[str, list[Event]]] = {
-    "the launch came late": ("host_bound", [*FIRST, *LATE]),
-    "the launch call itself took long": (
-        "host_bound",
-        [*FIRST, call("cudaLaunchKernel", 105, 125, 11), SECOND],
-    ),
-    "the launch call was running, and short": (
-        "launch_latency",
-        [*FIRST, call("cudaLaunchKernel", 108, 113, 11), kernel("second", 115, 120, 11)],
-    ),
-    "launched in time": ("launch_latency", [*FIRST, *EARLY]),
-    "the call returned before the middle of the gap": (
-        "launch_latency",
-        [*FIRST, call("cudaLaunchKernel", 111, 115, 11), SECOND],
-    ),
-    # 2 µs in the gap and 14 before it: without the wait, the launch would have been in time.
-    "a wait for the device was running": (
-        "host_sync",
-        [*FIRST, call("cudaStreamSynchronize", 96, 112), *LATE],
-    ),
-    # 2 µs in the gap and 2 before it: without the wait, the launch would have come late as well.
-    "a wait for the device was short": (
-        "host_bound",
-        [*FIRST, call("cudaStreamSynchronize", 108, 112), *LATE],
-    ),
-    "most of the gap is a wait": (
-        "host_sync",
-        [*FIRST, call("hipDeviceSynchronize", 111, 119), *LATE],
-    ),
-    "item() of a value on the device": (
-        "host_sync",
-        [*FIRST, span("cpu_op", "aten::item", 97, 112), *LATE],
-    ),
-    "a blocking copy was running": (
-        "host_sync",
-        [
-            call("cudaMemcpyAsync", 90, 112, 10),
-            kernel("Memcpy DtoH (Device -> Pageable)", 100, 110, 10),
-            *LATE,
+
+def copied(kind: str, call_end: float = 112) -> list[Event]:
+    return [call("cudaMemcpyAsync", 90, call_end, 10), kernel(f"Memcpy {kind}", 100, 110, 10)]
+
+
+def copy(
+    kind: str, name: str = "cudaMemcpyAsync", start: float = 105, end: float = 129
+) -> list[Event]:
+    return [call(name, start, end, 11), kernel(f"Memcpy {kind}", 130, 140, 11)]
+
+
+CASES: dict[str, dict[str, list[Event]]] = {
+    "host_bound": {
+        "the launch came late": [*FIRST, *LATE],
+        "the launch call itself took long": [*FIRST, launch(105, 125, 11), SECOND],
+        # 2 µs in the gap and 2 before it: without the wait, the launch would have come late, too.
+        "a wait was short": [*FIRST, call("cudaStreamSynchronize", 108, 112), *LATE],
+        "a copy on the device waits for nobody": [*copied("DtoD (Device -> Device)"), *LATE],
+        "nor does one that ends the gap": [*FIRST, *copy("DtoD (Device -> Device)")],
+        "nor does one from pinned memory": [*FIRST, *copy("HtoD (Pinned -> Device)")],
+        "a synchronous copy on the device returns at once": [
+            *[
+                call("cudaMemcpy", 90, 95, 10),
+                kernel("Memcpy DtoD (Device -> Device)", 100, 110, 10),
+            ],
+            *copy("DtoD (Device -> Device)", "cudaMemcpy", 111),
         ],
-    ),
-    "the copy stages its bytes first": (
-        "host_sync",
-        [
-            *FIRST,
-            call("cudaMemcpyAsync", 105, 129, 11),
-            kernel("Memcpy HtoD (Pageable -> Device)", 130, 140, 11),
+        "memory of a kind that is not told, and the call had returned": [
+            *[*FIRST, *copy("HtoD (Host -> Device)", "hipMemcpyAsync")],
         ],
-    ),
-    "a copy on the device waits for nobody": (
-        "host_bound",
-        [
-            call("cudaMemcpyAsync", 90, 112, 10),
-            kernel("Memcpy DtoD (Device -> Device)", 100, 110, 10),
-            *LATE,
+        "memory was taken for less than half": [*FIRST, call("cudaMalloc", 111, 118), *LATE],
+        "the data loader of another thread": [
+            *[*FIRST, note("tk/phase/data", 105, 119) | {"tid": 2}, *LATE],
         ],
-    ),
-    "nor does one that ends the gap": (
-        "host_bound",
-        [
-            *FIRST,
-            call("cudaMemcpyAsync", 105, 129, 11),
-            kernel("Memcpy DtoD (Device -> Device)", 130, 140, 11),
+        "a graph that was launched late": [*FIRST, call("cudaGraphLaunch", 120, 125, 11), SECOND],
+    },
+    "launch_latency": {
+        "the launch call was running, and short": [
+            *[*FIRST, launch(108, 113, 11), kernel("second", 115, 120, 11)],
         ],
-    ),
-    "nor does one from pinned memory": (
-        "host_bound",
-        [
-            *FIRST,
-            call("cudaMemcpyAsync", 105, 129, 11),
-            kernel("Memcpy HtoD (Pinned -> Device)", 130, 140, 11),
+        "launched in time": [*FIRST, *EARLY],
+        "the call returned before the middle": [*FIRST, launch(111, 115, 11), SECOND],
+        "behind communication of the same stream": [
+            *[launch(90, 95, 10), kernel(REDUCE, 100, 110, 10), *EARLY],
         ],
-    ),
-    "what follows the copy to pinned memory waits for it": (
-        "host_sync",
-        [
-            call("cudaMemcpyAsync", 90, 95, 10),
-            kernel("Memcpy DtoH (Device -> Pinned)", 100, 110, 10),
-            call("cudaStreamSynchronize", 96, 112),
-            *LATE,
+        "another launch's wait": [*FIRST, call("cudaStreamWaitEvent", 80, 81), *EARLY],
+        "not so long, and in time": [*FIRST, EARLY[0], kernel("second", 209.999, 220, 11)],
+        "a graph that was launched in time": [*FIRST, call("hipGraphLaunch", 96, 99, 11), SECOND],
+        "queued before the window": [*BEFORE_WINDOW, SECOND, THIRD],
+    },
+    "host_sync": {
+        # 2 µs in the gap and 14 before it: without the wait, the launch would have been in time.
+        "a wait was running": [*FIRST, call("cudaStreamSynchronize", 96, 112), *LATE],
+        "most of the gap is a wait": [*FIRST, call("hipDeviceSynchronize", 111, 119), *LATE],
+        "item() of a value on the device": [*FIRST, span("cpu_op", "aten::item", 97, 112), *LATE],
+        "a blocking copy was running": [*copied("DtoH (Device -> Pageable)"), *LATE],
+        "the copy stages its bytes first": [*FIRST, *copy("HtoD (Pageable -> Device)")],
+        "what follows the copy to pinned memory waits for it": [
+            *copied("DtoH (Device -> Pinned)", 95),
+            *[call("cudaStreamSynchronize", 96, 112), *LATE],
         ],
-    ),
-    "a synchronous copy on the device returns at once": (
-        "host_bound",
-        [
-            call("cudaMemcpy", 90, 95, 10),
-            kernel("Memcpy DtoD (Device -> Device)", 100, 110, 10),
-            call("cudaMemcpy", 111, 129, 11),
-            kernel("Memcpy DtoD (Device -> Device)", 130, 140, 11),
+        "memory of a kind that is not told, and the call still ran": [
+            *[*FIRST, *copy("HtoD (Host -> Device)", "hipMemcpyAsync", end=131)],
         ],
-    ),
-    "memory of a kind that is not told, and the call had returned": (
-        "host_bound",
-        [
-            *FIRST,
-            call("hipMemcpyAsync", 105, 129, 11),
-            kernel("Memcpy HtoD (Host -> Device)", 130, 140, 11),
+    },
+    "allocator": {
+        "memory was taken": [*FIRST, call("cudaMalloc", 111, 119), *LATE],
+        "memory was returned": [*FIRST, call("hipFree", 111, 119), *LATE],
+        "two short calls": [
+            *[*FIRST, call("cudaMalloc", 111, 115), call("cudaFree", 115, 119), *LATE],
         ],
-    ),
-    "memory of a kind that is not told, and the call still ran": (
-        "host_sync",
-        [
-            *FIRST,
-            call("hipMemcpyAsync", 105, 131, 11),
-            kernel("Memcpy HtoD (Host -> Device)", 130, 140, 11),
+    },
+    "data_loading": {
+        "the data loader, as a range": [*FIRST, note(LOADER, 111, 119), *LATE],
+        "the data loader, as a Python function": [
+            *[*FIRST, python("torch/utils/data/dataloader.py(733): __next__", 105, 119), *LATE],
         ],
-    ),
-    "memory was taken": ("allocator", [*FIRST, call("cudaMalloc", 111, 119), *LATE]),
-    "memory was returned": ("allocator", [*FIRST, call("hipFree", 111, 119), *LATE]),
-    "memory was taken for less than half": (
-        "host_bound",
-        [*FIRST, call("cudaMalloc", 111, 118), *LATE],
-    ),
-    "two short calls add up": (
-        "allocator",
-        [*FIRST, call("cudaMalloc", 111, 115), call("cudaFree", 115, 119), *LATE],
-    ),
-    "the data loader, as a range": (
-        "data_loading",
-        [
-            *FIRST,
-            span(
-                "user_annotation",
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-                111,
-                119,
-            ),
-            *LATE,
+        "the collectors' data phase": [*FIRST, note("tk/phase/data", 105, 119), *LATE],
+    },
+    "comm_wait": {
+        "the CPU waits for other ranks": [*FIRST, note("## wait_for_batch ##", 105, 119), *LATE],
+        "behind communication of another stream": [
+            *[launch(90, 95, 10), kernel(REDUCE, 100, 110, 10, stream=20), *EARLY],
         ],
-    ),
-    "the data loader, as a Python function": (
-        "data_loading",
-        [
-            *FIRST,
-            span("python_function", "torch/utils/data/dataloader.py(733): __next__", 105, 119),
-            *LATE,
+    },
+    "dependency": {
+        "ready on a stream that was idle": [*FIRST, EARLY[0], ON_STREAM_8],
+        "its stream was told to wait": [*FIRST, call("cudaStreamWaitEvent", 95.2, 95.8), *EARLY],
+        "queued before the window on another stream": [*BEFORE_WINDOW, ON_STREAM_8, THIRD],
+    },
+    "graph_gap": {
+        "between the kernels of a graph": [
+            *[call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 130, 140, 10)],
         ],
-    ),
-    "the collectors' data phase": (
-        "data_loading",
-        [*FIRST, span("user_annotation", "tk/phase/data", 105, 119), *LATE],
-    ),
-    "the data loader of another thread": (
-        "host_bound",
-        [*FIRST, span("user_annotation", "tk/phase/data", 105, 119) | {"tid": 2}, *LATE],
-    ),
-    "the CPU waits for other ranks": (
-        "comm_wait",
-        [*FIRST, span("user_annotation", "## wait_for_batch ##", 105, 119), *LATE],
-    ),
-    "behind communication of another stream": (
-        "comm_wait",
-        [
-            call("cudaLaunchKernel", 90, 95, 10),
-            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 110, 10, stream=20),
-            *EARLY,
+        "inside of a graph, behind work of another stream": [
+            *[call("cudaGraphLaunch", 80, 85, 11), kernel("of the graph", 90, 95, 11)],
+            *[launch(86, 88, 10), kernel("other", 92, 110, 10, stream=20), SECOND],
         ],
-    ),
-    "behind communication of the same stream": (
-        "launch_latency",
-        [
-            call("cudaLaunchKernel", 90, 95, 10),
-            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 110, 10),
-            *EARLY,
+        "long, inside of a graph": [
+            *[call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 5130, 5140, 10)],
         ],
-    ),
-    "ready on a stream that was idle": (
-        "dependency",
-        [*FIRST, EARLY[0], kernel("second", 130, 140, 11, stream=8)],
-    ),
-    "its stream was told to wait": (
-        "dependency",
-        [*FIRST, call("cudaStreamWaitEvent", 95.2, 95.8), *EARLY],
-    ),
-    "another launch's wait": (
-        "launch_latency",
-        [*FIRST, call("cudaStreamWaitEvent", 80, 81), *EARLY],
-    ),
-    "between the kernels of a graph": (
-        "graph_gap",
-        [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 130, 140, 10)],
-    ),
-    "inside of a graph, behind work of another stream": (
-        "graph_gap",
-        [
-            call("cudaGraphLaunch", 80, 85, 11),
-            kernel("of the graph", 90, 95, 11),
-            call("cudaLaunchKernel", 86, 88, 10),
-            kernel("other", 92, 110, 10, stream=20),
-            SECOND,
+    },
+    "unknown": {
+        "long, and in time": [*FIRST, EARLY[0], kernel("second", 210.002, 220, 11)],
+        "long, and in time before the window": [
+            *[launch(350, 351, 12), FIRST[1]],
+            *[kernel("second", 330, 340, 11), kernel("third", 340, 360, 12)],
         ],
-    ),
-    "long, and in time": (
-        "unknown",
-        [*FIRST, EARLY[0], kernel("second", 210.002, 220, 11)],
-    ),
-    "not so long, and in time": (
-        "launch_latency",
-        [*FIRST, EARLY[0], kernel("second", 209.999, 220, 11)],
-    ),
-    "long, inside of a graph": (
-        "graph_gap",
-        [call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 5130, 5140, 10)],
-    ),
-    "long, and in time before the window": (
-        "unknown",
-        [
-            call("cudaLaunchKernel", 350, 351, 12),
-            FIRST[1],
-            kernel("second", 330, 340, 11),
-            kernel("third", 340, 360, 12),
-        ],
-    ),
-    "a graph that was launched in time": (
-        "launch_latency",
-        [*FIRST, call("hipGraphLaunch", 96, 99, 11), SECOND],
-    ),
-    "a graph that was launched late": (
-        "host_bound",
-        [*FIRST, call("cudaGraphLaunch", 120, 125, 11), SECOND],
-    ),
-    "the launch is missing": ("unknown", [*FIRST, SECOND]),
-    "queued before the window": (
-        "launch_latency",
-        [
-            call("cudaLaunchKernel", 150, 151, 12),
-            FIRST[1],
-            SECOND,
-            kernel("third", 140, 160, 12),
-        ],
-    ),
-    "queued before the window on another stream": (
-        "dependency",
-        [
-            call("cudaLaunchKernel", 150, 151, 12),
-            FIRST[1],
-            kernel("second", 130, 140, 11, stream=8),
-            kernel("third", 140, 160, 12),
-        ],
-    ),
+        "the launch is missing": [*FIRST, SECOND],
+    },
 }
 
 
-def test_cause(tiny_trace: Callable[..., Path]) -> None:
+def test_cause(tmp_path: Path) -> None:
     # All in one store: gaps of one trace must not see the calls of another one.
-    for number, (_, events) in enumerate(CASES.values()):
-        path = tiny_trace(events, name=f"cases/{number:02}.json")
-    with tracekit.open(path.parent, cache=False) as trace:
-        gaps = trace.sql(
-            "SELECT trace_id, list(cause) FROM idle_gap GROUP BY trace_id ORDER BY trace_id"
-        )
-    found = dict(zip(CASES, gaps.column(gaps.column_names[1]), strict=True))
-    assert found == {name: [cause] for name, (cause, _) in CASES.items()}
+    cases = [(name, cause, events) for cause, of in CASES.items() for name, events in of.items()]
+    with opened_as_ranks(tmp_path, [events for *_, events in cases]) as trace:
+        gaps = trace.sql("SELECT list(cause) FROM idle_gap GROUP BY trace_id ORDER BY trace_id")
+    found = dict(zip([name for name, *_ in cases], [row[0] for row in gaps.rows], strict=True))
+    assert found == {name: [cause] for name, cause, _ in cases}
 
 
 def test_a_start_is_late_by_what_launches_take_on_this_device(
@@ -290,11 +171,9 @@ def test_a_start_is_late_by_what_launches_take_on_this_device(
     events = [kernel("before", 0, 1, 99)]
     for number in range(10):
         at = 10 + 10 * number
-        events += [call("cudaLaunchKernel", at, at + 3, number + 1)]
+        events += [launch(at, at + 3, number + 1)]
         events += [kernel("k", at + 4, at + 5, number + 1)]
-    events += [
-        call("cudaLaunchKernel", 103.2 + step / 2, 103.4 + step / 2, 20 + step) for step in (0, 1)
-    ]
+    events += [launch(103.2 + step / 2, 103.4 + step / 2, 20 + step) for step in (0, 1)]
     events += [kernel("in time", 125, 130, 20), kernel("late", 151, 160, 21)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         gaps = trace.sql("SELECT cause, idle_ns FROM idle_gap ORDER BY gap_id DESC LIMIT 2").rows
@@ -306,7 +185,7 @@ def test_a_start_is_late_by_what_launches_take_on_this_device(
 
 def test_a_gap_is_only_where_no_stream_works(tiny_trace: Callable[..., Path]) -> None:
     events = [
-        call("cudaLaunchKernel", 1, 2, 1),
+        launch(1, 2, 1),
         kernel("long", 10, 50, 1),
         kernel("inside", 20, 30, 2, stream=8),
         kernel("touches", 50, 60, 3, stream=8),
@@ -362,7 +241,7 @@ def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> 
         span("cpu_op", "aten::mm", 10, 20),
         span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 25, 45),
         span("cpu_op", "aten::add", 40, 45),
-        span("cpu_op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 46, 58),
+        span("cpu_op", LOADER, 46, 58),
         span("cpu_op", "aten::mul", 60, 70),
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
@@ -373,11 +252,7 @@ def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> 
     # 20 to 40: the middle, 30, is in the node; 45 to 60: the data loader has 12 of 15.
     assert gaps.rows == [
         (20_000, "host_bound", "autograd::engine::evaluate_function: MmBackward0"),
-        (
-            15_000,
-            "data_loading",
-            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-        ),
+        (15_000, "data_loading", LOADER),
     ]
 
 
@@ -392,139 +267,108 @@ NODE = on(
     span("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 101, 119),
     **{"Sequence number": 5, "Fwd thread id": 1},
 )
-CALL = on(1, span("python_function", "<built-in method run_backward of torch._C>", 101, 119.5))
-LOCK = on(
-    1, span("python_function", "<built-in method acquire of _thread.lock object at 0x7f>", 101, 119)
-)
-QUEUE = span("python_function", "<built-in method get of _queue.SimpleQueue object>", 101, 118)
-GIVEN = on(
-    3,
-    span(
-        "python_function", "<built-in method release of _thread.lock object at 0x7f>", 118.5, 119.5
-    ),
-)
-OPTIMIZER = [span("user_annotation", "Optimizer.step#AdamW.step", 119.8, 127), *LATE]
+CALL = on(1, python("<built-in method run_backward of torch._C>", 101, 119.5))
+LOCK = on(1, python("<built-in method acquire of _thread.lock object at 0x7f>", 101, 119))
+QUEUE = python("<built-in method get of _queue.SimpleQueue object>", 101, 118)
+RELEASE = "<built-in method release of _thread.lock object at 0x7f>"
+GIVEN = on(3, python(RELEASE, 118.5, 119.5))
+OPTIMIZER = [note("Optimizer.step#AdamW.step", 119.8, 127), *LATE]
+BEGIN = [FORWARD, *FIRST]
+FREE = call("hipFree", 104, 118)
+SUM = span("cpu_op", "aten::sum", 104, 118)
+WAITING_CALL = [*FIRST, span("cpu_op", "aten::mul", 104, 128), launch(105, 125, 11)]
+DRIVER = on(3, call("cudaFree", 103, 124))
 OTHER_THREADS: dict[str, tuple[tuple[object, ...], list[Event]]] = {
     "the thread of the nodes returns memory": (
         ("allocator", 2, NODE["name"], "backward"),
-        [FORWARD, *FIRST, NODE, on(2, call("hipFree", 104, 118)), *OPTIMIZER],
+        [*BEGIN, NODE, on(2, FREE), *OPTIMIZER],
     ),
     "likewise, and the stack shows who called": (
         ("allocator", 2, None, "backward"),
         [
-            *FIRST,
-            CALL,
-            NODE | {"dur": 1},
-            on(2, call("cudaLaunchKernel", 101.2, 101.4, 12)),
-            kernel("small", 102, 102.5, 12, stream=8),
-            on(2, call("hipFree", 104, 118)),
-            *OPTIMIZER,
+            *[*FIRST, CALL, NODE | {"dur": 1}, on(2, launch(101.2, 101.4, 12))],
+            *[kernel("small", 102, 102.5, 12, stream=8), on(2, FREE), *OPTIMIZER],
         ],
     ),
     "the thread of the nodes is at work": (
         ("host_bound", 2, "aten::sum", "backward"),
-        [FORWARD, *FIRST, NODE, on(2, span("cpu_op", "aten::sum", 104, 118)), *OPTIMIZER],
+        [*BEGIN, NODE, on(2, SUM), *OPTIMIZER],
     ),
     "another thread than that of the forward ops is busy": (
         ("host_bound", 1, "aten::mul", "optimizer"),
-        [
-            *[FORWARD, *FIRST, *OPTIMIZER, span("cpu_op", "aten::mul", 119.9, 126)],
-            on(3, call("hipFree", 104, 118)),
-        ],
+        [*BEGIN, *OPTIMIZER, span("cpu_op", "aten::mul", 119.9, 126), on(3, FREE)],
     ),
     "the backward pass took less than half of it": (
         ("host_sync", 1, None, "optimizer"),
         [
-            *[FORWARD, *FIRST, *OPTIMIZER, call("cudaStreamSynchronize", 110, 119)],
+            *[*BEGIN, *OPTIMIZER, call("cudaStreamSynchronize", 110, 119)],
             *[NODE | {"dur": 6}, on(2, call("hipFree", 101, 107))],
         ],
     ),
     "the thread of the nodes waits for its caller": (
         ("host_sync", 1, "aten::item", "backward"),
         [
-            *[FORWARD, *FIRST, span("cpu_op", "aten::item", 97, 118)],
-            NODE | {"ts": 119, "dur": 12},
+            *[*BEGIN, span("cpu_op", "aten::item", 97, 118), NODE | {"ts": 119, "dur": 12}],
             *(on(2, event) for event in LATE),
         ],
     ),
     "another thread gives a lock back": (
         ("allocator", 3, None, "optimizer"),
-        [FORWARD, *FIRST, LOCK, on(3, call("hipFree", 104, 118)), GIVEN, *OPTIMIZER],
+        [*BEGIN, LOCK, on(3, FREE), GIVEN, *OPTIMIZER],
     ),
     "that thread is at work": (
         ("host_bound", 3, "aten::sum", "optimizer"),
-        [FORWARD, *FIRST, LOCK, on(3, span("cpu_op", "aten::sum", 104, 118)), GIVEN, *OPTIMIZER],
+        [*BEGIN, LOCK, on(3, SUM), GIVEN, *OPTIMIZER],
     ),
     "that thread waited for one that nobody sees": (
         ("unknown", 3, None, "optimizer"),
-        [FORWARD, *FIRST, LOCK, on(3, QUEUE), GIVEN, *OPTIMIZER],
+        [*BEGIN, LOCK, on(3, QUEUE), GIVEN, *OPTIMIZER],
     ),
     "nobody is seen to give the lock back": (
         ("unknown", 1, None, "optimizer"),
-        [FORWARD, *FIRST, LOCK, on(3, call("hipFree", 104, 118)), *OPTIMIZER],
+        [*BEGIN, LOCK, on(3, FREE), *OPTIMIZER],
     ),
     "what was given back long before was not waited for": (
         ("unknown", 1, None, "forward"),
         [
             *[*FIRST, LOCK | {"dur": 2000}, GIVEN, on(3, call("hipFree", 104, 2000))],
-            *[call("cudaLaunchKernel", 2102, 2103, 11), kernel("second", 2110, 2120, 11)],
+            *[launch(2102, 2103, 11), kernel("second", 2110, 2120, 11)],
         ],
     ),
     "the lock of a data loader": (
         ("data_loading", 1, None, "optimizer"),
         [
-            *[
-                FORWARD,
-                *FIRST,
-                span("python_function", "torch/utils/data/dataloader.py(9): __next__", 100, 119.7),
-            ],
-            *[LOCK, on(3, call("hipFree", 104, 118)), GIVEN, *OPTIMIZER],
+            *[*BEGIN, python("torch/utils/data/dataloader.py(9): __next__", 100, 119.7)],
+            *[LOCK, on(3, FREE), GIVEN, *OPTIMIZER],
         ],
     ),
     "other ranks of a group that communicates on the host": (
         ("comm_wait", 1, None, "optimizer"),
         [
-            *[FORWARD, *FIRST, *OPTIMIZER],
-            span("python_function", "<built-in method wait of PyCapsule object at 0x7f>", 101, 119),
-            on(3, span("user_annotation", "gloo:all_reduce", 102, 118.5)),
+            *[*BEGIN, *OPTIMIZER, on(3, note("gloo:all_reduce", 102, 118.5))],
+            python("<built-in method wait of PyCapsule object at 0x7f>", 101, 119),
         ],
     ),
     "the launch call waits for the lock of the driver": (
         ("allocator", 1, "aten::mul", "forward"),
-        [
-            *[
-                *FIRST,
-                span("cpu_op", "aten::mul", 104, 128),
-                call("cudaLaunchKernel", 105, 125, 11),
-            ],
-            *[on(3, call("cudaFree", 103, 124)), SECOND],
-        ],
+        [*WAITING_CALL, DRIVER, SECOND],
     ),
     "the lock is of another process": (
         ("host_bound", 1, "aten::mul", "forward"),
-        [
-            *[
-                *FIRST,
-                span("cpu_op", "aten::mul", 104, 128),
-                call("cudaLaunchKernel", 105, 125, 11),
-            ],
-            *[on(3, call("cudaFree", 103, 124)) | {"pid": 77}, SECOND],
-        ],
+        [*WAITING_CALL, DRIVER | {"pid": 77}, SECOND],
     ),
 }
 
 
-def test_who_is_waited_for_is_looked_at(tiny_trace: Callable[..., Path]) -> None:
-    for number, (_, events) in enumerate(OTHER_THREADS.values()):
-        path = tiny_trace(events, name=f"cases/{number:02}.json")
-    with tracekit.open(path.parent, cache=False) as trace:
+def test_who_is_waited_for_is_looked_at(tmp_path: Path) -> None:
+    with opened_as_ranks(tmp_path, [events for _, events in OTHER_THREADS.values()]) as trace:
         gaps = trace.sql(
-            "SELECT g.trace_id, cause, busy_tid, name, phase FROM idle_gap AS g "
+            "SELECT cause, busy_tid, name, phase FROM idle_gap AS g "
             "LEFT JOIN event AS e ON g.trace_id = e.trace_id AND op_id = e.event_id "
             "QUALIFY row_number() OVER (PARTITION BY g.trace_id ORDER BY idle_ns DESC) = 1 "
             "ORDER BY g.trace_id"
         ).rows
-    found = dict(zip(OTHER_THREADS, [row[1:] for row in gaps], strict=True))
+    found = dict(zip(OTHER_THREADS, gaps, strict=True))
     assert found == {name: expected for name, (expected, _) in OTHER_THREADS.items()}
 
 

@@ -46,7 +46,6 @@ def broken_invariants(trace: tracekit.Trace, spec: Spec, relation: str) -> list[
 
 
 def rows_of(answer: Result) -> str:
-    """The rows of an answer as a relation."""
     types = {column.name: column.type for column in answer.columns}
     return f"({select_rows(types, answer.rows)})"
 

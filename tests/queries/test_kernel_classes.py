@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from traces_by_hand import kernel as event
+from traces_by_hand import span
 
 import tracekit
-
-
-def event(name: str, start: float, end: float, category: str = "kernel") -> dict[str, Any]:
-    shown = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start}
-    return {**shown, "dur": end - start, "args": {"device": 0, "stream": 7}}
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +23,8 @@ def test_classes(tiny_trace: Callable[..., Path]) -> None:
         event("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_tn", 5, 12),
         event("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 8, 20),
         event("ncclDevKernel_AllGather_RING_LL", 30, 35),
-        event("Memcpy HtoD (Pageable -> Device)", 18, 22, "gpu_memcpy"),
-        event("Memset (Device)", 22, 23, "gpu_memset"),
+        event("Memcpy HtoD (Pageable -> Device)", 18, 22),
+        event("Memset (Device)", 22, 23),
         event("what is this", 40, 50),
     ]
     with tracekit.open(tiny_trace(events, distributedInfo={"rank": 0})) as trace:
@@ -54,7 +50,7 @@ def test_a_window_of_no_length_has_no_shares(tiny_trace: Callable[..., Path]) ->
 
 
 def test_an_op_in_pieces_counts_once(tiny_trace: Callable[..., Path]) -> None:
-    ops = [event("aten::mm", 0, 10, "cpu_op"), event("aten::add", 4, 5, "cpu_op")]
+    ops = [span("cpu_op", "aten::mm", 0, 10), span("cpu_op", "aten::add", 4, 5)]
     with tracekit.open(tiny_trace(ops)) as trace:
         assert trace.query("kernel_classes").rows == [
             (None, "cpu", "gemm", "compute", 1, 9_000, 9_000, 90.0),

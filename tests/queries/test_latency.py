@@ -15,7 +15,6 @@ MS = 1_000_000
 
 
 def request(number: int, outcome: str = "ok", **members: Any) -> dict[str, Any]:
-    """A request whose times are given in ms."""
     for name in ("arrival_ns", "sent_ns", "first_token_ns", "end_ns"):
         if name in members:
             members[name] *= MS
@@ -64,7 +63,6 @@ REQUESTS = [
 
 @pytest.fixture
 def serving(make_run: MakeRun) -> Iterator[tracekit.Trace]:
-    """Return the run of :data:`REQUESTS`."""
     folder = make_run("light", REQUESTS, stage="serve", engine="lightllm", model={"name": "tiny"})
     with tracekit.open(folder, traces=False, cache=False) as trace:
         yield trace

@@ -7,18 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from traces_by_hand import Event, span
+from traces_by_hand import Event, kernel, span
 
 import tracekit
 
 
 def call(name: str, start: float, end: float, correlation: int) -> Event:
     return span("cuda_runtime", name, start, end, correlation=correlation)
-
-
-def kernel(name: str, start: float, end: float, correlation: int) -> Event:
-    args = {"correlation": correlation, "stream": 7, "device": 0}
-    return span("kernel", name, start, end, **args) | {"pid": 0, "tid": 7}
 
 
 EVENTS = [

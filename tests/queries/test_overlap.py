@@ -5,37 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 from every_trace import Answered, on_every_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 
 
-def kernel(name: str, start: float, end: float, stream: int) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "cat": "kernel",
-        "name": name,
-        "pid": 0,
-        "tid": stream,
-        "ts": start,
-        "dur": end - start,
-        "args": {"device": 0, "stream": stream},
-    }
-
-
 def test_compute_under_an_all_reduce_on_paper(tiny_trace: Callable[..., Path]) -> None:
     """All-reduce 10–60; below it a product 0–20, a sum 30–35 and another product 50–70."""
     events = [
-        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 60, 20),
-        kernel("ampere_sgemm_128x64_nn", 0, 20, 7),
-        kernel("void at::native::reduce_kernel<512>()", 30, 35, 7),
-        kernel("ampere_sgemm_128x64_nn", 50, 70, 7),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 60, stream=20),
+        kernel("ampere_sgemm_128x64_nn", 0, 20, stream=7),
+        kernel("void at::native::reduce_kernel<512>()", 30, 35, stream=7),
+        kernel("ampere_sgemm_128x64_nn", 50, 70, stream=7),
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         rows = trace.query("overlap").to_dicts()

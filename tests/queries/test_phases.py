@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from every_trace import Answered, on_every_trace
-from traces_by_hand import Event, span
+from traces_by_hand import span, work
 
 import tracekit
 
@@ -19,16 +19,6 @@ TRAINING = (
     *("hta_resnet_v100_ns", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
     *("kineto_v100_resnet_2021", "tl_mi300_resnet_ddp_recompute"),
 )
-
-
-def work(start: float, at: float, end: float, correlation: int, name: str = "k") -> list[Event]:
-    """A launch, and a device event that it puts on stream 7, or 20 for communication."""
-    stream = 20 if name.startswith("nccl") else 7
-    args = {"correlation": correlation, "device": 0, "stream": stream}
-    return [
-        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, correlation=correlation),
-        span("kernel", name, at, end, stream, **args) | {"pid": 0},
-    ]
 
 
 def test_busy_and_idle_time_on_paper(tiny_trace: Callable[..., Path]) -> None:

@@ -73,7 +73,6 @@ def test_of_half_a_file_of_requests_none_is_kept(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
-    """The run as it is written above, open."""
     folder = serve_run(tmp_path_factory.mktemp("served") / "serve")
     with tracekit.open(folder, cache=False) as trace:
         yield trace

@@ -9,13 +9,10 @@ model. `?`: only the place among other modules tells it in a trace of classes; `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-import tracekit
-from tests.shared.traces_by_hand import Event, call, kernel, span
+from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import Event, call, kernel, span
 
 LAYERS = {
     "BERT": """
@@ -220,13 +217,22 @@ def recorded(text: str, *, by_class: bool) -> tuple[list[Event], Counter[tuple[s
     return events, expected
 
 
+CASES = Cases()
+asked = CASES.fixture()
+RECORDED = {
+    (layer, by_class): (CASES.add(events), expected)
+    for layer, text in LAYERS.items()
+    for by_class in (True, False)
+    for events, expected in [recorded(text, by_class=by_class)]
+}
+
+
 @pytest.mark.parametrize("by_class", [True, False], ids=["classes", "names"])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_roles_of_a_layer(tiny_trace: Callable[..., Path], layer: str, by_class: bool) -> None:
-    events, expected = recorded(LAYERS[layer], by_class=by_class)
+def test_roles_of_a_layer(asked: AskedByRank, layer: str, by_class: bool) -> None:
+    rank, expected = RECORDED[layer, by_class]
     found: Counter[tuple[str, bool]] = Counter()
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        for row in trace.query("roles").to_dicts():
-            found[row["role"], True] += row["inferred_ns"]
-            found[row["role"], False] += row["kernel_ns"] - row["inferred_ns"]
+    for row in asked.rows(rank, "roles"):
+        found[row["role"], True] += row["inferred_ns"]
+        found[row["role"], False] += row["kernel_ns"] - row["inferred_ns"]
     assert +found == expected

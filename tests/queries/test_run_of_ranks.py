@@ -23,8 +23,6 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Callable[..., tuple[MadeRun, dict[str, Rows]]]:
-    """Return a function that makes a run up and asks it analyses."""
-
     def ask(
         *names: str, layout: Layout, step: Step = TINY, faults: Faults | None = None, **options: Any
     ) -> tuple[MadeRun, dict[str, Rows]]:

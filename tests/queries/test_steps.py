@@ -7,19 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import Event, span
+from traces_by_hand import span, work
 
 import tracekit
 
 Opened = Callable[[Path], tracekit.Trace]
-
-
-def work(start: float, at: float, end: float, correlation: int, tid: int = 1) -> list[Event]:
-    args = {"correlation": correlation, "device": 0, "stream": 7}
-    return [
-        span("cuda_runtime", "cudaLaunchKernel", start, start + 1, tid, correlation=correlation),
-        span("kernel", "k", at, end, 7, **args) | {"pid": 0},
-    ]
 
 
 CASES = Cases()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cases_as_ranks import AskedByRank, Cases
+from traces_by_hand import kernel as work
 
 import tracekit
 
@@ -19,19 +20,6 @@ RANK = ["compute", "comm", "memcpy"]
 
 CASES = Cases()
 asked = CASES.fixture()
-
-
-def work(name: str, start: float, end: float, device: int = 0, stream: int = 7) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "cat": "gpu_memcpy" if name == COPY else "kernel",
-        "name": name,
-        "pid": device,
-        "tid": stream,
-        "ts": start,
-        "dur": end - start,
-        "args": {"device": device, "stream": stream},
-    }
 
 
 def job(rank: int) -> dict[str, Any]:

@@ -9,30 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_by_hand import Event, call, span
+from traces_by_hand import kernel as on_device
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 
-Event = dict[str, Any]
 Write = Callable[..., Path]
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 COPY = "Memcpy HtoD (Pinned -> Device)"
 
 
-def span(category: str, name: str, start: float, end: float, tid: int = 1, **args: Any) -> Event:
-    place = {"pid": 1, "tid": tid, "ts": start, "dur": end - start}
-    return {"ph": "X", "cat": category, "name": name, **place, "args": args}
-
-
 def launch(at: float, correlation: int, tid: int = 1) -> Event:
-    return span("cuda_runtime", "cudaLaunchKernel", at, at + 1, tid, correlation=correlation)
+    return call(at, at + 1, correlation, tid=tid)
 
 
 def kernel(name: str, at: float, correlation: int, stream: int = 7) -> Event:
-    category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
-    args = {"correlation": correlation, "device": 0, "stream": stream}
-    return span(category, name, at, at + 1, stream, **args) | {"pid": 0}
+    return on_device(name, at, at + 1, correlation, stream=stream)
 
 
 def number(value: int, thread: int = 0) -> dict[str, int]:

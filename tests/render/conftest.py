@@ -53,8 +53,6 @@ def make_result() -> Make:
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Return a function that renders data in a format, at width 100 unless told."""
-
     def render(data: Any, format_name: str, *, width: int = 100, **settings: Any) -> str:
         monkeypatch.setenv("COLUMNS", str(width))
         stream = io.StringIO()

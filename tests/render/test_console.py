@@ -14,8 +14,6 @@ from tracekit.render._console import make_console
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
     encoding = "utf-8"
 
     def isatty(self) -> bool:

@@ -25,13 +25,11 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\u2028<b>&amp;\u202etxt.exe"
 
 @pytest.fixture(scope="module", params=RUNS)
 def shown(request: pytest.FixtureRequest, opened: Any, in_browser: Any) -> Any:
-    """Return a trace and its report in the browser."""
     trace = opened(REPO / "sample_traces" / request.param)
     return trace, in_browser(trace, request.param)
 
 
 def rows_in(page: Any, name: str) -> list[dict[str, Any]]:
-    """Return the rows of an analysis as the page has them."""
     data = page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")["data"]
     return [dict(zip(data[name]["columns"], row, strict=True)) for row in data[name]["rows"]]
 

@@ -25,7 +25,6 @@ SAMPLES = REPO / "sample_traces"
 
 @pytest.fixture
 def sweep(make_run: Callable[..., Path]) -> Path:
-    """Return a folder of two small runs of training."""
     for name, opt, end in (("naive", "Naive", 60), ("z2", "Z2", 75)):
         made = make_run(name, into="sweep", opt=opt, outcome="ok")
         events = [kernel("gemm", 0, 40), kernel("softmax", 50, end)]

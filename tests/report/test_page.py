@@ -31,7 +31,6 @@ Opened = Callable[[Path], tracekit.Trace]
 
 @pytest.fixture(scope="module")
 def html(opened: Opened) -> str:
-    """Return the report of a sample."""
     return report(opened(REPO / "sample_traces" / "serve_vllm"), ["runs/my run"])
 
 

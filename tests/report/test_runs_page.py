@@ -24,7 +24,6 @@ RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    """Return the page of the bundled runs."""
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         return runs_page(runs, ["my runs", "bench"])
 

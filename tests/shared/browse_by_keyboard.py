@@ -10,8 +10,6 @@ from tracekit.trace import Trace
 
 
 class Screen:
-    """The screen as its user sees it."""
-
     def __init__(self, pilot: Any) -> None:
         self.pilot = pilot
         self.app = pilot.app

@@ -44,7 +44,6 @@ def opened_as_ranks(
 def rows_by_rank(
     trace: tracekit.Trace, analysis: str, **params: Any
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return the rows that an analysis has of each rank."""
     found: dict[int, list[dict[str, Any]]] = {}
     for row in trace.query(analysis, **params).to_dicts():
         found.setdefault(row["rank"], []).append(row)
@@ -58,7 +57,6 @@ class Cases:
         self._cases: list[list[Event]] = []
 
     def add(self, events: Sequence[Event]) -> int:
-        """Add a trace; return the number of its rank."""
         self._cases.append([*events])
         return len(self._cases) - 1
 
@@ -82,7 +80,6 @@ class AskedByRank:
         self._found: dict[str, dict[int, list[dict[str, Any]]]] = {}
 
     def rows(self, rank: int, analysis: str, **params: Any) -> list[dict[str, Any]]:
-        """Return the rows that an analysis has of a rank."""
         key = repr((analysis, params))
         if key not in self._found:
             self._found[key] = rows_by_rank(self._trace, analysis, **params)

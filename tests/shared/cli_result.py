@@ -16,5 +16,4 @@ class CliResult:
     exit_code: int
 
     def json(self) -> Any:
-        """Return stdout parsed as JSON."""
         return json.loads(self.stdout)

@@ -47,7 +47,6 @@ class CostOfFiles:
         self._before_s = _cpu_s()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a report to its file."""
         self._cost_s[report.nodeid.partition("::")[0]] += getattr(report, _COST, 0.0)
 
     def pytest_terminal_summary(

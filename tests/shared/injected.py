@@ -57,7 +57,6 @@ class Injected:
         return path
 
     def work(self) -> list[Event]:
-        """Return the device events in the order of their starts."""
         found = [event for event in self.events if event.get("cat") in _DEVICE]
         return sorted(found, key=lambda event: event["start"])
 
@@ -97,7 +96,6 @@ class Injected:
             event["name"] = names(event["name"])
 
     def launch_of(self, work: Event) -> Event:
-        """Return the call that launched a device event."""
         correlation = work["args"]["correlation"]
         return next(
             event

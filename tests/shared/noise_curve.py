@@ -30,7 +30,6 @@ EFFECTS_PCT = (0.0, 1.0, 2.0, 5.0)
 
 
 def real_steps() -> list[float]:
-    """Return the steps of the run, ns."""
     steps: list[float] = json.loads(STEPS.read_text("utf-8"))["step_ns"]
     return steps
 

@@ -6,6 +6,7 @@ other side of a comparison.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
 from traces_by_hand import Event, call, kernel, span
@@ -13,6 +14,17 @@ from traces_by_hand import Event, call, kernel, span
 Ranks = list[list[Event]]
 
 OP_US = 10
+
+
+def _each(shape: Callable[[int, int, int], Iterable[Event]]) -> Callable[[int], Ranks]:
+    """Make a shape of a function that gives the events of a number, from an instant on."""
+
+    @functools.wraps(shape)
+    def of_one_rank(count: int) -> Ranks:
+        numbers = range(count)
+        return [[event for number in numbers for event in shape(number, number * OP_US, count)]]
+
+    return of_one_rank
 
 
 def _launched(number: int, start: float, name: str = "k", **args: object) -> list[Event]:
@@ -79,44 +91,34 @@ def siblings_new(count: int) -> Ranks:
     return _siblings(count, "right")
 
 
-def threads(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        events.append(_op(number, number * 3, tid=number + 1))
-        events.append(call(number * 3 + 1, number * 3 + 2, number + 1, tid=number + 1))
-        events.append(kernel("k", number * OP_US + 5, number * OP_US + 12, number + 1))
-    return [events]
+@_each
+def threads(number: int, start: int, count: int) -> Iterable[Event]:
+    yield _op(number, number * 3, tid=number + 1)
+    yield call(number * 3 + 1, number * 3 + 2, number + 1, tid=number + 1)
+    yield kernel("k", start + 5, start + 12, number + 1)
 
 
-def busy_threads(count: int) -> Ranks:
+@_each
+def busy_threads(number: int, start: int, count: int) -> Iterable[Event]:
     """Every thread is in a call for the whole window, and the device has as many gaps."""
-    events = []
-    for number in range(count):
-        events.append(
-            span("cpu_op", "aten::item", number * 0.001, count * OP_US + number, number + 2)
-        )
-        events.append(
-            call(
-                0.5 + number * 0.001,
-                count * OP_US - 1,
-                10**6 + number,
-                "cudaStreamSynchronize",
-                number + 2,
-            )
-        )
-        events.append(_op(number, number * OP_US))
-        events += _launched(number + 1, number * OP_US + 1)
-    return [events]
+    yield span("cpu_op", "aten::item", number * 0.001, count * OP_US + number, number + 2)
+    yield call(
+        0.5 + number * 0.001,
+        count * OP_US - 1,
+        10**6 + number,
+        "cudaStreamSynchronize",
+        number + 2,
+    )
+    yield _op(number, start)
+    yield from _launched(number + 1, start + 1)
 
 
-def streams(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        events.append(_op(number, number * OP_US))
-        start = number * OP_US + 1
-        events += [call(start, start + 2, number + 1)]
-        events += [kernel("k", start + 3, start + 300, number + 1, stream=number + 7)]
-    return [events]
+@_each
+def streams(number: int, start: int, count: int) -> Iterable[Event]:
+    yield _op(number, start)
+    start += 1
+    yield call(start, start + 2, number + 1)
+    yield kernel("k", start + 3, start + 300, number + 1, stream=number + 7)
 
 
 def devices(count: int) -> Ranks:
@@ -127,77 +129,57 @@ def devices(count: int) -> Ranks:
     return [events]
 
 
-def steps(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        events.append(span("user_annotation", f"ProfilerStep#{number}", start, start + OP_US))
-        events.append(_op(number, start))
-        events += _launched(number + 1, start + 1)
-    return [events]
+@_each
+def steps(number: int, start: int, count: int) -> Iterable[Event]:
+    yield span("user_annotation", f"ProfilerStep#{number}", start, start + OP_US)
+    yield _op(number, start)
+    yield from _launched(number + 1, start + 1)
 
 
-def names(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        shapes = {"Input Dims": [[number + 1, 8], [8, 8]], "Input type": ["float", "float"]}
-        events.append(
-            _op(number, start, f"aten::op{number}" if number % 2 else "aten::mm", **shapes)
-        )
-        events += _launched(number + 1, start + 1, f"kernel_{number}<int, {number}>")
-    return [events]
+@_each
+def names(number: int, start: int, count: int) -> Iterable[Event]:
+    shapes = {"Input Dims": [[number + 1, 8], [8, 8]], "Input type": ["float", "float"]}
+    yield _op(number, start, f"aten::op{number}" if number % 2 else "aten::mm", **shapes)
+    yield from _launched(number + 1, start + 1, f"kernel_{number}<int, {number}>")
 
 
-def overlapping(count: int) -> Ranks:
+@_each
+def overlapping(number: int, start: int, count: int) -> Iterable[Event]:
     """Kernels that all overlap, each on a stream of its own and all on one; and ranges likewise."""
-    events = []
-    for number in range(count):
-        end = (count + number) * OP_US
-        start = number * OP_US
-        events.append(span("user_annotation", f"range {number % 5}", start, end))
-        events.append(call(start + 1, start + 2, number + 1))
-        name = "ncclDevKernel_AllReduce_Sum_f32" if number % 3 == 0 else "k"
-        events.append(kernel(name, start + 3, end, number + 1, stream=7 + number % 5))
-    return [events]
+    end = (count + number) * OP_US
+    yield span("user_annotation", f"range {number % 5}", start, end)
+    yield call(start + 1, start + 2, number + 1)
+    name = "ncclDevKernel_AllReduce_Sum_f32" if number % 3 == 0 else "k"
+    yield kernel(name, start + 3, end, number + 1, stream=7 + number % 5)
 
 
-def within(count: int) -> Ranks:
+@_each
+def within(number: int, start: int, count: int) -> Iterable[Event]:
     """Kernels that lie within one another."""
-    events = []
-    for number in range(count):
-        start, end = number * OP_US, 3 * count * OP_US - number
-        events.append(call(start + 1, start + 2, number + 1))
-        name = "ncclDevKernel_AllReduce_Sum_f32" if number % 2 == 0 else "k"
-        events.append(kernel(name, start + 3, end, number + 1, stream=7 + number % 2))
-    return [events]
+    end = 3 * count * OP_US - number
+    yield call(start + 1, start + 2, number + 1)
+    name = "ncclDevKernel_AllReduce_Sum_f32" if number % 2 == 0 else "k"
+    yield kernel(name, start + 3, end, number + 1, stream=7 + number % 2)
 
 
-def same_instant(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        events.append(span("cpu_op", "aten::mm", 0, 100))
-        events.append(call(0, 100, number + 1))
-        events.append(kernel("k", 50, 100, number + 1))
-    return [events]
+@_each
+def same_instant(number: int, start: int, count: int) -> Iterable[Event]:
+    yield span("cpu_op", "aten::mm", 0, 100)
+    yield call(0, 100, number + 1)
+    yield kernel("k", 50, 100, number + 1)
 
 
-def no_length(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        events.append(span("cpu_op", "aten::mm", 5, 5))
-        events.append(call(5, 5, number + 1))
-        events.append(kernel("k", 5 + number % 2, 5 + number % 2, number + 1))
-    return [events]
+@_each
+def no_length(number: int, start: int, count: int) -> Iterable[Event]:
+    yield span("cpu_op", "aten::mm", 5, 5)
+    yield call(5, 5, number + 1)
+    yield kernel("k", 5 + number % 2, 5 + number % 2, number + 1)
 
 
-def one_correlation(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        events.append(_op(number, start))
-        events += _launched(7, start + 1)
-    return [events]
+@_each
+def one_correlation(number: int, start: int, count: int) -> Iterable[Event]:
+    yield _op(number, start)
+    yield from _launched(7, start + 1)
 
 
 def graph_replays(count: int) -> Ranks:
@@ -286,77 +268,59 @@ def groups(count: int) -> Ranks:
     return _ranks(count, lambda _: 1, str)
 
 
-def late_launches(count: int) -> Ranks:
+@_each
+def late_launches(number: int, start: int, count: int) -> Iterable[Event]:
     """A queue as long as all work: every launch before the first kernel begins."""
-    events = []
-    for number in range(count):
-        events.append(call(number, number + 0.5, number + 1))
-        start = count + number * OP_US
-        events.append(kernel("k", start, start + 9, number + 1))
-    return [events]
+    yield call(number, number + 0.5, number + 1)
+    start = count + start
+    yield kernel("k", start, start + 9, number + 1)
 
 
-def waits(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * 3 * OP_US
-        events.append(span("cpu_op", "aten::item", start, start + 25))
-        events.append(call(start + 1, start + 3, 2 * number + 1))
-        events.append(kernel("k", start + 4, start + 8, 2 * number + 1))
-        events.append(call(start + 5, start + 20, 2 * number + 2, "cudaStreamSynchronize"))
-    return [events]
+@_each
+def waits(number: int, start: int, count: int) -> Iterable[Event]:
+    start = number * 3 * OP_US
+    yield span("cpu_op", "aten::item", start, start + 25)
+    yield call(start + 1, start + 3, 2 * number + 1)
+    yield kernel("k", start + 4, start + 8, 2 * number + 1)
+    yield call(start + 5, start + 20, 2 * number + 2, "cudaStreamSynchronize")
 
 
-def memory(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        events.append(_op(number, start))
-        events += _launched(number + 1, start + 1)
-        args = {"Addr": number % 97, "Bytes": 64 if number % 2 else -64, "Device Id": 0}
-        args |= {"Device Type": 1, "Total Allocated": 64 * number, "Total Reserved": 99 * number}
-        events.append(
-            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1}
-            | {"tid": 1, "ts": start, "s": "t", "args": args}
-        )
-    return [events]
+@_each
+def memory(number: int, start: int, count: int) -> Iterable[Event]:
+    yield _op(number, start)
+    yield from _launched(number + 1, start + 1)
+    args = {"Addr": number % 97, "Bytes": 64 if number % 2 else -64, "Device Id": 0}
+    args |= {"Device Type": 1, "Total Allocated": 64 * number, "Total Reserved": 99 * number}
+    yield (
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1}
+        | {"tid": 1, "ts": start, "s": "t", "args": args}
+    )
 
 
-def async_collectives(count: int) -> Ranks:
+@_each
+def async_collectives(number: int, start: int, count: int) -> Iterable[Event]:
     """Ranges of collectives that each last over all that follows, on one thread."""
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        events.append(span("user_annotation", "nccl:all_reduce", start, 2 * count * OP_US + number))
-        events.append(_op(number, start))
-        events += _launched(number + 1, start + 1)
-    return [events]
+    yield span("user_annotation", "nccl:all_reduce", start, 2 * count * OP_US + number)
+    yield _op(number, start)
+    yield from _launched(number + 1, start + 1)
 
 
-def flows(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        events.append(_op(number, start))
-        events += _launched(number + 1, start + 1)
-        for phase in "sf":
-            flow = {"ph": phase, "cat": "ac2g", "name": "ac2g", "id": 5, "pid": 1, "tid": 1}
-            events.append(flow | {"ts": start + 1, "bp": "e"})
-    return [events]
+@_each
+def flows(number: int, start: int, count: int) -> Iterable[Event]:
+    yield _op(number, start)
+    yield from _launched(number + 1, start + 1)
+    for phase in "sf":
+        flow = {"ph": phase, "cat": "ac2g", "name": "ac2g", "id": 5, "pid": 1, "tid": 1}
+        yield flow | {"ts": start + 1, "bp": "e"}
 
 
-def compiled(count: int) -> Ranks:
-    events = []
-    for number in range(count):
-        start = number * OP_US
-        name = f"Torch-Compiled Region: {number}/0"
-        events.append(span("user_annotation", name, start, start + 9))
-        events.append(
-            span("user_annotation", f"## Call CompiledFxGraph f{number} ##", start + 0.5, start + 8)
-        )
-        events.append(call(start + 1, start + 3, number + 1))
-        events.append(kernel(f"triton_poi_fused_add_{number}", start + 4, start + 8, number + 1))
-    return [events]
+@_each
+def compiled(number: int, start: int, count: int) -> Iterable[Event]:
+    name = f"Torch-Compiled Region: {number}/0"
+    yield span("user_annotation", name, start, start + 9)
+    yield span("user_annotation", f"## Call CompiledFxGraph f{number} ##", start + 0.5, start + 8)
+    yield call(start + 1, start + 3, number + 1)
+    yield kernel(f"triton_poi_fused_add_{number}", start + 4, start + 8, number + 1)
 
 
 def layers(count: int) -> Ranks:

@@ -57,7 +57,6 @@ class Engine:
         assert not reply.finalize_data_result.error, reply.finalize_data_result.error
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         from perfetto.trace_processor.api import TraceProcessor
 
         whole = self._protos.QueryResult()

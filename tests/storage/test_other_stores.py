@@ -49,7 +49,6 @@ def bucket(
     monkeypatch: pytest.MonkeyPatch,
     clients_anew: Anew,
 ) -> Iterator[Location]:
-    """Return a folder of a bucket that is this test's own."""
     scheme, server = store
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)

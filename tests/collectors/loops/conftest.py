@@ -56,7 +56,6 @@ class Outcome:
 
     @property
     def run(self) -> RunFolder:
-        """Return the run folder."""
         return RunFolder(self.folder / "run")
 
 
@@ -68,22 +67,18 @@ class RunFolder:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return `run.json`."""
         members: dict[str, Any] = json.loads((self.path / "run.json").read_text("utf-8"))
         return members
 
     @property
     def traces(self) -> list[str]:
-        """Return the names of the trace files."""
         return sorted(path.name for path in self.path.glob("rank*.json.gz"))
 
     def events(self, rank: int = 0) -> list[dict[str, Any]]:
-        """Return the complete events of a rank's trace."""
         content = json.loads(gzip.decompress((self.path / f"rank{rank}.json.gz").read_bytes()))
         return [event for event in content["traceEvents"] if event.get("ph") == "X"]
 
     def names(self, rank: int = 0) -> Counter[str]:
-        """Return how many events of each name a rank's trace holds."""
         return Counter(event["name"] for event in self.events(rank))
 
     def steps(self, rank: int = 0) -> dict[int, set[int]]:
@@ -132,8 +127,6 @@ class Both:
 
 @dataclass(slots=True)
 class Process:
-    """A command that runs in a folder of its own."""
-
     command: list[str]
     folder: Path
     token: str
@@ -314,7 +307,6 @@ class Loops:
 
     @staticmethod
     def torchrun(*words: str, python: str = sys.executable) -> list[str]:
-        """Return the command of torchrun with some of its options."""
         return [python, "-m", "torch.distributed.run", *words]
 
     @staticmethod
@@ -340,7 +332,6 @@ class Loops:
 
 @pytest.fixture(scope="session")
 def loops(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Iterator[Loops]:
-    """Return what runs the loops."""
     pytest.importorskip("torch")
     if not Path("/proc").is_dir():
         pytest.skip("which processes a program leaves behind is seen in /proc")
@@ -375,5 +366,4 @@ def needs() -> Callable[..., None]:
 
 
 def has(package: str) -> bool:
-    """Return whether a package is installed."""
     return importlib.util.find_spec(package) is not None

@@ -23,8 +23,6 @@ STAND_IN = Path(__file__).with_name("_stand_in.py")
 
 
 class StandIn:
-    """A stand-in server for one engine."""
-
     def __init__(self, engine: str, folder: Path) -> None:
         port_file = folder / "port"
         self.engine = engine
@@ -42,7 +40,6 @@ class StandIn:
         return self
 
     def seen(self) -> dict[str, Any]:
-        """Return what the server has seen since then."""
         return self._ask(None)
 
     def stop(self) -> None:

@@ -78,7 +78,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine_module.T
 
 @pytest.fixture(scope="module")
 def run(engine: engine_module.TransformersEngine, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Return one load, measured and profiled."""
     folder = tmp_path_factory.mktemp("serve")
     return Run(folder, engine.run(plan_of(), folder, ignore))
 

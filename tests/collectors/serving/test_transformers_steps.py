@@ -69,7 +69,6 @@ def generate_all(
 
 
 def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dict[int, list[int]]:
-    """Return what `generate` makes of the prompts."""
     ids = torch.tensor(prompts)
     generated = model.generate(
         ids,

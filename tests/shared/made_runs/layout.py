@@ -66,15 +66,12 @@ class Layout:
         return data, tensor, rank // (self.tensor * self.data)
 
     def rank(self, data: int, tensor: int, pipeline: int) -> int:
-        """Return the rank at a place."""
         return (pipeline * self.data + data) * self.tensor + tensor
 
     def node(self, rank: int) -> int:
-        """Return the number of a rank's node."""
         return rank // self.ranks_per_node
 
     def host_name(self, rank: int) -> str:
-        """Return the name of a rank's node."""
         return f"node{self.node(rank):03d}"
 
     @cached_property

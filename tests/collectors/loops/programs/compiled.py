@@ -24,6 +24,11 @@ if what == "calling":
 model = tiny.decoder()
 if backend == "inductor" and tiny.DEVICE == "cpu":  # takes its time for every kernel
     model = torch.nn.Sequential(model.embed, model.head)
+    import torch._inductor.config
+
+    # Nor is it tried what the processor can, and headers compiled ahead pay for more kernels.
+    how["options"] = {"cpp.simdlen": 1}
+    torch._inductor.config.cpp_cache_precompile_headers = False
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
