@@ -41,13 +41,15 @@ from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import leave_to_program
 from .loop.recorder import LoopRecorder
-from .loop.report import LoopReport, first_failure, read_reports, summary
+from .loop.report import LoopReport, first_failure, summary
+from .loop.trained_models import outermost
 from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .ranges import phase
 from .run.folder import check_replaceable, default_target
+from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")
@@ -139,7 +141,12 @@ class Collection(Observer):
 
     `target` is the run folder; where that name was taken by another run of several ranks, `folder`
     tells which one it became, once it is there.
+
+    With `looks_first` the model may be a part of what the loop calls, or be called in parts: the
+    first step only shows which models are called, and counts as one that warms up.
     """
+
+    looks_first = False
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool
@@ -148,10 +155,12 @@ class Collection(Observer):
         self._plan = plan
         self._model = model
         self._optimizer = optimizer
+        # What is called for training, while that is looked for.
+        self._called: dict[nn.Module, None] | None = None
         self._place = Place(0, 0, 1)
         self._force = force
         self._folder: LoopFolder | None = None
-        self._watch = LoopWatch(self, finds_steps=False)
+        self._watch = LoopWatch(self, "told")
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
         self._is_open = False
@@ -187,20 +196,36 @@ class Collection(Observer):
             )
             return self
         leave_to_program()
-        profilers = LoopProfilers()
-        profilers.attach()
+        self._profilers = LoopProfilers()
+        self._profilers.attach()
+        if self.looks_first:
+            self._called = {}
+        else:
+            self._record(self._folder, self._model)
+        self._watch.start()
+        return self
+
+    def _record(self, folder: LoopFolder, model: nn.Module) -> LoopRecorder:
+        self._called = None
         self.recorder = LoopRecorder(
             self._plan,
             self._place,
-            self._folder.path,
-            [self._model],
+            folder.path,
+            [model],
             self._watch,
-            profilers,
+            self._profilers,
             self._publish,
             self._optimizer,
         )
+        return self.recorder
+
+    def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
+        """Begin to record, now that the first step has shown what is called."""
+        self._watch.stop()
+        self._watch = LoopWatch(self, "told")
+        model = next(iter(outermost(list(called))), self._model)
+        self._record(folder, model).skip_first()
         self._watch.start()
-        return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._is_open = False
@@ -226,6 +251,11 @@ class Collection(Observer):
     def is_done(self) -> bool:
         """Whether all steps are recorded; the run folder is there when the block ends."""
         return self.recorder is None or self.recorder.is_done
+
+    def training_call_begins(self, module: nn.Module, *_: Any) -> None:
+        """Remember what is called for training in the first step."""
+        if self._called is not None:
+            self._called[module] = None
 
     def failed(self, error: Exception) -> None:
         """Leave the loop alone from now on."""
@@ -261,10 +291,12 @@ class Collection(Observer):
         if not self._is_open and self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
         recorder = self.recorder
+        if self._called is not None:
+            self._called.clear()
         if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
         self._watch.home.bind(recorder.thread_ended)
-        self._watch.step_began()
+        self._watch.steps.begin()
         try:
             recorder.begin_step()
         except Exception as error:  # noqa: BLE001 - the loop must not fail for us
@@ -273,6 +305,8 @@ class Collection(Observer):
     def end_step(self) -> None:
         """End it; after the last that is recorded the run folder is made beside the loop."""
         recorder = self.recorder
+        if self._called is not None and self._folder is not None:
+            self._record_called(self._folder, self._called)
         if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
             return
         try:
@@ -285,10 +319,17 @@ class Collection(Observer):
 
     def end_at_exit(self, error: BaseException) -> None:
         """Make the run folder of a loop that is not over, on this thread: at exit there is one."""
-        if self.recorder is not None and not self.recorder.is_done:
-            self.recorder.close()
-            self.recorder.report.note_error(error)
+        recorder = self._recorder_at_end()
+        if recorder is not None and not recorder.is_done:
+            recorder.close()
+            recorder.report.note_error(error)
             self._make_folder()
+
+    def _recorder_at_end(self) -> LoopRecorder | None:
+        """Return what has recorded; of a loop whose first step is not over, what has seen none."""
+        if self._called is not None and self._folder is not None:
+            return self._record(self._folder, self._model)
+        return self.recorder
 
     def _finish(self) -> None:
         """Let the run folder be made, beside the loop that goes on."""
@@ -307,7 +348,7 @@ class Collection(Observer):
 
     def _leave(self, error: BaseException | None) -> None:
         """End what is still recorded, and see to it that there is a run folder."""
-        recorder, folder = self.recorder, self._folder
+        recorder, folder = self._recorder_at_end(), self._folder
         self._watch.stop()
         if recorder is None or folder is None:
             return
@@ -328,12 +369,12 @@ class Collection(Observer):
                 if self._commit_if_last():
                     return
                 time.sleep(_POLL_S)
-            self._commit([one for one in read_reports(folder.work) if one.is_final])
+            self._commit([one for one in read_reports(folder.work, LoopReport) if one.is_final])
 
     def _commit_if_last(self) -> bool:
         """Make the run folder if no other rank of this node is to come; return whether it is."""
         assert self._folder is not None
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         expected = 1 if self._place.world_size == 1 else local_rank_count(os.environ) or 1
         if len(reports) < expected or not all(report.is_final for report in reports):
             return False

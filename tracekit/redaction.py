@@ -13,7 +13,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 MASK = "(not kept)"
 """What stands where a secret was."""
@@ -21,6 +21,7 @@ MASK = "(not kept)"
 # Shorter ones would be found in words that have nothing to do with them.
 _SHORTEST = 4
 _SHORTEST_IN_ENVIRONMENT = 8
+_BLOCK_BYTES = 1 << 20
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_NAME = re.compile(
@@ -198,6 +199,17 @@ class Redactor:
         if self._bytes_pattern is None:
             return data
         return self._bytes_pattern.sub(MASK.encode(), data)
+
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        """Copy a file block by block, without the secrets."""
+        rest = b""
+        while block := source.read(_BLOCK_BYTES):
+            # A secret that is cut is looked at again with the next block.
+            data = self.clean_bytes(rest + block)
+            keep = max(len(data) - self.longest_bytes, 0)
+            target.write(data[:keep])
+            rest = data[keep:]
+        target.write(rest)
 
     def clean_json(self, value: Any) -> Any:
         """Return a JSON value without the secrets, in keys or in values of any depth."""

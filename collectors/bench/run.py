@@ -55,7 +55,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
 
     Args:
         what: one of `settings.WHAT`.
-        values: the arguments that were given, by `Argument.key`.
+        values: the options that were given.
         command: the command line, for the manifest.
         echo: takes lines for people.
 
@@ -234,7 +234,6 @@ class _Bench:
         )
 
     def _environment(self) -> manifest.Environment:
-        """Return what a measuring process said of the machine."""
         try:
             members = json.loads((self._folder.work / worker.ENVIRONMENT).read_text("utf-8"))
         except OSError:

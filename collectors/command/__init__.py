@@ -1,1 +1,1 @@
-"""The command lines of the collectors: their arguments as data, and as options of click."""
+"""The command lines of the collectors: what their options are made of, and notices."""

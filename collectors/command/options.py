@@ -1,13 +1,139 @@
-"""The options of click that arguments make, and commands that have them."""
+"""Options of the collectors' commands: click's, with headings in the help and stages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from .argument import Argument
+from tracekit.errors import UsageError
+
+TRAINING = ("pretrain", "finetune")
+STAGES = (*TRAINING, "serve")
+PROGRAM = "program"
+"""What stands among the stages that take an option for a program of the user's own."""
+
+_BYTES_PER_UNIT = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
+
+
+class _Form(click.ParamType[Any]):
+    """The form of a value; what is not of it is refused in one sentence.
+
+    `read` returns the value of a text, or raises `ValueError`.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], Any], refusal: str) -> None:
+        self.name = name
+        self._read = read
+        self._refusal = refusal
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value of a text."""
+        del ctx
+        try:
+            return self._read(str(value))
+        except ValueError:
+            option = param.opts[0] if param is not None else self.name
+            raise UsageError(f"{option} is {value!r}, {self._refusal}") from None
+
+
+def choice(*names: str) -> click.ParamType[Any]:
+    """Return the form of a value that is one of some names."""
+    read = lambda text: names[names.index(text)]  # noqa: E731
+    return _Form(f"[{'|'.join(names)}]", read, f"not one of {', '.join(names)}")
+
+
+def _integer(least: int) -> click.ParamType[Any]:
+    def read(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ValueError(text)
+        return number
+
+    return _Form("N", read, f"which is not an integer of {least} or more")
+
+
+def number(most: float = math.inf) -> click.ParamType[Any]:
+    """Return the form of a number above 0, and up to a bound."""
+
+    def read(text: str) -> float:
+        number = float(text)
+        if not 0 < number <= most or math.isinf(number):
+            raise ValueError(text)
+        return number
+
+    bound = "" if math.isinf(most) else f" and up to {most:g}"
+    return _Form("NUMBER", read, f"which is not a number above 0{bound}")
+
+
+COUNT, POSITIVE = _integer(0), _integer(1)
+PATH = _Form("PATH", lambda text: Path(text).expanduser(), "")
+
+
+class Option(click.Option):
+    """An option of a collector; one that is not given is None, or False if it is a flag.
+
+    Args:
+        name: as typed, `--batch-size`.
+        meaning: the help text, one phrase.
+        type: the form of its value; a text if None.
+        default: shown in the help: what is used where it is not given.
+        metavar: the name of the value in the help, if not that of its form.
+        stages: the stages that take it; another stage that is given it is a `UsageError`.
+        group: the heading under which the help lists it.
+        is_flag: whether it takes no value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        type: click.ParamType[Any] | None = None,  # noqa: A002 - as click calls it
+        *,
+        default: object = None,
+        metavar: str | None = None,
+        stages: tuple[str, ...] = TRAINING,
+        group: str = "Run",
+        is_flag: bool = False,
+    ) -> None:
+        shown = "" if default is None else f"  [default: {default}]"
+        super().__init__(
+            [name],
+            type=None if is_flag else type or click.STRING,
+            help=f"{meaning[:1].upper()}{meaning[1:]}.{shown}",
+            metavar=None if is_flag else metavar or (type.name if type is not None else None),
+            is_flag=is_flag or None,  # with False, click would do without a value
+        )
+        self.key = str(self.name)
+        self.stages = stages
+        self.group = group
+        self._made_of = {
+            "name": name,
+            "meaning": meaning,
+            "type": type,
+            "default": default,
+            "metavar": metavar,
+            "stages": stages,
+            "group": group,
+            "is_flag": is_flag,
+        }
+
+    def but(self, **changes: Any) -> Option:
+        """Return the same option with some of its arguments changed."""
+        return Option(**{**self._made_of, **changes})
 
 
 class GroupedCommand(click.Command):
@@ -17,7 +143,8 @@ class GroupedCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the program aside, as `ctx.meta["program"]`."""
+        """Put aside the command line, as `ctx.meta["command"]`, and the program, as `"program"`."""
+        ctx.meta["command"] = [*ctx.command_path.split(), *args]
         ctx.meta["program"] = []
         if "--" in args:
             at = args.index("--")
@@ -38,46 +165,37 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-class _GroupedOption(click.Option):
-    """An option that knows the heading of its help."""
+def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """Return the values of options that were given, which may still be text, in their types.
 
-    def __init__(self, *names: Any, group: str, **attributes: Any) -> None:
-        super().__init__(*names, **attributes)
-        self.group = group
-
-
-def argument_options(arguments: Iterable[Argument]) -> Callable[[Any], Any]:
-    """Return a decorator that gives a command the options of some arguments.
-
-    Values stay text, so that the collectors check and convert them for every command line alike.
+    Raises:
+        UsageError: a value has the wrong form, or there is no such option.
     """
-    options = [_option(argument) for argument in arguments]
+    known = {option.key: option for option in options}
+    found = {}
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"there is no option {key!r}")
+        if value is not None and value is not False:
+            found[key] = known[key].type.convert(value, known[key], None)
+    return found
 
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
 
-    return decorate
+def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values that the words of a command line give to options; None of the others.
 
-
-def parsed(arguments: Iterable[Argument], words: Sequence[str]) -> dict[str, object]:
-    """Return the values that the words of a command line give to arguments.
-
-    Returns them as typed, by `Argument.key`; None or False where one was not given.
+    Raises:
+        UsageError: a value has the wrong form.
+        click.UsageError: there is no such option.
     """
-    command = argument_options(arguments)(lambda: None)
-    bare: click.Command = click.command(name="", add_help_option=False)(command)
-    return bare.make_context("", list(words)).params
+    command = click.Command("", params=[*options], add_help_option=False)
+    return command.make_context("", list(words)).params
 
 
-def _option(argument: Argument) -> Callable[[Any], Any]:
-    meaning = f"{argument.meaning[:1].upper()}{argument.meaning[1:]}."
-    if argument.default is not None:
-        meaning += f"  [default: {argument.default}]"
-    named: dict[str, Any] = {"cls": _GroupedOption, "group": argument.group, "help": meaning}
-    if argument.kind == "flag":
-        return click.option(argument.name, argument.key, is_flag=True, **named)
-    choices = "[" + "|".join(argument.choices) + "]" if argument.choices else None
-    metavar = argument.metavar or choices or ("N" if argument.kind == "count" else None)
-    return click.option(argument.name, argument.key, metavar=metavar, **named)
+def parse_bytes(text: str, name: str) -> int:
+    """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9)."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    factor = _BYTES_PER_UNIT.get(match[2].upper()) if match else None
+    if match is None or factor is None:
+        raise UsageError(f"{name} is {text!r}, which is no size", hint="for example 2GB or 512MiB")
+    return int(float(match[1]) * factor)

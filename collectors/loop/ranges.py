@@ -177,21 +177,17 @@ class LoopRanges(training_hooks.Listener):
                 opened.__exit__(None, None, None)
 
     def before_backward(self, tensors: Any) -> None:
-        """Open the phase around a backward pass."""
         del tensors
         self._begin_phase("backward")
 
     def after_backward(self) -> None:
-        """Close it."""
         self._end_phase("backward")
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Open the phase around the step of an optimizer."""
         del optimizer, has_closure
         self._begin_phase("optimizer")
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Close it."""
         del optimizer
         self._end_phase("optimizer")
         # Optimizers that step one after the other share what came before the first.

@@ -125,7 +125,6 @@ class LoopTraces:
                     profile.abandon()
 
     def _metadata(self) -> dict[str, Any]:
-        """Return what makes a trace tell by itself what it is."""
         return {
             "version": __version__,
             "stage": self._plan.stage,

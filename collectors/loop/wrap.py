@@ -31,12 +31,13 @@ from ..process.ending import how_of_shell
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.folder import Ended, check_replaceable, default_target
+from ..run.manifest import read_reports
 from ..run.stale_dirs import host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan, check_ranks
 from .rank_lock import UNRECORDED
-from .report import LoopReport, first_failure, loop_notes, read_reports, summary
+from .report import LoopReport, first_failure, loop_notes, summary
 
 # Counts of the command line, with their members of the plan.
 _COUNTS = {
@@ -45,21 +46,6 @@ _COUNTS = {
     "profile_steps": "profiled_count",
     "windows": "window_count",
     "every": "every_count",
-}
-_TAKEN = {
-    *_COUNTS,
-    *(
-        "stage",
-        "out",
-        "force",
-        "ranks",
-        "no_shapes",
-        "with_stack",
-        "with_flops",
-        "profile_memory",
-        "on_demand",
-        "on_signal",
-    ),
 }
 _SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
 
@@ -179,7 +165,7 @@ class _Wrapped:
         """Make the folder if every rank has left its trace and goes on without us."""
         if self._committer is not None and self._committer.is_alive():
             return
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
         if is_complete and all(self._is_new(report) for report in reports):
             # Compressing takes its time, and signals must not wait for it.
@@ -225,7 +211,7 @@ class _Wrapped:
 
     def _finish(self, code: int, kill_count: int) -> None:
         """Say how the program ended, in the run folder and to people."""
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
                 self._commit(reports, "ok", None, code)
@@ -333,18 +319,10 @@ def _unfinished(reports: Sequence[LoopReport], plan: LoopPlan, code: int) -> str
 
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
-    for key in values:
-        if key not in _TAKEN:
-            raise UsageError(
-                f"--{key.replace('_', '-')} is for tracekit's own workloads; what comes after -- "
-                "decides this itself"
-            )
     if values["stage"] == "serve":
         raise UsageError("--stage serve cannot be given with a program: its training is recorded")
-    for key in _COUNTS:
-        if values.get(key, 1) < 1:
-            name = key.replace("_", "-")
-            raise UsageError(f"--{name} is {values[key]}, but must be 1 or more")
+    if values.get("warmup", 1) < 1:
+        raise UsageError("--warmup is 0, but must be 1 or more")
     if values.get("windows", 1) > 1 and "every" not in values:
         raise UsageError("--windows needs --every: the steps from one window to the next")
     if "every" in values and "windows" not in values:

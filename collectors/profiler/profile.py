@@ -249,7 +249,6 @@ def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
 
 
 def _all_threads() -> Any:
-    """Return the profiler's setting for all threads."""
     try:
         from torch._C._profiler import _ExperimentalConfig
 

@@ -99,14 +99,12 @@ class ModuleRanges:
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> _Named | None:
-        """Open the range of a call of a module of the model."""
         named = self._table.get(module)
         if named is not None:
             named.begin(args, kwargs)
         return named
 
     def after(self, module: nn.Module, token: object, output: object) -> None:
-        """Close the range of a call."""
         del module
         if isinstance(token, _Named):
             token.end(output)
@@ -271,7 +269,6 @@ class _Turn:
 
 
 def _turn_of(tensor: torch.Tensor) -> _Turn:
-    """Return the hook of ours that a tensor has, or give it one."""
     hooks = tensor._backward_hooks
     if hooks:
         for hook in hooks.values():
@@ -294,7 +291,6 @@ def _open_backward(passes: list[Pass]) -> None:
 
 
 def _close_backward(one: Pass) -> None:
-    """Close the backward range of a call if it is still open."""
     stack = this_thread.open
     for depth in range(len(stack) - 1, -1, -1):
         owner = stack[depth].owner

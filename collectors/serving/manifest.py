@@ -155,7 +155,6 @@ def clean_result(result: LoadResult, redactor: Redactor) -> None:
 
 
 def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome, str | None]:
-    """Return what became of the run, and why it did not go well."""
     ok_count = sum(record.outcome == "ok" for record in measured)
     partial: Outcome = "incomplete" if ok_count else "failed"
     if result.failure is not None:

@@ -27,9 +27,9 @@ from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
-from ..run.manifest import step_cost
+from ..run.manifest import read_reports, step_cost
 from . import worker
-from .result import RankResult, make_manifest, read_results
+from .result import RankResult, make_manifest
 from .spec import TrainingSpec, make_spec
 
 Echo = Callable[[str], None]
@@ -62,7 +62,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
             folder.logs,
             watch=_Progress(folder.work / worker.PROGRESS, echo).show_new,
         )
-        results = read_results(folder.work, spec.rank_count)
+        results = read_reports(folder.work, RankResult)
         if failure is not None and failure.exit_code == StoreError.exit_code:
             raise StoreError(
                 f"{target}: the run folder cannot be written: No space left on device",
@@ -81,7 +81,6 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
 
 
 def _require_packages(spec: TrainingSpec) -> None:
-    """Make sure that everything is installed before anything is started."""
     needed = {"torch": "torch", "transformers": "transformers"}
     asked = f"--opt {spec.opt_text}"
     if spec.engine == "deepspeed":
@@ -101,7 +100,6 @@ def _require_packages(spec: TrainingSpec) -> None:
 def _failed_manifest(
     spec: TrainingSpec, results: Sequence[RankResult], failure: Failure, kill_count: int
 ) -> manifest.Manifest:
-    """Return the manifest of a run in which a rank failed."""
     out_of_memory = [result for result in results if result.outcome == "oom"]
     if out_of_memory:
         first = min(out_of_memory, key=lambda result: result.ended_unix_ns)
@@ -172,7 +170,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
             _record_failure(spec, folder, result)
         barrier(device)  # every result is on disk once all are here
         if place.rank == 0:
-            run = make_manifest(spec, read_results(folder.work, spec.rank_count))
+            run = make_manifest(spec, read_reports(folder.work, RankResult))
             folder.commit(run)
             for line in summary(run, target):
                 echo(line)
@@ -189,7 +187,7 @@ def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -
     """
     run = make_manifest(
         spec,
-        read_results(folder.work, spec.rank_count),
+        read_reports(folder.work, RankResult),
         outcome="oom" if result.outcome == "oom" else "failed",
         reason=f"rank {result.rank} of {spec.rank_count}: {result.reason}",
     )

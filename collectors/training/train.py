@@ -227,7 +227,6 @@ def _profile(
 
 
 def _metadata(spec: TrainingSpec, place: Place) -> dict[str, Any]:
-    """Return what makes a trace tell by itself what it is."""
     return {
         "version": __version__,
         "stage": spec.stage,

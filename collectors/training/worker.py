@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,7 @@ def run_rank(
             raise full from error
         traceback.print_exc()
         result.note_error(error)
+    result.ended_unix_ns = time.time_ns()
     result.write(work)
     return result
 

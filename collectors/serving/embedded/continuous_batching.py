@@ -21,7 +21,6 @@ from typing import Any
 
 from tracekit.errors import UsageError, WorkloadError
 
-from ..arguments import count_of
 from ..plan import LoadPlan
 from .steps import Batch, Share, StepRecorder
 
@@ -63,9 +62,9 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
     Raises:
         UsageError: what was asked for cannot hold a single request.
     """
-    page = count_of(values, "page_size")
-    pages = count_of(values, "cache_blocks")
-    batch = count_of(values, "max_batch_tokens")
+    page: int | None = values.get("page_size")
+    pages: int | None = values.get("cache_blocks")
+    batch: int | None = values.get("max_batch_tokens")
     requests = min(plan.concurrency or len(plan.prompts), len(plan.prompts))
     longest = max(prompt.token_count for prompt in (*plan.prompts, *plan.warmup_prompts))
     request_token_count = longest + plan.max_new_token_count

@@ -239,7 +239,6 @@ class EmbeddedLoad:
         return record
 
     def _metadata(self) -> dict[str, Any]:
-        """What makes the trace tell by itself what it is."""
         return {
             "version": __version__,
             "stage": "serve",

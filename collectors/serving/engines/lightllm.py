@@ -84,7 +84,6 @@ class LightLlm(Dialect):
         )
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/get_server_info`, which gives the server's arguments."""
         info = get("/get_server_info")
         if not isinstance(info, dict):
             name = get("/get_model_name")
@@ -115,7 +114,6 @@ class LightLlm(Dialect):
         )
 
     def refusal(self, status: int, text: str) -> str:
-        """Explain the 400 of a server that was started without profiling."""
         if status == 400:
             return OFF_NOTE
         if status == 404:

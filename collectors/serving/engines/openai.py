@@ -113,17 +113,14 @@ class OpenAi(Completions):
     health_path = "/v1/models"
 
     def is_up(self, status: int) -> bool:
-        """Take a server that says that it has no list of models, if the model is known."""
         return super().is_up(status) or (self.model_name is not None and status in _NO_LIST)
 
     def health_hint(self) -> str | None:
-        """Say what makes a server do that has no list of models."""
         if self.model_name is None:
             return "start the server first (--launch); one without /v1/models needs --served-model"
         return None
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/v1/models`."""
         card = self.first_model(get)
         return EngineFacts(
             model=named_model(self.model_name),

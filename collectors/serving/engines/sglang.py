@@ -74,7 +74,6 @@ class Sglang(Completions):
         return Call("POST", "/start_profile", body)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Order by data, pipeline and tensor rank."""
         ranks = [re.search(rf"-{part}-(\d+)", file_name) for part in ("DP", "PP", "TP")]
         return tuple(int(rank[1]) if rank else 0 for rank in ranks) if ranks[2] else None
 

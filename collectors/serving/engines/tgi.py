@@ -62,7 +62,6 @@ class Tgi(Dialect):
         )
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/info`."""
         info = get("/info")
         info = info if isinstance(info, dict) else {}
         return EngineFacts(

@@ -52,7 +52,6 @@ class TransformersEngine:
         self._logs = contextlib.ExitStack()
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Make the model, with random weights; see `ServingEngine.start`."""
         environment.require(_PACKAGES, "--engine transformers")
         # Before torch is loaded: its profiler would say at every start that it starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -103,7 +102,6 @@ class TransformersEngine:
         )
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Carry out the load, and then once more for the profile; see `ServingEngine.run`."""
         size = engine_size(plan, self._values, self._model)
         try:
             engine = ContinuousBatching(self._model, size, StepRecorder())
@@ -126,7 +124,6 @@ class TransformersEngine:
         return result
 
     def close(self) -> None:
-        """Let go of the model."""
         self._model = None
         self._logs.close()
 

@@ -44,7 +44,6 @@ class Vllm(Completions):
     trace_glob = "*.pt.trace.json*"
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/v1/models` and `/version`."""
         card = self.first_model(get)
         version = get("/version")
         server = without_secrets(card)
@@ -58,7 +57,6 @@ class Vllm(Completions):
         )
 
     def refusal(self, status: int, text: str) -> str:
-        """Explain the 404 of a server without a profiler."""
         return OFF_NOTE if status in (404, 405) else super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:

@@ -179,7 +179,6 @@ class Connection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -238,7 +237,6 @@ class Connection(asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
         if len(self._headers) > _MOST_HEADERS:
             raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
@@ -256,9 +254,7 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"{self._interim_count} heads, and none of an answer")
 
     def on_body(self, data: bytes) -> None:
-        """Put aside what a packet has of the body."""
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        """Note the end of an answer."""
         self._is_whole = self._has_head

@@ -23,7 +23,6 @@ from tracekit.errors import UsageError, WorkloadError
 from tracekit.redaction import Redactor, mask_text
 
 from ...process.server import LOG_NAME, ServerProcess
-from ..arguments import seconds_of
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
@@ -78,8 +77,8 @@ class HttpEngine:
         folder: Path | None = values.get("trace_dir")
         self._trace_dir = None if folder is None else folder.absolute()
         default_s = _LAUNCH_TIMEOUT_S if self._launch is not None else _ATTACH_TIMEOUT_S
-        self._start_timeout_s = seconds_of(values, "startup_timeout", default_s)
-        self._trace_timeout_s = seconds_of(values, "trace_timeout", _TRACE_TIMEOUT_S)
+        self._start_timeout_s: float = values.get("startup_timeout", default_s)
+        self._trace_timeout_s: float = values.get("trace_timeout", _TRACE_TIMEOUT_S)
         dialect.extra_body = _extra_body(values.get("request_body"))
         self._vocabulary_size: int | None = values.get("vocab_size")
         dialect.model_name = values.get("served_model")
@@ -276,13 +275,11 @@ class HttpEngine:
     # What is asked before the load, in what is left of the time for that.
 
     def _generate(self, prompt: Prompt) -> _Reply:
-        """Ask for one new token."""
         left_s = self._setup_end_s - time.monotonic()
         data = self._dialect.encoded(prompt, 1)
         return self._ask("POST", self._dialect.generate_path, data, left_s)
 
     def _count_tokens(self, text: str) -> int | None:
-        """Return how many tokens the engine counts in a text."""
         reply = self._generate(Prompt(0, text=text))
         if reply.status != 200:
             return None
@@ -306,7 +303,6 @@ class HttpEngine:
             return None
 
     def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
-        """Make a call outside of the load."""
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
         return asyncio.run(self._call(method, path, data, limit_s))
 
@@ -369,7 +365,6 @@ def _base_url(text: str) -> tuple[str, str | None]:
 
 
 def _extra_body(text: str | None) -> dict[str, Any]:
-    """Return the members that `--request-body` adds to every request."""
     if text is None:
         return {}
     try:

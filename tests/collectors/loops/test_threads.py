@@ -69,7 +69,7 @@ class Beginning:
 
     def step(self) -> None:
         model = nn.Linear(2, 2)
-        self.loop.root_begins(model, "training", (), {})
+        self.loop.training_call_begins(model, (), {})
         self.loop.optimizer_stepped(next(model.parameters()))
 
     @property
