@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .options import settle
+from .options import validated
 from .run.folder import Ended
 
 
@@ -35,19 +35,19 @@ def run(
     """
     # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    settled = settle(values, is_program=bool(program))
+    asked = validated(values, is_program=bool(program))
     # Imported where they are run: none needs the others. None imports torch in this process.
     if program:
         from .loop.wrap import run as run_program
 
-        return run_program(settled, list(program), list(command), echo)
-    if settled["stage"] == "serve":
+        return run_program(asked, list(program), list(command), echo)
+    if asked["stage"] == "serve":
         from .serving.run import run as run_load
 
-        return Ended(run_load(settled, list(command), echo, figures=serving_figures), 0)
+        return Ended(run_load(asked, list(command), echo, figures=serving_figures), 0)
     from .training.run import run as run_training
 
-    return Ended(run_training(settled, list(command), echo), 0)
+    return Ended(run_training(asked, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from .command.options import (
+from .command_line import (
     COUNT,
     PATH,
     POSITIVE,
@@ -267,7 +267,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-def settle(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, Any]:
+def validated(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, Any]:
     """Check the values that options were given against their stage, or against a user's program.
 
     Returns what was given, and always `stage`; None and False mean that an option was not.
@@ -275,10 +275,10 @@ def settle(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, 
     Raises:
         UsageError: a value has the wrong form, or the stage or program does not take it.
     """
-    settled = given(values, OPTIONS)
-    stage = settled.setdefault("stage", "pretrain")
+    asked = given(values, OPTIONS)
+    stage = asked.setdefault("stage", "pretrain")
     for option in OPTIONS:
-        if option.key not in settled or (PROGRAM if is_program else stage) in option.stages:
+        if option.key not in asked or (PROGRAM if is_program else stage) in option.stages:
             continue
         name = option.opts[0]
         if is_program:
@@ -291,4 +291,4 @@ def settle(values: Mapping[str, Any], *, is_program: bool = False) -> dict[str, 
             )
         takers = " and ".join(taker for taker in option.stages if taker in STAGES)
         raise UsageError(f"{name} is for --stage {takers}, not for {stage}")
-    return settled
+    return asked

@@ -36,7 +36,6 @@ from tracekit.manifest import Manifest, Outcome, Stage
 
 from .calls.beside_dynamo import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
-from .command.notice import write_notice
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import leave_to_program
@@ -47,6 +46,7 @@ from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
+from .progress import write_notice
 from .ranges import phase
 from .run.folder import check_replaceable, default_target
 from .run.manifest import read_reports
@@ -124,11 +124,13 @@ def collect(
         profiled_count=profile_steps,
         stage=stage,
         name=name,
-        record_shapes=record_shapes,
-        with_stack=with_stack,
-        with_flops=with_flops,
-        profile_memory=profile_memory,
-        all_threads=all_threads,
+        profiler={
+            "record_shapes": record_shapes,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+            "profile_memory": profile_memory,
+            "all_threads": all_threads,
+        },
         ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:
@@ -340,7 +342,7 @@ class Collection(Observer):
     def _make_folder(self) -> None:
         try:
             if self.recorder is not None:
-                self.recorder.report.settle(self._plan)
+                self.recorder.report.finalize(self._plan)
             self._publish()
             self._commit_if_last()
         except Exception as error:  # noqa: BLE001

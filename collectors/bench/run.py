@@ -35,7 +35,7 @@ from ..run.folder import RunFolder, default_target
 from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
-from .settings import Settings, settle
+from .settings import Settings, validated
 from .worker import Part
 
 Echo = Callable[[str], None]
@@ -64,7 +64,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
         WorkloadError: torch is missing, or not one point could be measured, as the folder records.
         KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
     """
-    settings, rest = settle(what, values)
+    settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")
     target = rest.get("out") or default_target("bench", what)
     place = place_in(os.environ)
@@ -135,7 +135,6 @@ class _Bench:
         self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
     def has_lines(self) -> bool:
-        """Tell whether any point has a line."""
         return any(part.texts() for part in self.parts)
 
     def measure(self, part: Part) -> None:

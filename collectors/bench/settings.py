@@ -15,7 +15,7 @@ from typing import Any
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
-from ..command.options import POSITIVE, Option, choice, given, number, parse_bytes
+from ..command_line import POSITIVE, Option, choice, given, number, parse_bytes
 from ..options import FORCE, OUT
 from . import collectives, gemm
 from .point import FAMILIES
@@ -132,7 +132,7 @@ class Settings:
         return cls(**members)
 
 
-def settle(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """Check what was asked for; None and False mean that it was not.
 
     Returns:

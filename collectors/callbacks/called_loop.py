@@ -16,8 +16,8 @@ from torch import nn
 
 from tracekit.errors import TracekitError
 
-from ..command.notice import write_notice
 from ..loop.program_loop import at_exit, last_error
+from ..progress import write_notice
 from ..session import Collection, collect
 
 

@@ -125,7 +125,6 @@ class _Loop(Observer):
             self.step_is_over(is_part=self._watch.steps.begin())
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Go on to the next step."""
         recorder = self.recorder
         if recorder is None or self._later is not None:
             return
@@ -152,7 +151,6 @@ class _Loop(Observer):
         self._stop()
 
     def failed(self, error: Exception) -> None:
-        """Leave the program alone from now on."""
         if self.recorder is not None:
             self.recorder.failed(error)
         else:
@@ -266,7 +264,7 @@ class _Loop(Observer):
         report = best.report
         if self._later is not None:
             report.later_count, report.longest_later = self._later.loop_count, self._later.longest
-        report.settle(self._plan, self._loop_count)
+        report.finalize(self._plan, self._loop_count)
         self._publish()
 
     def _rest(self, length: int = 0, longest: int = 0) -> None:

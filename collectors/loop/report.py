@@ -98,7 +98,7 @@ class LoopReport(RankReport):
         if min(counts) != max(counts):
             self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
-    def settle(self, plan: LoopPlan, loop_count: int = 1) -> None:
+    def finalize(self, plan: LoopPlan, loop_count: int = 1) -> None:
         """Say that nothing more comes; loops that were too short have failed to be recorded."""
         is_missing = self.trace is None and self.is_traced
         is_short = self.step_count < plan.step_count

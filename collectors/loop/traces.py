@@ -50,11 +50,7 @@ class LoopTraces:
             self._metadata(),
             warmup=PROFILER_WARMUP_COUNT,
             active=step_count,
-            record_shapes=self._plan.record_shapes,
-            with_stack=self._plan.with_stack,
-            with_flops=self._plan.with_flops,
-            profile_memory=self._plan.profile_memory,
-            all_threads=self._plan.all_threads,
+            **self._plan.profiler,
         )
         self._profile.begin()
         self._begin = self._report.step_count

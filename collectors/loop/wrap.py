@@ -26,6 +26,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.redaction import mask_text, mask_words
 
+from ..command_line import profiler_options
 from ..machine import memory
 from ..process.ending import how_of_shell
 from ..process.job import launched_place
@@ -201,11 +202,8 @@ class _Wrapped:
         begin: str = "",
     ) -> manifest.Manifest:
         if self._run is not None:
-            run = self._folder.replace(reports, exit_code)
             more = ("of a longer loop, in place of the one before", *more)
-        else:
-            run = self._folder.commit(reports, outcome, reason, exit_code)
-        self._run = run
+        run = self._run = self._folder.commit(reports, outcome, reason, exit_code)
         self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
 
@@ -223,7 +221,7 @@ class _Wrapped:
         if not reports and not code:
             self._echo(self._nothing_seen())
             return
-        outcome, reason = _judged(reports, self._plan, code, kill_count)
+        outcome, reason = _outcome(reports, self._plan, code, kill_count)
         if reason is not None:
             self._echo(reason)
         run = self._commit(reports, outcome, reason, code)
@@ -289,7 +287,7 @@ def _is_recorded(report: LoopReport) -> bool:
     return is_whole and report.outcome == "ok" and report.is_recorded
 
 
-def _judged(
+def _outcome(
     reports: Sequence[LoopReport], plan: LoopPlan, code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
@@ -333,10 +331,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
         request = whole.parent / f".{whole.name}.request-{os.getpid()}"
     return LoopPlan(
         **{_COUNTS[key]: values[key] for key in _COUNTS if key in values},
-        record_shapes=not values.get("no_shapes", False),
-        with_stack=bool(values.get("with_stack")),
-        with_flops=bool(values.get("with_flops")),
-        profile_memory=bool(values.get("profile_memory")),
+        profiler=profiler_options(values),
         ranks=check_ranks(values["ranks"]) if "ranks" in values else None,
         request=None if request is None else str(Path(request).resolve()),
     )

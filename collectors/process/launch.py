@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+from tracekit.errors import WorkloadError
 
 from ..machine.hardware import core_count
 from .child import OWN_PYTHON, Child, end
+from .distributed import Place, place_in
 from .ending import how, last_error
 from .parent import TO_LAUNCHER
 from .signals import signals_as_interrupt
@@ -80,6 +85,20 @@ def run_ranks(
     if failed is None:
         return None
     return Failure(failed, codes[failed] or 0, log_path(logs, failed))
+
+
+def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
+    """Do the work of a rank that `run_ranks` started, and end the process with its exit code."""
+    TO_LAUNCHER.hold()
+    place = place_in(os.environ)
+    if place is None:
+        raise WorkloadError("a worker needs RANK and WORLD_SIZE")
+    exit_code = work(place)
+    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def _start(

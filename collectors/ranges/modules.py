@@ -137,7 +137,6 @@ class _Named:
         self.checkpointing: Any = None
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Open the range of a call."""
         if self.checkpointing is not None:
             self._wrap_checkpoint()
         depth = self.open_call()
@@ -197,7 +196,6 @@ class _Checkpoint:
         self._everyone = everyone
 
     def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a layer under the checkpoint function."""
         named = None if torch.compiler.is_compiling() else self._named(run)
         if named is None:
             return self.function(run, *args, **kwargs)

@@ -15,11 +15,11 @@ import click
 from tracekit import manifest
 from tracekit.errors import TracekitError, UsageError
 
-from ..command.options import POSITIVE, TRAINING, Option, choice, parsed
+from ..command_line import POSITIVE, TRAINING, Option, choice, parsed
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
 from ..options import OPTIONS as OF_COLLECT
-from ..options import settle
+from ..options import validated
 from ..training import opt as opt_module
 from ..training.spec import TrainingSpec, make_spec
 
@@ -74,7 +74,7 @@ OPTIONS: tuple[Option, ...] = (
 class Cell:
     """One run of the grid.
 
-    The name of its run folder is the same whenever the cell is in a grid. Its settled values have
+    The name of its run folder is the same whenever the cell is in a grid. Its values have
     no `batch_size` if the largest that fits is to be found: `is_max`.
     """
 
@@ -122,7 +122,7 @@ def difference(cell: Cell, run: manifest.Manifest) -> str | None:
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:
-        spec = make_spec(settle(parsed(OF_COLLECT, words[options:])), [])
+        spec = make_spec(validated(parsed(OF_COLLECT, words[options:])), [])
     except (TracekitError, click.UsageError):
         return f"its command is {' '.join(words)!r}"
     ignored = {"command", "batch_size"} if cell.is_max else {"command"}
@@ -145,15 +145,15 @@ def _cell(values: dict[str, object], limit: object) -> Cell:
     is_max = values.get("batch_size") == MAX
     if is_max:
         del values["batch_size"]
-    settled = settle(values)
-    is_bounded = limit is not None or settled.get("memory_limit") is not None
+    asked = validated(values)
+    is_bounded = limit is not None or asked.get("memory_limit") is not None
     if is_max and not is_bounded and not accelerator_count():
         raise UsageError(
             "--batch-size max has no end on a machine without a GPU",
             hint="give --memory-limit, for example 8GB, or --max-batch-size",
         )
-    spec = make_spec(settled, [])
-    return Cell(_name(spec, is_max), settled, spec, is_max)
+    spec = make_spec(asked, [])
+    return Cell(_name(spec, is_max), asked, spec, is_max)
 
 
 def _name(spec: TrainingSpec, is_max: bool) -> str:

@@ -13,7 +13,7 @@ from tracekit import manifest
 from tracekit.errors import TraceError, UsageError, WorkloadError
 from tracekit.units import GB
 
-from ..command.options import given
+from ..command_line import given
 from ..process.distributed import place_in
 from ..process.signals import signals_as_interrupt
 from .cell import CellLock, run_cell

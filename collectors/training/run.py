@@ -15,14 +15,8 @@ from tracekit.units import GB
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
-from ..process.distributed import (
-    Place,
-    barrier,
-    device_of,
-    from_first_rank,
-    place_in,
-    process_group,
-)
+from ..process import distributed
+from ..process.distributed import Place
 from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
@@ -45,7 +39,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
         WorkloadError: a package is missing; a rank failed or ran out of memory, which the run
             folder records.
     """
-    place = place_in(os.environ)
+    place = distributed.place_in(os.environ)
     spec = make_spec(values, command, world_size=place.world_size if place else None)
     _require_packages(spec)
     target = values.get("out") or default_target(
@@ -131,7 +125,6 @@ class _Progress:
         self._shown = 0
 
     def show_new(self) -> None:
-        """Show the lines that came since the last call."""
         try:
             with self._path.open(encoding="utf-8") as file:
                 file.seek(self._shown)
@@ -149,10 +142,10 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 
     Rank 0 makes the folder, which every node must see; all ranks write into it.
     """
-    device = device_of(place)
+    device = distributed.device_of(place)
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals_as_interrupt())
-        stack.enter_context(process_group(place, device, None))
+        stack.enter_context(distributed.process_group(place, device, None))
         folder = RunFolder(target, force=force)
         refusal: TracekitError | None = None
         if place.rank == 0:
@@ -160,7 +153,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
                 stack.enter_context(folder)
             except TracekitError as error:
                 refusal = error
-        made = from_first_rank(None if refusal else str(folder.path))
+        made = distributed.from_first_rank(None if refusal else str(folder.path))
         if made is None:
             raise refusal or WorkloadError(f"{target}: rank 0 could not make the run folder")
         folder.join(Path(made))
@@ -168,7 +161,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
         result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
         if result.outcome != "ok":
             _record_failure(spec, folder, result)
-        barrier(device)  # every result is on disk once all are here
+        distributed.barrier(device)  # every result is on disk once all are here
         if place.rank == 0:
             run = make_manifest(spec, read_reports(folder.work, RankResult))
             folder.commit(run)

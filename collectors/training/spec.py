@@ -11,7 +11,7 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from ..command.options import parse_bytes
+from ..command_line import parse_bytes, profiler_options
 from ..machine.hardware import accelerator_count
 from ..model.models import check_name
 from . import opt as opt_module
@@ -40,10 +40,7 @@ class TrainingSpec:
     rank_count: int
     tensor_size: int
     compression_options: dict[str, float]
-    with_stack: bool
-    with_flops: bool
-    profile_memory: bool
-    record_shapes: bool
+    profiler: dict[str, bool]
     memory_limit_bytes: int | None
     command: list[str] = field(default_factory=list)
 
@@ -149,10 +146,7 @@ def make_spec(
         compression_options={
             key.removeprefix("gc_"): value for key, value in chosen.items() if key.startswith("gc_")
         },
-        with_stack=bool(chosen.get("with_stack")),
-        with_flops=bool(chosen.get("with_flops")),
-        profile_memory=bool(chosen.get("profile_memory")),
-        record_shapes=not chosen.get("no_shapes"),
+        profiler=profiler_options(chosen),
         memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),
         command=command,
     )

@@ -9,7 +9,7 @@ import click
 
 from tracekit.cli._options import format_option
 from tracekit.collectors.bench.settings import OPTIONS, WHAT
-from tracekit.collectors.command.options import GroupedCommand
+from tracekit.collectors.command_line import GroupedCommand
 from tracekit.errors import TracekitError, UsageError
 
 _WHOLE_SCALES = (None, "full")

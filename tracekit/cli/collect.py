@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tracekit.collectors.command.options import GroupedCommand
+from tracekit.collectors.command_line import GroupedCommand
 from tracekit.collectors.options import OPTIONS
 
 # \b keeps click from filling the lines.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import format_option
-from tracekit.collectors.command.options import GroupedCommand
+from tracekit.collectors.command_line import GroupedCommand
 from tracekit.collectors.sweep.grid import OPTIONS
 from tracekit.errors import UsageError
 

@@ -6,18 +6,8 @@ from functools import partial
 from typing import Any
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    Dialect,
-    Event,
-    GetJson,
-    a_count,
-    a_name,
-    error_text,
-    local_vocabulary_size,
-    named_model,
-    read_json,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Dialect, Event, GetJson
 from ..http.engine import HttpEngine
 from ..plan import Prompt
 
@@ -60,9 +50,9 @@ class Completions(Dialect):
         """Read a chunk, or the `[DONE]` that ends most streams."""
         if payload.strip() == _DONE:
             return Event(is_last=True)
-        value = read_json(payload)
+        value = dialect.read_json(payload)
         if value.get("error"):
-            return Event(error=error_text(value["error"]))
+            return Event(error=dialect.error_text(value["error"]))
         choices = value.get("choices")
         if not isinstance(choices, list):
             raise ValueError("the chunk has no choices")
@@ -94,7 +84,7 @@ class Completions(Dialect):
         card: dict[str, Any] = {}
         if isinstance(models, list) and models and isinstance(models[0], dict):
             card = models[0]
-        self.model_name = self.model_name or a_name(card.get("id"))
+        self.model_name = self.model_name or dialect.a_name(card.get("id"))
         return card
 
 
@@ -123,12 +113,12 @@ class OpenAi(Completions):
     def facts(self, get: GetJson) -> EngineFacts:
         card = self.first_model(get)
         return EngineFacts(
-            model=named_model(self.model_name),
-            vocabulary_size=local_vocabulary_size(card.get("root") or self.model_name),
-            max_token_count=a_count(card.get("max_model_len")),
+            model=dialect.named_model(self.model_name),
+            vocabulary_size=dialect.local_vocabulary_size(card.get("root") or self.model_name),
+            max_token_count=dialect.a_count(card.get("max_model_len")),
             can_profile=False,
             profile_note=NOTE,
-            server=without_secrets(card),
+            server=dialect.without_secrets(card),
         )
 
 

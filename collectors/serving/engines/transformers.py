@@ -20,6 +20,7 @@ from tracekit.errors import WorkloadError
 from tracekit.manifest import Model
 from tracekit.redaction import Redactor
 
+from ...command_line import profiler_options
 from ...machine import memory
 from ...model import models
 from ...run import environment
@@ -110,11 +111,7 @@ class TransformersEngine:
                 raise
             reason = memory.out_of_memory_reason(error)
             return not_begun(plan, f"the cache of keys and values does not fit: {reason}")
-        options = {
-            "record_shapes": not self._values.get("no_shapes"),
-            "with_stack": bool(self._values.get("with_stack")),
-            "profile_memory": bool(self._values.get("profile_memory")),
-        }
+        options = profiler_options(self._values)
         load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
         with running(engine):
             result = load.run()

@@ -10,14 +10,8 @@ import re
 from functools import partial
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    Call,
-    GetJson,
-    a_count,
-    local_vocabulary_size,
-    named_model,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Call, GetJson
 from ..http.engine import HttpEngine
 from .openai import Completions
 
@@ -46,13 +40,13 @@ class Vllm(Completions):
     def facts(self, get: GetJson) -> EngineFacts:
         card = self.first_model(get)
         version = get("/version")
-        server = without_secrets(card)
+        server = dialect.without_secrets(card)
         if isinstance(version, dict):
-            server.update(without_secrets(version))
+            server.update(dialect.without_secrets(version))
         return EngineFacts(
-            model=named_model(self.model_name),
-            vocabulary_size=local_vocabulary_size(card.get("root")),
-            max_token_count=a_count(card.get("max_model_len")),
+            model=dialect.named_model(self.model_name),
+            vocabulary_size=dialect.local_vocabulary_size(card.get("root")),
+            max_token_count=dialect.a_count(card.get("max_model_len")),
             server=server,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.collectors.bench.settings import Settings, settle
+from tracekit.collectors.bench.settings import Settings, validated
 from tracekit.errors import UsageError
 
 
@@ -23,7 +23,7 @@ def test_values_become_settings(tmp_path: Path) -> None:
         "force": True,
         "device": None,
     }
-    settings, rest = settle("all", given)
+    settings, rest = validated("all", given)
     assert settings.shapes == ((512, 256, 128),)
     assert settings.sizes_bytes == (1024, 3_000_000)
     assert (settings.dtypes, settings.ops) == (("bf16", "fp32"), ("mm", "all_reduce"))
@@ -60,5 +60,5 @@ def test_values_become_settings(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused(what: str, values: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        settle(what, values)
+        validated(what, values)
     assert caught.value.message.startswith(said)

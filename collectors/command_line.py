@@ -41,7 +41,6 @@ class _Form(click.ParamType[Any]):
         self._refusal = refusal
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text."""
         del ctx
         try:
             return self._read(str(value))
@@ -190,6 +189,14 @@ def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
     """
     command = click.Command("", params=[*options], add_help_option=False)
     return command.make_context("", list(words)).params
+
+
+def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what the options of a run say of its profile, as `Profile` takes it."""
+    asked = {
+        name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
+    }
+    return {"record_shapes": not values.get("no_shapes"), **asked}
 
 
 def parse_bytes(text: str, name: str) -> int:
