@@ -34,7 +34,7 @@ from torch import nn
 from tracekit.errors import TracekitError, UsageError
 from tracekit.manifest import Manifest, Outcome, Stage
 
-from .calls.beside_dynamo import IS_POSSIBLE
+from .calls.dynamo_bypass import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
@@ -295,9 +295,9 @@ class Collection(Observer):
         recorder = self.recorder
         if self._called is not None:
             self._called.clear()
-        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
+        if recorder is None or recorder.is_done or self._watch.thread.is_elsewhere:
             return
-        self._watch.home.bind(recorder.thread_ended)
+        self._watch.thread.bind(recorder.thread_ended)
         self._watch.steps.begin()
         try:
             recorder.begin_step()
@@ -309,7 +309,7 @@ class Collection(Observer):
         recorder = self.recorder
         if self._called is not None and self._folder is not None:
             self._record_called(self._folder, self._called)
-        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
+        if recorder is None or recorder.is_done or self._watch.thread.is_elsewhere:
             return
         try:
             recorder.end_step()

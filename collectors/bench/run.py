@@ -150,10 +150,7 @@ class _Bench:
             done, points = len(part.texts()), part.plan()
             if points is None:
                 assert failure is not None
-                raise WorkloadError(
-                    f"{self._folder.target}: nothing could be measured: {failure.how}"
-                    + (f" ({said})" if (said := failure.last_error()) else "")
-                )
+                raise WorkloadError(f"{self._folder.target}: nothing could be measured: {failure}")
             if done >= len(points):
                 return
             deaths = deaths + 1 if done <= first + 1 else 1
@@ -186,9 +183,8 @@ class _Bench:
                 return None, f"no result within {limit_s:.0f} s"
         if failure is None:
             return None, "the process ended without a result"
-        said = failure.last_error()
         who = "the process" if rank_count == 1 else f"rank {failure.rank}"
-        return failure, f"{who} died: {failure.how}" + (f" ({said})" if said else "")
+        return failure, f"{who} died: {failure}"
 
     def finish(
         self, command: list[str], stopped: str | None, world_size: int | None

@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError
 
 from ..run.folder import LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
-from ..run.stale_dirs import WORK, made_beside, own, sweep, working_folder
+from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
 from ..run.trace_file import compress
 from .plan import LoopPlan
 from .rank_lock import rejected_count
@@ -46,8 +46,8 @@ class LoopFolder:
     def open(self) -> None:
         """Make the working folder, if another rank has not."""
         with disk_errors(self.target):
-            sweep(self.target)
-            own(self.path)
+            remove_stale(self.target)
+            register_owner(self.path)
 
     def close(self) -> None:
         """Remove the working folder and what is in it.

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from tracekit.errors import WorkloadError
 
 from ..calls import module_calls, training_hooks
-from ..calls.beside_dynamo import IS_POSSIBLE, has_compiled
+from ..calls.dynamo_bypass import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
@@ -61,7 +61,7 @@ class _Loop(Observer):
 
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
-        self._tell_unusable = unusable
+        self._report_unusable = unusable
         self._plan = plan
         self._called: dict[nn.Module, None] = {}
         self._watch = LoopWatch(self)
@@ -128,7 +128,7 @@ class _Loop(Observer):
         recorder = self.recorder
         if recorder is None or self._later is not None:
             return
-        self._watch.home.bind(self._thread_ended)
+        self._watch.thread.bind(self._thread_ended)
         self._watch.may_move = False
         self._error_before = last_error()
         recorder.end_step()
@@ -195,7 +195,7 @@ class _Loop(Observer):
             return
         # Others train from now on what is not looked at. Autograd's threads step for the loop's.
         if not is_backward():
-            self._watch.home.bind(self._thread_ended)
+            self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
         place = current_place()
         if not claim(self._folder, place.rank):
@@ -316,7 +316,7 @@ class _Loop(Observer):
                 best.report.write(self._folder)
 
     def _unusable(self, reason: str) -> None:
-        self._tell_unusable(str(self._folder), reason)
+        self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
         """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""

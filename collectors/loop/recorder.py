@@ -62,7 +62,7 @@ class LoopRecorder:
         self._watch = watch
         self._publish = publish
         self._trained: tuple[nn.Module, ...] = (models[0], *parts)
-        self._ranges = LoopRanges(models, optimizer, watch.home)
+        self._ranges = LoopRanges(models, optimizer, watch.thread)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
         self._theirs.observer = self
@@ -257,7 +257,7 @@ class LoopRecorder:
         """
         if self.is_done:
             return
-        if self._watch.home.is_elsewhere:
+        if self._watch.thread.is_elsewhere:
             self.report.note("the thread of the loop runs on, and was recorded up to here")
             self.leave(is_ended=True)
             return

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from ..calls import module_calls, training_hooks
-from ..calls.beside_dynamo import has_compiled, listen_to_compiled, unlisten_to_compiled
+from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
 from ..ranges import is_backward
 from .recording_thread import RecordingThread
@@ -69,7 +69,7 @@ class Observer:
         """Hear that watching has failed and is over."""
 
 
-class _Thread(threading.local):
+class _Calls(threading.local):
     depth = 0
 
 
@@ -83,9 +83,9 @@ class LoopWatch(training_hooks.Listener):
     def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
         self._observer = observer
         self.bounds = bounds
-        self.home = RecordingThread()
+        self.thread = RecordingThread()
         self.steps = StepFinder()
-        self._thread = _Thread()
+        self._calls = _Calls()
         # The roots that are trained, and whether they are in training mode for that.
         self.trained: dict[nn.Module, bool] = {}
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
@@ -149,14 +149,14 @@ class LoopWatch(training_hooks.Listener):
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> CallKind | None:
-        depth = self._thread.depth
-        self._thread.depth = depth + 1
+        depth = self._calls.depth
+        self._calls.depth = depth + 1
         # What a backward pass recomputes, and the copies that DataParallel makes, are no roots.
         if depth or is_backward() or getattr(module, "_is_replica", False):
             if self.wants_inner and self._observer.recorder is not None:
                 self._observer.recorder.inner_begins()
             return None
-        if self.home.is_elsewhere:
+        if self.thread.is_elsewhere:
             return None
         kind = self._kind(module, args, kwargs)
         if kind == "training":
@@ -176,7 +176,7 @@ class LoopWatch(training_hooks.Listener):
 
     def after(self, module: nn.Module, token: Any, output: object) -> None:
         del module, output
-        self._thread.depth -= 1
+        self._calls.depth -= 1
         if token is not None and self._observer.recorder is not None:
             self._observer.recorder.root_ended(token)
 
@@ -214,7 +214,7 @@ class LoopWatch(training_hooks.Listener):
             if not self.may_move or id(optimizer) != self._last_optimizer:
                 return
             # The optimizer of the one step there was goes on here.
-            self.home.release()
+            self.thread.release()
         self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
         self._round += self._is_round_open
@@ -272,7 +272,7 @@ class LoopWatch(training_hooks.Listener):
     @property
     def _is_other_loop(self) -> bool:
         # Autograd has threads of its own, on which hooks may step an optimizer.
-        return self.home.is_elsewhere and not is_backward()
+        return self.thread.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
         """See the step of a compiled optimizer, which calls no hook, by what it has changed."""

@@ -28,7 +28,7 @@ from tracekit.redaction import mask_text, mask_words
 
 from ..command_line import profiler_options
 from ..machine import memory
-from ..process.ending import how_of_shell
+from ..process.ending import describe_shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.folder import Ended, check_replaceable, default_target
@@ -144,7 +144,7 @@ class _Wrapped:
             reason = error.message if isinstance(error, StoreError) else str(error)
             self._echo(f"{reason}; the program runs without being recorded")
             return dict(os.environ)
-        _tell_outer(os.environ.get(VARIABLE))
+        _notify_outer(os.environ.get(VARIABLE))
         before = os.environ.get("PYTHONPATH")
         path = str(site) if not before else f"{site}{os.pathsep}{before}"
         return {
@@ -234,7 +234,7 @@ class _Wrapped:
         failed = first_failure(reports)
         unfinished = _unfinished(reports, self._plan, code) if failed is None else None
         if code:
-            ending = f"the program ended with {how_of_shell(code)}"
+            ending = f"the program ended with {describe_shell_code(code)}"
             reason = f"{ending} after it was recorded"
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
@@ -273,7 +273,7 @@ class _Wrapped:
         )
 
 
-def _tell_outer(folder: str | None) -> None:
+def _notify_outer(folder: str | None) -> None:
     """Tell another one of us, which runs the program that runs this one, who records it."""
     if folder:
         with contextlib.suppress(OSError):  # it may be of one that has ended
@@ -291,7 +291,7 @@ def _outcome(
     reports: Sequence[LoopReport], plan: LoopPlan, code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
-    ending = f"the program ended with {how_of_shell(code)}"
+    ending = f"the program ended with {describe_shell_code(code)}"
     failed = first_failure(reports)
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"

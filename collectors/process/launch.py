@@ -16,7 +16,7 @@ from tracekit.errors import WorkloadError
 from ..machine.hardware import core_count
 from .child import OWN_PYTHON, Child, end
 from .distributed import Place, place_in
-from .ending import how, last_error
+from .ending import describe_exit_code, last_error
 from .parent import TO_LAUNCHER
 from .signals import signals_as_interrupt
 
@@ -36,9 +36,13 @@ class Failure:
     log: Path
 
     @property
-    def how(self) -> str:
+    def exit_description(self) -> str:
         """How it ended, in words: `exit code 1`, `signal SIGKILL`."""
-        return how(self.exit_code)
+        return describe_exit_code(self.exit_code)
+
+    def __str__(self) -> str:
+        last = self.last_error()
+        return f"{self.exit_description} ({last})" if last else self.exit_description
 
     def last_error(self) -> str:
         """Return the last line of its log that tells of an error, else its last lines."""
@@ -138,7 +142,8 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
             # One that a signal ended did not end because of the others; of those that ended by
             # themselves, the first had said its last word first.
             return min(
-                failed, key=lambda rank: ((failed[rank] or 0) > 0, _last_word_ns(logs, rank), rank)
+                failed,
+                key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),
             )
         if all(code == 0 for code in codes):
             return None
@@ -146,7 +151,7 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         time.sleep(_POLL_S)
 
 
-def _last_word_ns(logs: Path, rank: int) -> int:
+def _log_written_ns(logs: Path, rank: int) -> int:
     try:
         return log_path(logs, rank).stat().st_mtime_ns
     except OSError:

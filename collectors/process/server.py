@@ -62,7 +62,7 @@ class ServerProcess(Child):
             reason = getattr(error, "strerror", None) or error
             raise WorkloadError(f"--launch: {words[0]} cannot be run: {reason}") from error
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of its log, for an error message."""
         size = os.fstat(self._output.fileno()).st_size
         # More than is shown: a secret may begin before.

@@ -19,7 +19,7 @@ from torch.torch_version import TorchVersion
 from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
-from ..process.gloo_threads import let_rest
+from ..process.gloo_threads import wait_until_idle
 from ..run.trace_file import pack, whole_file
 from .loop_profilers import ours
 
@@ -113,7 +113,7 @@ class Profile:
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
         try:
-            let_rest()
+            wait_until_idle()
         finally:
             # A profiler that is not stopped ends the process when it is thrown away.
             with ours():
@@ -140,7 +140,7 @@ class Profile:
         """End a step of the schedule."""
         self._ended_count += 1
         if self._ended_count == self.step_count:
-            let_rest()
+            wait_until_idle()
         with ours():
             self._profiler.step()
 

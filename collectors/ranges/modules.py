@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..calls import module_calls
-from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
+from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, module_paths, unwrapped
 from .open_ranges import (
     OpenRange,

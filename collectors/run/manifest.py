@@ -132,6 +132,14 @@ def node_count(reports: Sequence[RankReport]) -> int:
     return max(1, len(hosts))
 
 
+def rate_text(run: Manifest) -> str:
+    """Return the tokens per second of a run, with their spread over its repeats."""
+    if run.tokens_per_s_mean is None:
+        return "? tokens/s"
+    spread = "" if run.tokens_per_s_std is None else f" ± {run.tokens_per_s_std:,.0f}"
+    return f"{run.tokens_per_s_mean:,.0f}{spread} tokens/s"
+
+
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
     """Return mean step times: plain, with ranges, with the profiler too; and the plain ones' range.
 

@@ -16,6 +16,7 @@ from tracekit.units import GB
 from ..command_line import given
 from ..process.distributed import place_in
 from ..process.signals import signals_as_interrupt
+from ..run.manifest import rate_text
 from .cell import CellLock, run_cell
 from .grid import MAX_BATCH_SIZE, OPTIONS, Cell, difference, make_grid
 
@@ -201,9 +202,6 @@ def outcome_text(run: manifest.Manifest) -> str:
         return f"out of memory: {run.reason}"
     if run.outcome == "failed":
         return f"failed: {run.reason}"
-    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
-    if run.tokens_per_s_std is not None:
-        rate += f" ± {run.tokens_per_s_std:,.0f}"
     size = manifest.peak_bytes(run)
     memory = "?" if size is None else f"{size / GB:.2f}"
-    return f"{rate} tokens/s, {memory} GB, batch size {run.batch_size}"
+    return f"{rate_text(run)}, {memory} GB, batch size {run.batch_size}"

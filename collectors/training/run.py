@@ -21,7 +21,7 @@ from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
-from ..run.manifest import read_reports, step_cost
+from ..run.manifest import rate_text, read_reports, step_cost
 from . import worker
 from .result import RankResult, make_manifest
 from .spec import TrainingSpec, make_spec
@@ -110,9 +110,7 @@ def _failed_manifest(
         first = min(failed, key=lambda result: result.ended_unix_ns)
         reason = f"rank {first.rank} of {spec.rank_count} failed: {first.reason}"
     else:
-        last = failure.last_error()
-        reason = f"rank {failure.rank} of {spec.rank_count} died: {failure.how}"
-        reason += f" ({last})" if last else ""
+        reason = f"rank {failure.rank} of {spec.rank_count} died: {failure}"
     return make_manifest(spec, results, outcome="failed", reason=reason)
 
 
@@ -215,14 +213,11 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
     """Return what a person wants to know of a run first, in a few lines."""
-    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
-    if run.tokens_per_s_std is not None:
-        rate += f" ± {run.tokens_per_s_std:,.0f}"
     size = manifest.peak_bytes(run)
     memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"
     what = f"{run.stage} {run.model.name if run.model else ''} {run.opt} ({run.engine}), {ranks}"
-    lines = [f"{what}: {rate} tokens/s, {memory}"]
+    lines = [f"{what}: {rate_text(run)}, {memory}"]
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
         plain = [ns for repeat in run.repeats for ns in repeat.step_ns]

@@ -138,7 +138,7 @@ def test_whatever_fails_before_the_end_the_profiler_is_ended(
     def fail() -> None:
         raise ArithmeticError("on purpose")
 
-    monkeypatch.setattr(profiling, "let_rest", fail)
+    monkeypatch.setattr(profiling, "wait_until_idle", fail)
     profile = Profile(tmp_path / "a.json", {}, warmup=0, active=1)
     profile.begin()
     with pytest.raises(ArithmeticError):

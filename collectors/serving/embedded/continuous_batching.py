@@ -203,7 +203,7 @@ class ContinuousBatching:
         _replace(runner, "compute_batch", functools.partial(self._in_stage, "compute"))
 
     def _prepare(self, original: Callable[[], bool]) -> bool:
-        with self._telling_failure():
+        with self._reporting_failure():
             self.recorder.between_steps()
             has_work = original()
         if not has_work:
@@ -225,20 +225,20 @@ class ContinuousBatching:
         return scheduled
 
     def _in_stage(self, name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self._telling_failure(), self.recorder.stage(name):
+        with self._reporting_failure(), self.recorder.stage(name):
             return original(*args, **kwargs)
 
     def _update(self, original: Callable[[], None]) -> None:
         batch = self._batch
         names = [share.request_id for share in batch.shares if share.gives_token]
-        with self._telling_failure():
+        with self._reporting_failure():
             with self.recorder.stage("update"):
                 original()
             self.recorder.tokens_came(names)
         self._close()
 
     @contextlib.contextmanager
-    def _telling_failure(self) -> Iterator[None]:
+    def _reporting_failure(self) -> Iterator[None]:
         try:
             yield
         except BaseException:

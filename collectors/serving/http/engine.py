@@ -165,7 +165,7 @@ class HttpEngine:
 
     def _ended(self) -> str | None:
         """Return what a server of ours ended with, if it has."""
-        how = None if self._server is None else self._server.how_it_ended
+        how = None if self._server is None else self._server.exit_description
         return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
 
     def _loss(self, result: LoadResult) -> str | None:
@@ -199,17 +199,17 @@ class HttpEngine:
         left_s = self._start_timeout_s
         while (problem := self._problem(left_s)) is not None:
             server = self._server
-            how = None if server is None else server.how_it_ended
+            how = None if server is None else server.exit_description
             if server is not None and how is not None:
                 raise WorkloadError(
                     f"--launch: the server ended with {how} before it was ready: "
-                    f"{server.last_words() or 'it said nothing'}"
+                    f"{server.log_tail() or 'it said nothing'}"
                 )
             left_s = deadline - time.monotonic() - _POLL_S
             if left_s <= 0:
                 hint = "start the server first, or let tracekit do it with --launch"
                 if server is not None:
-                    hint = f"its last words: {server.last_words() or 'none'}"
+                    hint = f"its last words: {server.log_tail() or 'none'}"
                 else:
                     hint = self._dialect.health_hint() or hint
                 raise WorkloadError(
