@@ -165,7 +165,6 @@ class Collection(Observer):
         self._watch = LoopWatch(self, "told")
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
-        self._is_open = False
 
     @property
     def folder(self) -> Path | None:
@@ -177,7 +176,6 @@ class Collection(Observer):
         is_alone = self._place.world_size == 1
         if is_alone:
             check_replaceable(self.target, force=self._force)
-        self._is_open = True
         mark = f"{os.getpid() if is_alone else job_id()[:16]}.{host_mark()}"
         self._folder = LoopFolder(
             self.target,
@@ -190,7 +188,6 @@ class Collection(Observer):
             self._folder.open()
         except TracekitError as error:
             write_notice(f"{error.message}; the loop is not recorded")
-            self._folder = None
             return self
         if not IS_POSSIBLE:
             write_notice(
@@ -230,7 +227,6 @@ class Collection(Observer):
         self._watch.start()
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._is_open = False
         try:
             self._leave(error)
         except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
@@ -290,7 +286,7 @@ class Collection(Observer):
 
     def begin_step(self) -> None:
         """Begin a step, for those who cannot say so by a block or a loop."""
-        if not self._is_open and self._folder is None:
+        if self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
         recorder = self.recorder
         if self._called is not None:

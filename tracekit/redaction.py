@@ -9,6 +9,7 @@ up in, such as the log of a server that was given it.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 import urllib.parse
@@ -212,7 +213,7 @@ class Redactor:
         target.write(rest)
 
     def clean_json(self, value: Any) -> Any:
-        """Return a JSON value without the secrets, in keys or in values of any depth."""
+        """Return JSON or a dataclass without the secrets, in keys or in values of any depth."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -221,6 +222,12 @@ class Redactor:
             return [self.clean_json(item) for item in value]
         if isinstance(value, dict):
             return {self.clean_json(key): self.clean_json(item) for key, item in value.items()}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            members = {
+                member.name: self.clean_json(getattr(value, member.name))
+                for member in dataclasses.fields(value)
+            }
+            return dataclasses.replace(value, **members)
         return value
 
 

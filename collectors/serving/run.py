@@ -45,15 +45,8 @@ from ..progress import ProgressLine
 from ..run.folder import RunFolder, default_target
 from . import engines, records
 from .engine import Echo, EngineFacts, ServingEngine
-from .manifest import (
-    WantedLoad,
-    clean_facts,
-    clean_result,
-    counted,
-    serving_manifest,
-    summary_lines,
-)
-from .plan import LoadPlan, ProfilePlan, Progress, parse_arrival, parse_mark
+from .manifest import WantedLoad, counted, serving_manifest, summary_lines
+from .plan import LoadPlan, LoadResult, ProfilePlan, Progress, parse_arrival, parse_mark
 from .prompts import text_prompts, token_id_prompts
 
 Figures = Callable[[Path], list[str]]
@@ -135,16 +128,15 @@ def _run(
         signals_as_interrupt(),
     ):
         try:
-            facts = clean_facts(engine.start(folder.path, echo), redactor)
+            facts: EngineFacts = redactor.clean_json(engine.start(folder.path, echo))
             plan, source, notes = _plan(wanted, facts)
             echo(_announcement(wanted, name))
             with ProgressLine() as line:
                 show = progress or (lambda state: line.show(str(state), state.stage))
-                result = engine.run(plan, folder.path, show)
+                result: LoadResult = redactor.clean_json(engine.run(plan, folder.path, show))
         finally:
             engine.close()
         result.notes[:0] = notes
-        clean_result(result, redactor)
         run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
         measured = counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):

@@ -22,10 +22,13 @@ from typing import Protocol, cast
 
 import httptools
 
+from .dialect import plain
+
 _LONGEST_HEAD_BYTES = 1 << 16
 _MOST_HEADERS = 256
 _MOST_INTERIM_ANSWERS = 16
 KEPT_TEXT_BYTES = 4096
+_TEXT_LENGTH = 200
 
 
 class BrokenConnectionError(Exception):
@@ -68,17 +71,33 @@ class HttpClient:
         self._path = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
-    async def call(
-        self, method: str, path: str, data: bytes = b"", limit_bytes: int = KEPT_TEXT_BYTES
-    ) -> Kept:
-        """Make a call and return its answer, of which no more is kept than just above a limit.
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        data: bytes = b"",
+        *,
+        limit_s: float,
+        limit_bytes: int = KEPT_TEXT_BYTES,
+    ) -> tuple[Kept, str | None]:
+        """Make a call in a bounded time; return its answer, and what went wrong, in one line.
 
-        Raises `OSError` if no connection can be made, else as `Connection.exchange`.
+        Of the answer no more is kept than just above a limit.
         """
         kept = Kept(limit_bytes + 1)
-        connection = await self.connect()
-        await connection.exchange(self.request(method, path, data), kept)
-        return kept
+        try:
+            async with asyncio.timeout(limit_s):
+                connection = await self.connect()
+                await connection.exchange(self.request(method, path, data), kept)
+        except TimeoutError:
+            return kept, f"no whole answer within {limit_s:.3g} s"
+        except BrokenConnectionError as error:
+            return kept, plain(str(error), _TEXT_LENGTH)
+        except NotHttpError as error:
+            return kept, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}"
+        except (OSError, UnicodeError) as error:
+            return kept, plain(connection_problem(error), _TEXT_LENGTH)
+        return kept, None
 
     async def connect(self) -> Connection:
         """Open a connection whose packets are stamped by `time.perf_counter_ns`."""

@@ -26,7 +26,7 @@ from ...process.server import LOG_NAME, ServerProcess
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
-from .client import BrokenConnectionError, HttpClient, NotHttpError, connection_problem
+from .client import HttpClient
 from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
@@ -304,22 +304,13 @@ class HttpEngine:
 
     def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
-        return asyncio.run(self._call(method, path, data, limit_s))
-
-    async def _call(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
-        try:
-            async with asyncio.timeout(limit_s):
-                answer = await self._client.call(method, path, data, _ANSWER_BYTES)
-        except TimeoutError:
-            return _Reply(None, f"no whole answer within {limit_s:.3g} s")
-        except BrokenConnectionError as error:
-            return _Reply(None, plain(str(error), _TEXT_LENGTH))
-        except NotHttpError as error:
-            return _Reply(None, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}")
-        except (OSError, UnicodeError) as error:
-            return _Reply(None, plain(connection_problem(error), _TEXT_LENGTH))
-        if len(answer.data) > _ANSWER_BYTES:
-            return _Reply(None, f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes")
+        answer, problem = asyncio.run(
+            self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)
+        )
+        if problem is None and len(answer.data) > _ANSWER_BYTES:
+            problem = f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes"
+        if problem is not None:
+            return _Reply(None, problem)
         text = plain(answer.text(), _TEXT_LENGTH)
         if 300 <= answer.status < 400:
             elsewhere = plain(mask_text(answer.headers.get("location", "")), _TEXT_LENGTH)

@@ -192,13 +192,9 @@ class LoadGenerator:
     async def _call(self, call: Call, timeout_s: float) -> str | None:
         """Make a call and return what went wrong, or None."""
         data = b"" if call.body is None else json.dumps(call.body).encode()
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._client.call(call.method, call.path, data)
-        except TimeoutError:
-            return f"{call.path} was not answered within {timeout_s:g} s"
-        except (OSError, BrokenConnectionError, NotHttpError) as error:
-            return f"{call.path} failed: {plain(str(error), _REASON_LENGTH)}"
+        answer, problem = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
+        if problem is not None:
+            return f"{call.path} failed: {problem}"
         if 200 <= answer.status < 300:
             return None
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
