@@ -4,7 +4,7 @@ Installed as ``tracekit.collectors``. This is the only code that imports torch; 
 files, so that the analysis half never needs the machine that the traces came from.
 
 The faces are modules of this folder: ``collect`` (what ``tracekit collect`` and
-``python -m tracekit.collectors`` do), ``session`` (``tracekit.collect``) and ``arguments``. Each
+``python -m tracekit.collectors`` do), ``session`` (``tracekit.collect``) and ``options``. Each
 room beside them is for one thing, and imports only rooms below it:
 
 - ``sweep``, ``bench``, ``callbacks``: grids of runs, microbenchmarks, trainers that call back.
@@ -12,6 +12,6 @@ room beside them is for one thing, and imports only rooms below it:
 - ``model``, ``profiler``: what is trained and served; the profiler, and step times without it.
 - ``ranges``: the names in traces.
 - ``calls``, ``run``: what a program calls of torch; a run's folder, manifest and environment.
-- ``process``, ``command``: processes that are started and ended; command lines as data.
-- ``machine``, ``progress``: accelerators, memory, hardware; a line on the terminal.
+- ``process``: processes that are started and ended.
+- ``machine``, ``command_line``, ``progress``: hardware; options; lines on the terminal.
 """

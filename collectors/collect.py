@@ -6,13 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tracekit.errors import UsageError
-
-from .arguments import all_arguments
-from .command.argument import settle
+from .options import validated
 from .run.folder import Ended
-
-_OF_PROGRAMS = {"ranks", "windows", "every", "on_demand", "on_signal"}
 
 
 def run(
@@ -25,7 +20,7 @@ def run(
     """Run a workload under the profiler.
 
     Args:
-        values: the arguments that were given, by `Argument.key`.
+        values: the options that were given.
         command: the command line, for the manifest.
         echo: takes lines for people: what is being done, and the summary.
         program: a user's own training script with its arguments, to run in place of a stage.
@@ -40,24 +35,19 @@ def run(
     """
     # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    settled = settle(values, all_arguments())
-    for key in () if program else _OF_PROGRAMS & settled.keys():
-        raise UsageError(
-            f"--{key.replace('_', '-')} is for a program of your own",
-            hint="tracekit collect … -- python train.py",
-        )
+    asked = validated(values, is_program=bool(program))
     # Imported where they are run: none needs the others. None imports torch in this process.
     if program:
         from .loop.wrap import run as run_program
 
-        return run_program(settled, list(program), list(command), echo)
-    if settled["stage"] == "serve":
+        return run_program(asked, list(program), list(command), echo)
+    if asked["stage"] == "serve":
         from .serving.run import run as run_load
 
-        return Ended(run_load(settled, list(command), echo, figures=serving_figures), 0)
+        return Ended(run_load(asked, list(command), echo, figures=serving_figures), 0)
     from .training.run import run as run_training
 
-    return Ended(run_training(settled, list(command), echo), 0)
+    return Ended(run_training(asked, list(command), echo), 0)
 
 
 def is_first_rank() -> bool:

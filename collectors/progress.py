@@ -1,4 +1,4 @@
-"""One line on the terminal that says how far something is; nothing where stderr is no terminal."""
+"""Lines on the terminal: how far something is, and what a program of the user's should know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Draws over and over on the same line of a stream; a context manager that wipes it."""
+    """Draws over and over on the same line of a stream; a context manager that wipes it.
+
+    It shows nothing where that is no terminal.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -38,3 +41,21 @@ class ProgressLine:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def write_notice(text: str) -> None:
+    """Write a line to stderr that begins with `tracekit: ` and touches no open bar of tqdm.
+
+    tqdm's own `write` clears its bars, writes, and draws them anew. It is used only where the
+    program has imported tqdm.
+    """
+    line = f"tracekit: {text}"
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if bars is not None:
+        try:
+            bars.write(line, file=sys.stderr)
+        except Exception:  # noqa: BLE001 - the program may have put anything in its place
+            pass
+        else:
+            return
+    sys.stderr.write(f"{line}\n")

@@ -34,20 +34,22 @@ from torch import nn
 from tracekit.errors import TracekitError, UsageError
 from tracekit.manifest import Manifest, Outcome, Stage
 
-from .calls.beside_dynamo import IS_POSSIBLE
+from .calls.dynamo_bypass import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
-from .command.notice import write_notice
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import leave_to_program
 from .loop.recorder import LoopRecorder
-from .loop.report import LoopReport, first_failure, read_reports, summary
+from .loop.report import LoopReport, first_failure, summary
+from .loop.trained_models import outermost
 from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
+from .progress import write_notice
 from .ranges import phase
 from .run.folder import check_replaceable, default_target
+from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")
@@ -122,11 +124,13 @@ def collect(
         profiled_count=profile_steps,
         stage=stage,
         name=name,
-        record_shapes=record_shapes,
-        with_stack=with_stack,
-        with_flops=with_flops,
-        profile_memory=profile_memory,
-        all_threads=all_threads,
+        profiler={
+            "record_shapes": record_shapes,
+            "with_stack": with_stack,
+            "with_flops": with_flops,
+            "profile_memory": profile_memory,
+            "all_threads": all_threads,
+        },
         ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:
@@ -139,7 +143,12 @@ class Collection(Observer):
 
     `target` is the run folder; where that name was taken by another run of several ranks, `folder`
     tells which one it became, once it is there.
+
+    With `looks_first` the model may be a part of what the loop calls, or be called in parts: the
+    first step only shows which models are called, and counts as one that warms up.
     """
+
+    looks_first = False
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool
@@ -148,13 +157,14 @@ class Collection(Observer):
         self._plan = plan
         self._model = model
         self._optimizer = optimizer
+        # What is called for training, while that is looked for.
+        self._called: dict[nn.Module, None] | None = None
         self._place = Place(0, 0, 1)
         self._force = force
         self._folder: LoopFolder | None = None
-        self._watch = LoopWatch(self, finds_steps=False)
+        self._watch = LoopWatch(self, "told")
         self._finisher: threading.Thread | None = None
         self._run: Manifest | None = None
-        self._is_open = False
 
     @property
     def folder(self) -> Path | None:
@@ -166,7 +176,6 @@ class Collection(Observer):
         is_alone = self._place.world_size == 1
         if is_alone:
             check_replaceable(self.target, force=self._force)
-        self._is_open = True
         mark = f"{os.getpid() if is_alone else job_id()[:16]}.{host_mark()}"
         self._folder = LoopFolder(
             self.target,
@@ -179,7 +188,6 @@ class Collection(Observer):
             self._folder.open()
         except TracekitError as error:
             write_notice(f"{error.message}; the loop is not recorded")
-            self._folder = None
             return self
         if not IS_POSSIBLE:
             write_notice(
@@ -187,23 +195,38 @@ class Collection(Observer):
             )
             return self
         leave_to_program()
-        profilers = LoopProfilers()
-        profilers.attach()
-        self.recorder = LoopRecorder(
-            self._plan,
-            self._place,
-            self._folder.path,
-            [self._model],
-            self._watch,
-            profilers,
-            self._publish,
-            self._optimizer,
-        )
+        self._profilers = LoopProfilers()
+        self._profilers.attach()
+        if self.looks_first:
+            self._called = {}
+        else:
+            self._record(self._folder, self._model)
         self._watch.start()
         return self
 
+    def _record(self, folder: LoopFolder, model: nn.Module) -> LoopRecorder:
+        self._called = None
+        self.recorder = LoopRecorder(
+            self._plan,
+            self._place,
+            folder.path,
+            [model],
+            self._watch,
+            self._profilers,
+            self._publish,
+            self._optimizer,
+        )
+        return self.recorder
+
+    def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
+        """Begin to record, now that the first step has shown what is called."""
+        self._watch.stop()
+        self._watch = LoopWatch(self, "told")
+        model = next(iter(outermost(list(called))), self._model)
+        self._record(folder, model).skip_first()
+        self._watch.start()
+
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._is_open = False
         try:
             self._leave(error)
         except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
@@ -226,6 +249,11 @@ class Collection(Observer):
     def is_done(self) -> bool:
         """Whether all steps are recorded; the run folder is there when the block ends."""
         return self.recorder is None or self.recorder.is_done
+
+    def training_call_begins(self, module: nn.Module, *_: Any) -> None:
+        """Remember what is called for training in the first step."""
+        if self._called is not None:
+            self._called[module] = None
 
     def failed(self, error: Exception) -> None:
         """Leave the loop alone from now on."""
@@ -258,13 +286,15 @@ class Collection(Observer):
 
     def begin_step(self) -> None:
         """Begin a step, for those who cannot say so by a block or a loop."""
-        if not self._is_open and self._folder is None:
+        if self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
         recorder = self.recorder
-        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
+        if self._called is not None:
+            self._called.clear()
+        if recorder is None or recorder.is_done or self._watch.thread.is_elsewhere:
             return
-        self._watch.home.bind(recorder.thread_ended)
-        self._watch.step_began()
+        self._watch.thread.bind(recorder.thread_ended)
+        self._watch.steps.begin()
         try:
             recorder.begin_step()
         except Exception as error:  # noqa: BLE001 - the loop must not fail for us
@@ -273,7 +303,9 @@ class Collection(Observer):
     def end_step(self) -> None:
         """End it; after the last that is recorded the run folder is made beside the loop."""
         recorder = self.recorder
-        if recorder is None or recorder.is_done or self._watch.home.is_elsewhere:
+        if self._called is not None and self._folder is not None:
+            self._record_called(self._folder, self._called)
+        if recorder is None or recorder.is_done or self._watch.thread.is_elsewhere:
             return
         try:
             recorder.end_step()
@@ -285,10 +317,17 @@ class Collection(Observer):
 
     def end_at_exit(self, error: BaseException) -> None:
         """Make the run folder of a loop that is not over, on this thread: at exit there is one."""
-        if self.recorder is not None and not self.recorder.is_done:
-            self.recorder.close()
-            self.recorder.report.note_error(error)
+        recorder = self._recorder_at_end()
+        if recorder is not None and not recorder.is_done:
+            recorder.close()
+            recorder.report.note_error(error)
             self._make_folder()
+
+    def _recorder_at_end(self) -> LoopRecorder | None:
+        """Return what has recorded; of a loop whose first step is not over, what has seen none."""
+        if self._called is not None and self._folder is not None:
+            return self._record(self._folder, self._model)
+        return self.recorder
 
     def _finish(self) -> None:
         """Let the run folder be made, beside the loop that goes on."""
@@ -299,7 +338,7 @@ class Collection(Observer):
     def _make_folder(self) -> None:
         try:
             if self.recorder is not None:
-                self.recorder.report.settle(self._plan)
+                self.recorder.report.finalize(self._plan)
             self._publish()
             self._commit_if_last()
         except Exception as error:  # noqa: BLE001
@@ -307,7 +346,7 @@ class Collection(Observer):
 
     def _leave(self, error: BaseException | None) -> None:
         """End what is still recorded, and see to it that there is a run folder."""
-        recorder, folder = self.recorder, self._folder
+        recorder, folder = self._recorder_at_end(), self._folder
         self._watch.stop()
         if recorder is None or folder is None:
             return
@@ -328,12 +367,12 @@ class Collection(Observer):
                 if self._commit_if_last():
                     return
                 time.sleep(_POLL_S)
-            self._commit([one for one in read_reports(folder.work) if one.is_final])
+            self._commit([one for one in read_reports(folder.work, LoopReport) if one.is_final])
 
     def _commit_if_last(self) -> bool:
         """Make the run folder if no other rank of this node is to come; return whether it is."""
         assert self._folder is not None
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         expected = 1 if self._place.world_size == 1 else local_rank_count(os.environ) or 1
         if len(reports) < expected or not all(report.is_final for report in reports):
             return False

@@ -9,11 +9,12 @@ up in, such as the log of a server that was given it.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 MASK = "(not kept)"
 """What stands where a secret was."""
@@ -21,6 +22,7 @@ MASK = "(not kept)"
 # Shorter ones would be found in words that have nothing to do with them.
 _SHORTEST = 4
 _SHORTEST_IN_ENVIRONMENT = 8
+_BLOCK_BYTES = 1 << 20
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_NAME = re.compile(
@@ -199,8 +201,19 @@ class Redactor:
             return data
         return self._bytes_pattern.sub(MASK.encode(), data)
 
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        """Copy a file block by block, without the secrets."""
+        rest = b""
+        while block := source.read(_BLOCK_BYTES):
+            # A secret that is cut is looked at again with the next block.
+            data = self.clean_bytes(rest + block)
+            keep = max(len(data) - self.longest_bytes, 0)
+            target.write(data[:keep])
+            rest = data[keep:]
+        target.write(rest)
+
     def clean_json(self, value: Any) -> Any:
-        """Return a JSON value without the secrets, in keys or in values of any depth."""
+        """Return JSON or a dataclass without the secrets, in keys or in values of any depth."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -209,6 +222,12 @@ class Redactor:
             return [self.clean_json(item) for item in value]
         if isinstance(value, dict):
             return {self.clean_json(key): self.clean_json(item) for key, item in value.items()}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            members = {
+                member.name: self.clean_json(getattr(value, member.name))
+                for member in dataclasses.fields(value)
+            }
+            return dataclasses.replace(value, **members)
         return value
 
 

@@ -131,7 +131,7 @@ def _line(
     except _ElsewhereError as error:
         return line_of(point, facts, outcome=error.outcome, reason=str(error))
     except Exception as error:  # noqa: BLE001 - a point's failure is its result
-        outcome, reason = judged(error)
+        outcome, reason = outcome_of(error)
         if outcome == "failed":
             traceback.print_exc()
         return line_of(point, facts, outcome=outcome, reason=reason)
@@ -154,7 +154,7 @@ def _timing(
         try:
             return take_samples(timed, budget, group.largest)
         except Exception as error:
-            raise LostGroupError(judged(error)[1]) from error
+            raise LostGroupError(outcome_of(error)[1]) from error
 
 
 class _ElsewhereError(Exception):
@@ -182,7 +182,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
         made = action()
     except Exception as caught:  # noqa: BLE001 - told to the others, then raised
         error = caught
-    own = "ok" if error is None else judged(error)[0]
+    own = "ok" if error is None else outcome_of(error)[0]
     (worst,) = group.largest((float(_OUTCOMES.index(own)),))
     if error is not None:
         raise error
@@ -191,7 +191,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
     return made
 
 
-def judged(error: BaseException) -> tuple[Outcome, str]:
+def outcome_of(error: BaseException) -> tuple[Outcome, str]:
     """Return what an error makes of a point, and why in one line."""
     if isinstance(error, UnsupportedError):
         return "unsupported", str(error)

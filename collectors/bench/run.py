@@ -35,7 +35,7 @@ from ..run.folder import RunFolder, default_target
 from ..run.manifest import manifest_of
 from . import worker
 from .point import FILE_NAME, Point, line_of, to_text
-from .settings import Settings, settle
+from .settings import Settings, validated
 from .worker import Part
 
 Echo = Callable[[str], None]
@@ -55,7 +55,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
 
     Args:
         what: one of `settings.WHAT`.
-        values: the arguments that were given, by `Argument.key`.
+        values: the options that were given.
         command: the command line, for the manifest.
         echo: takes lines for people.
 
@@ -64,7 +64,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
         WorkloadError: torch is missing, or not one point could be measured, as the folder records.
         KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
     """
-    settings, rest = settle(what, values)
+    settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")
     target = rest.get("out") or default_target("bench", what)
     place = place_in(os.environ)
@@ -135,7 +135,6 @@ class _Bench:
         self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
     def has_lines(self) -> bool:
-        """Tell whether any point has a line."""
         return any(part.texts() for part in self.parts)
 
     def measure(self, part: Part) -> None:
@@ -151,10 +150,7 @@ class _Bench:
             done, points = len(part.texts()), part.plan()
             if points is None:
                 assert failure is not None
-                raise WorkloadError(
-                    f"{self._folder.target}: nothing could be measured: {failure.how}"
-                    + (f" ({said})" if (said := failure.last_error()) else "")
-                )
+                raise WorkloadError(f"{self._folder.target}: nothing could be measured: {failure}")
             if done >= len(points):
                 return
             deaths = deaths + 1 if done <= first + 1 else 1
@@ -187,9 +183,8 @@ class _Bench:
                 return None, f"no result within {limit_s:.0f} s"
         if failure is None:
             return None, "the process ended without a result"
-        said = failure.last_error()
         who = "the process" if rank_count == 1 else f"rank {failure.rank}"
-        return failure, f"{who} died: {failure.how}" + (f" ({said})" if said else "")
+        return failure, f"{who} died: {failure}"
 
     def finish(
         self, command: list[str], stopped: str | None, world_size: int | None
@@ -234,7 +229,6 @@ class _Bench:
         )
 
     def _environment(self) -> manifest.Environment:
-        """Return what a measuring process said of the machine."""
         try:
             members = json.loads((self._folder.work / worker.ENVIRONMENT).read_text("utf-8"))
         except OSError:

@@ -15,8 +15,8 @@ from typing import Any
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
-from ..arguments import SHARED
-from ..command.argument import Argument, converted, parse_bytes
+from ..command_line import POSITIVE, Option, choice, given, number, parse_bytes
+from ..options import FORCE, OUT
 from . import collectives, gemm
 from .point import FAMILIES
 
@@ -38,41 +38,32 @@ _OPS = {
     "collective": collectives.OPS,
     "launch": ("empty_kernel", "graph_replay", "stream_sync", "op_call"),
 }
-_of_collect = {argument.key: argument for argument in SHARED}
-_of_points = partial(Argument, group="Points")
+_of_points = partial(Option, group="Points")
 
-ARGUMENTS: tuple[Argument, ...] = (
-    dataclasses.replace(_of_collect["out"], default="runs/bench-<what>-<time>"),
-    _of_collect["force"],
-    Argument(
-        "--device",
-        "where to measure",
-        kind="choice",
-        choices=("cuda", "cpu"),
-        default="cuda if there is a GPU",
-    ),
-    Argument(
+OPTIONS: tuple[Option, ...] = (
+    OUT.but(default="runs/bench-<what>-<time>"),
+    FORCE,
+    Option("--device", "where to measure", choice("cuda", "cpu"), default="cuda if there is a GPU"),
+    Option(
         "--nproc",
         "ranks of the collectives on this machine; under torchrun they are torchrun's",
-        kind="count",
+        POSITIVE,
         default="the number of GPUs; 2 without",
-        metavar="N",
     ),
-    Argument(
+    Option(
         "--backend",
         "backend of the collectives",
-        kind="choice",
-        choices=("nccl", "gloo"),
+        choice("nccl", "gloo"),
         default="nccl on GPUs, else gloo",
     ),
-    Argument(
+    Option(
         "--dtype",
         f"types of products, separated by commas: {', '.join(gemm.DTYPES)}; of collectives, where "
         "they are all that is measured",
         default="those that the device has; fp32 for collectives",
         metavar="LIST",
     ),
-    Argument(
+    Option(
         "--ops",
         f"only these, separated by commas: {', '.join(op for ops in _OPS.values() for op in ops)}",
         metavar="LIST",
@@ -87,14 +78,14 @@ ARGUMENTS: tuple[Argument, ...] = (
     _of_points(
         "--seconds-per-point",
         "how long a point may be measured, but for the fewest samples that tell",
-        kind="number",
+        number(NS_PER_S),
         default=0.25,
         metavar="S",
     ),
     _of_points(
         "--width",
         "width of the median's 95 % confidence interval that ends a point before, in percent",
-        kind="number",
+        number(100),
         default=2,
         metavar="PCT",
     ),
@@ -141,8 +132,8 @@ class Settings:
         return cls(**members)
 
 
-def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str, Any]]:
-    """Check what was asked for, by `Argument.key`: None and False mean that it was not.
+def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """Check what was asked for; None and False mean that it was not.
 
     Returns:
         The settings, and the values that are none: `out` and `force`, where given.
@@ -150,30 +141,16 @@ def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str,
     Raises:
         UsageError: a value has the wrong form, or does not fit what is measured.
     """
-    if what not in WHAT:
-        raise UsageError(f"there is no benchmark {what!r}", hint=f"there are {', '.join(WHAT)}")
-    known = {argument.key: argument for argument in ARGUMENTS}
-    given = {
-        key: converted(known[key], value)
-        for key, value in values.items()
-        if value is not None and value is not False
-    }
+    asked = given(values, OPTIONS)
     families = WHAT[what]
-    scale, shapes, sizes_bytes = _sizes(given.pop("sizes", None), families)
-    point_s = given.pop("seconds_per_point", 0.25)
-    width_pct = given.pop("width", 2.0)
-    if not 0 < point_s < NS_PER_S:
-        raise UsageError(f"--seconds-per-point is {point_s:g}, and must be more than 0")
-    if not 0 < width_pct <= 100:
-        raise UsageError(f"--width is {width_pct:g}, and must be more than 0 and at most 100")
-    rank_count = given.pop("nproc", None)
-    if rank_count is not None and (rank_count < 1 or "collective" not in families):
-        why = "must be 1 or more" if rank_count < 1 else "is for collectives"
-        raise UsageError(f"--nproc {rank_count}: it {why}")
-    device, backend = given.pop("device", None), given.pop("backend", None)
+    scale, shapes, sizes_bytes = _sizes(asked.pop("sizes", None), families)
+    rank_count = asked.pop("nproc", None)
+    if rank_count is not None and "collective" not in families:
+        raise UsageError(f"--nproc {rank_count}: it is for collectives")
+    device, backend = asked.pop("device", None), asked.pop("backend", None)
     if backend == "nccl" and device == "cpu":
         raise UsageError("--backend nccl needs GPUs, and --device is cpu")
-    dtype = given.pop("dtype", None)
+    dtype = asked.pop("dtype", None)
     if dtype is not None and not {"gemm", "collective"} & set(families):
         raise UsageError("--dtype is for products and collectives")
     dtypes = gemm.DTYPES if "gemm" in families else collectives.DTYPES
@@ -183,14 +160,14 @@ def settle(what: str, values: Mapping[str, object]) -> tuple[Settings, dict[str,
         rank_count=rank_count,
         backend=backend,
         dtypes=_chosen("--dtype", dtype, dtypes),
-        ops=_chosen("--ops", given.pop("ops", None), [op for one in families for op in _OPS[one]]),
+        ops=_chosen("--ops", asked.pop("ops", None), [op for one in families for op in _OPS[one]]),
         scale=scale,
         shapes=shapes,
         sizes_bytes=sizes_bytes,
-        point_s=point_s,
-        width_pct=width_pct,
+        point_s=asked.pop("seconds_per_point", 0.25),
+        width_pct=asked.pop("width", 2.0),
     )
-    return settings, given
+    return settings, asked
 
 
 def _words(text: str) -> list[str]:
@@ -208,7 +185,6 @@ def _chosen(name: str, text: str | None, options: Iterable[str]) -> tuple[str, .
 def _sizes(
     text: str | None, families: tuple[str, ...]
 ) -> tuple[str | None, tuple[tuple[int, int, int], ...], tuple[int, ...]]:
-    """Return the scale, the shapes and the sizes in bytes that were asked for."""
     if text is None or text in SCALES:
         return text, (), ()
     shapes, sizes_bytes = [], []

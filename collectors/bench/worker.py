@@ -8,20 +8,19 @@ description of the machine, and a line for each point as soon as it is measured.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError, WorkloadError
 
-from ..process.distributed import Place, device_of, place_in, process_group
-from ..process.parent import TO_LAUNCHER
+from ..process.distributed import Place, device_of, process_group
+from ..process.launch import run_as_rank
 from ..run.environment import probe
 from .point import Point, to_text
 from .settings import Settings
@@ -85,16 +84,10 @@ class Part:
                 file.flush()
 
 
-def main(arguments: list[str]) -> int:
+def main(work: Path, name: str, first: int, place: Place) -> int:
     """Measure and return the exit code: 0 if every point has its line."""
-    TO_LAUNCHER.hold()
-    work, name, first = Path(arguments[0]), arguments[1], int(arguments[2])
     settings = Settings.read(work / SETTINGS)
     part = Part(work, name, settings)
-    place = place_in(os.environ)
-    if place is None:
-        raise WorkloadError("a worker needs RANK and WORLD_SIZE")
-    exit_code = 0
     try:
         if name == SINGLE:
             _measure_single(settings, part, first)
@@ -105,17 +98,13 @@ def main(arguments: list[str]) -> int:
     except TracekitError as error:
         # For the launcher, which shows the last line that tells of an error.
         sys.stderr.write(f"{type(error).__name__}: {error.message}\n")
-        exit_code = error.exit_code
+        return error.exit_code
     except Exception as error:  # noqa: BLE001 - the log has it, the exit code says it
         from .measuring import LostDeviceError
 
         traceback.print_exc()
-        exit_code = LOST_DEVICE if isinstance(error, LostDeviceError) else WorkloadError.exit_code
-    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(exit_code)
+        return LOST_DEVICE if isinstance(error, LostDeviceError) else WorkloadError.exit_code
+    return 0
 
 
 def device_for(settings: Settings, place: Place) -> torch.device:
@@ -160,4 +149,4 @@ def _measure_single(settings: Settings, part: Part, first: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_as_rank(partial(main, Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -36,7 +36,6 @@ class TracekitCallback(RecordingCallback, Callback):
         self._steps_before: int | None = None
 
     def on_train_start(self, _trainer: Any, pl_module: Any) -> None:
-        """Begin to record."""
         self._steps_before = None
         self._loop.begin(pl_module)
 
@@ -53,9 +52,7 @@ class TracekitCallback(RecordingCallback, Callback):
             self._loop.end_step()
 
     def on_train_end(self, *_: Any) -> None:
-        """End the record."""
         self._loop.end()
 
     def on_exception(self, _trainer: Any, _pl_module: Any, exception: BaseException) -> None:
-        """End the record of a training that has failed."""
         self._loop.end(exception)

@@ -26,17 +26,13 @@ class TracekitCallback(RecordingCallback, TrainerCallback):
     """
 
     def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
-        """Begin to record."""
         self._loop.begin(kwargs["model"])
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Begin a step: the first of the batches that it accumulates."""
         self._loop.begin_step()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """End a step: the optimizer has taken it."""
         self._loop.end_step()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """End the record."""
         self._loop.end()

@@ -2,7 +2,7 @@
 
 While somebody listens, `nn.Module.__call__` is a function of ours around torch's own. Hooks would
 do for most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns of
-global ones. This it neither sees nor inlines (see `beside_dynamo`): a module that is called inside
+global ones. This it neither sees nor inlines (see `dynamo_bypass`): a module that is called inside
 of a compiled region is not told of, and the region is the same as without us.
 
 Once Dynamo has compiled anything our function stays, and only passes calls on when nobody listens.
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from .beside_dynamo import has_compiled, set_eval_frame, unseen
+from .dynamo_bypass import has_compiled, set_eval_frame, unseen
 
 
 class Listener(Protocol):

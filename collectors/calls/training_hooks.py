@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from .beside_dynamo import has_compiled, is_compiled, set_eval_frame, unseen
+from .dynamo_bypass import has_compiled, is_compiled, set_eval_frame, unseen
 
 
 class Listener:

@@ -79,7 +79,6 @@ def _deepspeed_precision(model: nn.Module) -> str | None:
 
 
 def _fsdp_precision(model: nn.Module) -> str | None:
-    """Return what FSDP casts parameters to for the computation."""
     for module in model.modules():
         policy: Any = getattr(module, "mixed_precision", None)  # FSDP1
         state = getattr(module, "_get_fsdp_state", None)

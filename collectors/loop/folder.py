@@ -18,7 +18,7 @@ from tracekit.errors import TracekitError
 
 from ..run.folder import LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
-from ..run.stale_dirs import WORK, made_beside, own, sweep, working_folder
+from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
 from ..run.trace_file import compress
 from .plan import LoopPlan
 from .rank_lock import rejected_count
@@ -46,8 +46,8 @@ class LoopFolder:
     def open(self) -> None:
         """Make the working folder, if another rank has not."""
         with disk_errors(self.target):
-            sweep(self.target)
-            own(self.path)
+            remove_stale(self.target)
+            register_owner(self.path)
 
     def close(self) -> None:
         """Remove the working folder and what is in it.
@@ -68,27 +68,22 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Make the run folder, or a fragment of it; `made` is its name then."""
+        """Make the run folder, or a fragment of it; `made` is its name then.
+
+        If it is made, what was recorded of a later loop takes the place of what there is.
+        """
         reports = [self._noted(self._packed(report)) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
-        with self._aside() as aside:
-            self._move_traces(reports, aside)
-            self.made = commit_fragment(aside, self.target, run, force=self._force)
-        self.add_windows(reports, run)
-        return run
-
-    def replace(
-        self, reports: Sequence[LoopReport], exit_code: int | None = None
-    ) -> manifest.Manifest:
-        """Put what was recorded of a later loop in place of what there is; return its manifest."""
-        assert self.made is not None
-        reports = [self._noted(self._packed(report)) for report in reports]
-        run = make_manifest(reports, self._plan, self._command, exit_code=exit_code)
-        with disk_errors(self.target):
-            self._move_traces(reports, self.made)
-            rewrite(run, self.made)
+        if self.made is not None:
+            with disk_errors(self.target):
+                self._move_traces(reports, self.made)
+                rewrite(run, self.made)
+        else:
+            with self._aside() as aside:
+                self._move_traces(reports, aside)
+                self.made = commit_fragment(aside, self.target, run, force=self._force)
         self.add_windows(reports, run)
         return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +42,7 @@ class LoopPlan:
         profiled_count: steps with ranges alone, and again as many under the profiler.
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
-        record_shapes: whether to keep the shapes of operators' arguments.
-        with_stack: whether to keep Python stacks.
-        with_flops: whether the profiler is to count floating-point operations itself.
-        profile_memory: whether to keep the allocator's events.
-        all_threads: whether to see threads that the loop starts itself.
+        profiler: what the profiler keeps, as `Profile` takes it.
         ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
@@ -58,11 +54,7 @@ class LoopPlan:
     profiled_count: int = 3
     stage: Stage = "custom"
     name: str | None = None
-    record_shapes: bool = True
-    with_stack: bool = False
-    with_flops: bool = False
-    profile_memory: bool = False
-    all_threads: bool = False
+    profiler: dict[str, bool] = field(default_factory=dict)
     ranks: str | None = None
     window_count: int = 1
     every_count: int = 0

@@ -27,14 +27,14 @@ from torch.utils._pytree import tree_leaves
 from tracekit.errors import WorkloadError
 
 from ..calls import module_calls, training_hooks
-from ..calls.beside_dynamo import IS_POSSIBLE, has_compiled
+from ..calls.dynamo_bypass import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
 from .plan import LoopPlan
 from .rank_lock import UNRECORDED, claim
 from .trained_models import outermost, owner_of, owner_of_parts
-from .watch import CallKind, LoopWatch, Observer
+from .watch import LoopWatch, Observer
 
 if TYPE_CHECKING:
     from .recorder import LoopRecorder
@@ -61,11 +61,11 @@ class _Loop(Observer):
 
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
-        self._tell_unusable = unusable
+        self._report_unusable = unusable
         self._plan = plan
         self._called: dict[nn.Module, None] = {}
-        self._watch: LoopWatch | None = None
-        self._profilers: LoopProfilers | None = None
+        self._watch = LoopWatch(self)
+        self._profilers = LoopProfilers()
         self._beginning = threading.Lock()
         self._lone_step_count = 0
         self._is_by_optimizer = False
@@ -85,23 +85,16 @@ class _Loop(Observer):
             self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
             return
         os.register_at_fork(after_in_child=self._forked)
-        self._begin_watching()
-
-    def _begin_watching(self) -> None:
-        self._profilers = LoopProfilers()
         self._profilers.attach()
-        self._watch = LoopWatch(self)
         self._watch.start()
 
-    def root_begins(
-        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    def training_call_begins(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Remember what is trained; once that is known, record."""
-        super().root_begins(module, kind, args, kwargs)
-        if self.recorder is None and kind == "training":
-            if not self._called:
-                self._is_by_optimizer = _is_given_activations(args, kwargs)
-            self._called[module] = None
+        """Remember what is trained, to record it from its first step on."""
+        if not self._called:
+            self._is_by_optimizer = _is_given_activations(args, kwargs)
+        self._called[module] = None
 
     def loop_begins(self, called: list[nn.Module]) -> None:
         """Record another loop instead, unless the one before it was recorded to the end."""
@@ -117,8 +110,7 @@ class _Loop(Observer):
             self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
             self._kept, self.recorder = self._best, None
             self._called = dict.fromkeys(called)
-            if self._profilers is not None:
-                self._profilers.attach()
+            self._profilers.attach()
 
     def optimizer_stepped(self, parameter: Any) -> None:
         """Take the first step of an optimizer for the end of a first step."""
@@ -129,21 +121,20 @@ class _Loop(Observer):
                     self._first_stepped(parameter)
                 finally:
                     self._beginning.release()
-        elif self._is_by_optimizer and self._watch is not None and self._watch.has_stepped:
-            self.step_is_over(is_part=self._watch.step_began())
+        elif self._is_by_optimizer and self._watch.steps.is_over:
+            self.step_is_over(is_part=self._watch.steps.begin())
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Go on to the next step."""
         recorder = self.recorder
-        if recorder is None or self._watch is None or self._later is not None:
+        if recorder is None or self._later is not None:
             return
-        self._watch.home.bind(self._thread_ended)
+        self._watch.thread.bind(self._thread_ended)
         self._watch.may_move = False
         self._error_before = last_error()
         recorder.end_step()
         if is_part:
             recorder.join_steps()
-        if self._watch.take_change():
+        if self._watch.steps.take_change():
             recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
@@ -160,7 +151,6 @@ class _Loop(Observer):
         self._stop()
 
     def failed(self, error: Exception) -> None:
-        """Leave the program alone from now on."""
         if self.recorder is not None:
             self.recorder.failed(error)
         else:
@@ -174,9 +164,9 @@ class _Loop(Observer):
             self._begin(outermost(list(self._called)), 0)
             self._called.clear()
             self._is_by_optimizer &= current_place().world_size > 1
-            if self._is_by_optimizer and self._watch is not None:
-                self._watch.find_no_steps()
-                self.step_is_over(is_part=self._watch.step_began())
+            if self._is_by_optimizer:
+                self._watch.bounds = "optimizer"
+                self.step_is_over(is_part=self._watch.steps.begin())
         else:
             self._count_lone_step(parameter)
 
@@ -186,11 +176,11 @@ class _Loop(Observer):
         if self._lone_step_count < 2 or parameter is None:
             return
         model = owner_of(parameter)
-        if model is None or self._watch is None:
+        if model is None:
             return
         self._is_by_optimizer = True
-        self._watch.find_no_steps()
-        self._watch.step_began()
+        self._watch.bounds = "optimizer"
+        self._watch.steps.begin()
         self._begin([model], self._lone_step_count)
         if self.recorder is not None:
             how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
@@ -201,11 +191,11 @@ class _Loop(Observer):
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
         """Take the step that has just been seen for the first; `step_number` are over."""
-        if not trained or self._watch is None or self._profilers is None:
+        if not trained:
             return
         # Others train from now on what is not looked at. Autograd's threads step for the loop's.
         if not is_backward():
-            self._watch.home.bind(self._thread_ended)
+            self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
         place = current_place()
         if not claim(self._folder, place.rank):
@@ -264,10 +254,8 @@ class _Loop(Observer):
 
     def _stop(self) -> None:
         """Watch no more, and leave the last report."""
-        if self._watch is not None:
-            self._watch.stop()
-        if self._profilers is not None:
-            self._profilers.detach()
+        self._watch.stop()
+        self._profilers.detach()
         if self._later is not None:
             training_hooks.unlisten(self._later)
         best = self._best
@@ -276,7 +264,7 @@ class _Loop(Observer):
         report = best.report
         if self._later is not None:
             report.later_count, report.longest_later = self._later.loop_count, self._later.longest
-        report.settle(self._plan, self._loop_count)
+        report.finalize(self._plan, self._loop_count)
         self._publish()
 
     def _rest(self, length: int = 0, longest: int = 0) -> None:
@@ -284,11 +272,12 @@ class _Loop(Observer):
 
         If the recorded loop is over, `length` is its steps and `longest` those of the one after it.
         """
-        recorder, watch = self.recorder, self._watch
-        if recorder is None or watch is None:
+        if self.recorder is None:
             return
-        report = recorder.report
-        later = _LaterLoops(watch.optimizers, length or report.step_count, self._record_longer)
+        report = self.recorder.report
+        later = _LaterLoops(
+            self._watch.optimizers, length or report.step_count, self._record_longer
+        )
         later.loop_count, later.longest = int(longest > 0), longest
         # Before the other hears no more: no hook comes and goes.
         if report.is_recorded and report.outcome == "ok":
@@ -297,7 +286,6 @@ class _Loop(Observer):
         self._later = later
 
     def _record_longer(self, loop_count: int, before_count: int, step_count: int) -> None:
-        """Record a loop in place of the one that was recorded, which it is longer than."""
         if self._later is None:
             return
         later, self._later = self._later, None
@@ -305,7 +293,9 @@ class _Loop(Observer):
         self._kept, self.recorder, self._first_step = self._best, None, step_count
         self._is_by_optimizer, self._lone_step_count = False, 0
         self._called.clear()
-        self._begin_watching()
+        self._watch, self._profilers = LoopWatch(self), LoopProfilers()
+        self._profilers.attach()
+        self._watch.start()
         training_hooks.unlisten(later)
 
     @property
@@ -326,7 +316,7 @@ class _Loop(Observer):
                 best.report.write(self._folder)
 
     def _unusable(self, reason: str) -> None:
-        self._tell_unusable(str(self._folder), reason)
+        self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
         """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""

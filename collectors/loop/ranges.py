@@ -20,7 +20,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from ..calls import training_hooks
-from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
+from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, unwrapped
 from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step
 from ..ranges.attention_parts import AttentionRanges
@@ -31,17 +31,19 @@ class LoopRanges(training_hooks.Listener):
     """Ranges of a loop, while they are attached.
 
     `accumulated` holds how many backward passes came before each step of the optimizers. What
-    happens on threads other than `home` has no phase.
+    happens on threads other than `thread` has no phase.
 
     The first of `models` is the one that is trained, which may be an engine: its paths stand alone,
     those of the others begin with the name of their class. `optimizer` is one that is no
     `torch.optim.Optimizer`.
     """
 
-    def __init__(self, models: Sequence[nn.Module], optimizer: Any, home: RecordingThread) -> None:
+    def __init__(
+        self, models: Sequence[nn.Module], optimizer: Any, thread: RecordingThread
+    ) -> None:
         self._model: nn.Module | None = models[0]
         self._optimizer = optimizer
-        self._home = home
+        self._thread = thread
         self._trees = [ModuleRanges(models[0])]
         self._names = {class_name(unwrapped(models[0]))}
         for model in models[1:]:
@@ -155,7 +157,7 @@ class LoopRanges(training_hooks.Listener):
     def _begin_phase(self, name: Phase) -> None:
         """Open a phase, unless it is open or nothing is attached."""
         # In backward it is a reentrant checkpoint's, inside of the phase.
-        if is_backward() or not self._undo or self._home.is_elsewhere:
+        if is_backward() or not self._undo or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
         self._open.counts[name] = depth + 1
@@ -166,7 +168,7 @@ class LoopRanges(training_hooks.Listener):
 
     def _end_phase(self, name: Phase) -> None:
         """Close a phase, if this is the end of what opened it."""
-        if is_backward() or self._home.is_elsewhere:
+        if is_backward() or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0) - 1
         if depth >= 0:
@@ -177,25 +179,21 @@ class LoopRanges(training_hooks.Listener):
                 opened.__exit__(None, None, None)
 
     def before_backward(self, tensors: Any) -> None:
-        """Open the phase around a backward pass."""
         del tensors
         self._begin_phase("backward")
 
     def after_backward(self) -> None:
-        """Close it."""
         self._end_phase("backward")
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Open the phase around the step of an optimizer."""
         del optimizer, has_closure
         self._begin_phase("optimizer")
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Close it."""
         del optimizer
         self._end_phase("optimizer")
         # Optimizers that step one after the other share what came before the first.
-        if self._pass_count and (is_backward() or not self._home.is_elsewhere):
+        if self._pass_count and (is_backward() or not self._thread.is_elsewhere):
             self._accumulated_in_step.append(self._pass_count)
             self._pass_count = 0
 

@@ -62,7 +62,7 @@ class LoopRecorder:
         self._watch = watch
         self._publish = publish
         self._trained: tuple[nn.Module, ...] = (models[0], *parts)
-        self._ranges = LoopRanges(models, optimizer, watch.home)
+        self._ranges = LoopRanges(models, optimizer, watch.thread)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
         self._theirs.observer = self
@@ -163,9 +163,9 @@ class LoopRecorder:
                 self._ranges.close_step()
                 self._times.begin_evaluation()
         elif kind in ("training", "gradless", "generation"):
-            if self._times.is_evaluating and not self._watch.finds_steps:
+            if self._times.is_evaluating and self._watch.bounds != "found":
                 # What a later stage of a pipeline waited for was the evaluation.
-                is_anew = self._watch.ends_with_optimizer and not self._has_trained
+                is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
                     self._times.forget_step()
@@ -201,9 +201,9 @@ class LoopRecorder:
     def _end_for_theirs(self) -> None:
         """End our profile: the loop's own comes first."""
         # Whoever starts it after the optimizer has stepped does so between two steps.
-        is_between = self._watch.has_stepped and self._watch.finds_steps
+        is_between = self._watch.steps.is_over and self._watch.bounds == "found"
         if is_between:
-            self._watch.step_began()
+            self._watch.steps.begin()
             self.end_step()
         self.report.note(
             f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
@@ -257,16 +257,15 @@ class LoopRecorder:
         """
         if self.is_done:
             return
-        if self._watch.home.is_elsewhere:
+        if self._watch.thread.is_elsewhere:
             self.report.note("the thread of the loop runs on, and was recorded up to here")
             self.leave(is_ended=True)
             return
-        if is_over and self._watch.has_stepped:
+        if is_over and self._watch.steps.is_over:
             self.end_step()
         self._ranges.close_step()
         try:
-            if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
-                self._times.keep_measured()
+            self._keep_timed()
             if self._windows.is_open:
                 self._end_window()
             elif self._traces.is_open:
@@ -276,8 +275,7 @@ class LoopRecorder:
 
     def give_up(self) -> None:
         """Keep what was timed, and nothing else: the loop is over, and another has begun."""
-        if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
-            self._times.keep_measured()
+        self._keep_timed()
         self.abandon()
 
     def thread_ended(self) -> bool:
@@ -285,7 +283,7 @@ class LoopRecorder:
         if self.is_done or not (self._ranges.is_attached or self._traces.is_open):
             return False
         self.report.note("the thread of the loop ended; other threads are not recorded")
-        self.close(is_over=self._watch.finds_steps)
+        self.close(is_over=self._watch.bounds == "found")
         return True
 
     def abandon(self) -> None:
@@ -388,8 +386,12 @@ class LoopRecorder:
         if self._traces.is_open:
             self._write_first()
         self._times.forget()
-        self._detach()
         self.report.is_recorded = True
+        self._wait_for_window()
+
+    def _wait_for_window(self) -> None:
+        """Take everything away, for good if no other window may come."""
+        self._detach()
         if self._windows.wait(self.report.step_count):
             self._publish()
         else:
@@ -410,8 +412,9 @@ class LoopRecorder:
 
     def _end_window(self) -> None:
         self._traces.end_window()
-        self._detach()
-        if self._windows.wait(self.report.step_count):
-            self._publish()
-        else:
-            self.abandon()
+        self._wait_for_window()
+
+    def _keep_timed(self) -> None:
+        """Report the timed steps, as many as there were, of a loop that ends among them."""
+        if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+            self._times.keep_measured()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
@@ -18,8 +17,6 @@ from ..process.distributed import Place
 from ..process.job import job_id, local_rank_count
 from ..run.manifest import RankReport, manifest_of, node_count, step_cost
 from .plan import LoopPlan, default_ranks, is_traced
-
-_SUFFIX = ".report.json"
 
 EVALUATION_NOTE = (
     "calls of the model, or of a copy of it, in evaluation mode between steps count as evaluation, "
@@ -101,11 +98,7 @@ class LoopReport(RankReport):
         if min(counts) != max(counts):
             self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
-    def write(self, folder: Path) -> None:
-        """Leave the report in a folder."""
-        self.write_to(folder / f"rank{self.rank}{_SUFFIX}")
-
-    def settle(self, plan: LoopPlan, loop_count: int = 1) -> None:
+    def finalize(self, plan: LoopPlan, loop_count: int = 1) -> None:
         """Say that nothing more comes; loops that were too short have failed to be recorded."""
         is_missing = self.trace is None and self.is_traced
         is_short = self.step_count < plan.step_count
@@ -145,17 +138,6 @@ def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
     failed = [report for report in reports if report.outcome != "ok"]
     key = lambda report: (report.outcome != "oom", report.ended_unix_ns)  # noqa: E731
     return min(failed, key=key, default=None)
-
-
-def read_reports(folder: Path) -> list[LoopReport]:
-    """Return the reports in a folder, by rank; one that cannot be read is left out."""
-    found = []
-    for path in folder.glob(f"*{_SUFFIX}"):
-        try:
-            found.append(LoopReport(**json.loads(path.read_text("utf-8"))))
-        except (OSError, ValueError, TypeError):
-            continue
-    return sorted(found, key=lambda report: report.rank)
 
 
 def make_manifest(

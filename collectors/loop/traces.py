@@ -50,11 +50,7 @@ class LoopTraces:
             self._metadata(),
             warmup=PROFILER_WARMUP_COUNT,
             active=step_count,
-            record_shapes=self._plan.record_shapes,
-            with_stack=self._plan.with_stack,
-            with_flops=self._plan.with_flops,
-            profile_memory=self._plan.profile_memory,
-            all_threads=self._plan.all_threads,
+            **self._plan.profiler,
         )
         self._profile.begin()
         self._begin = self._report.step_count
@@ -125,7 +121,6 @@ class LoopTraces:
                     profile.abandon()
 
     def _metadata(self) -> dict[str, Any]:
-        """Return what makes a trace tell by itself what it is."""
         return {
             "version": __version__,
             "stage": self._plan.stage,

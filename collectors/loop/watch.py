@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from ..calls import module_calls, training_hooks
-from ..calls.beside_dynamo import has_compiled, listen_to_compiled, unlisten_to_compiled
+from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
 from ..ranges import is_backward
 from .recording_thread import RecordingThread
@@ -34,29 +34,21 @@ if TYPE_CHECKING:
     from .recorder import LoopRecorder
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
+StepBounds = Literal["found", "told", "optimizer"]
 
 
 class Observer:
-    """Hears of the calls of roots and of the bounds of steps; passes calls on to a recorder."""
+    """Hears of the bounds of steps, and of calls for training while there is no `recorder`.
+
+    Once there is one, that hears of the calls of all roots.
+    """
 
     recorder: LoopRecorder | None = None
 
-    def root_begins(
-        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    def training_call_begins(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Hear that a root is called."""
-        if self.recorder is not None:
-            self.recorder.root_begins(module, kind, args, kwargs)
-
-    def root_ended(self, kind: CallKind) -> None:
-        """Hear that its call has ended."""
-        if self.recorder is not None:
-            self.recorder.root_ended(kind)
-
-    def inner_begins(self) -> None:
-        """Hear that a module is called inside of a root."""
-        if self.recorder is not None:
-            self.recorder.inner_begins()
+        """Hear that a root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
         """Hear that a call for training begins a new step.
@@ -77,23 +69,23 @@ class Observer:
         """Hear that watching has failed and is over."""
 
 
-class _Thread(threading.local):
+class _Calls(threading.local):
     depth = 0
 
 
 class LoopWatch(training_hooks.Listener):
     """Watches a loop for an observer, from `start` to `stop`.
 
-    Without `finds_steps` the program says where its steps are.
+    `bounds` says where a step ends: where one is `found` to, where the program has `told` it, or
+    with each step of the `optimizer`s.
     """
 
-    def __init__(self, observer: Observer, *, finds_steps: bool = True) -> None:
+    def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
         self._observer = observer
-        self.finds_steps = finds_steps
-        self.ends_with_optimizer = False
-        self.home = RecordingThread()
-        self._steps = StepFinder()
-        self._thread = _Thread()
+        self.bounds = bounds
+        self.thread = RecordingThread()
+        self.steps = StepFinder()
+        self._calls = _Calls()
         # The roots that are trained, and whether they are in training mode for that.
         self.trained: dict[nn.Module, bool] = {}
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
@@ -154,35 +146,17 @@ class LoopWatch(training_hooks.Listener):
         """The optimizers of the loop, as weak references."""
         return [*self._optimizers]
 
-    def find_no_steps(self) -> None:
-        """Let each step of the optimizers end a step at once: the observer says so."""
-        self.finds_steps, self.ends_with_optimizer = False, True
-
-    @property
-    def has_stepped(self) -> bool:
-        """Whether the optimizers have stepped since the step began."""
-        return self._steps.is_over
-
-    def take_change(self) -> bool:
-        """Return whether what was taken for steps were parts of such as begin now; once."""
-        return self._steps.take_change()
-
-    def step_began(self) -> bool:
-        """Take the step for a new one; return whether the one before it was a part of a step."""
-        return self._steps.begin()
-
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> CallKind | None:
-        """Hear that a module is called."""
-        depth = self._thread.depth
-        self._thread.depth = depth + 1
+        depth = self._calls.depth
+        self._calls.depth = depth + 1
         # What a backward pass recomputes, and the copies that DataParallel makes, are no roots.
         if depth or is_backward() or getattr(module, "_is_replica", False):
-            if self.wants_inner:
-                self._observer.inner_begins()
+            if self.wants_inner and self._observer.recorder is not None:
+                self._observer.recorder.inner_begins()
             return None
-        if self.home.is_elsewhere:
+        if self.thread.is_elsewhere:
             return None
         kind = self._kind(module, args, kwargs)
         if kind == "training":
@@ -192,20 +166,21 @@ class LoopWatch(training_hooks.Listener):
             self._called[module] = None
             self._is_round_open, self._last_shape = True, None
         is_of_step = kind in ("training", "gradless", "generation")
-        if is_of_step and self.finds_steps and self._steps.is_over:
-            self._observer.step_is_over(is_part=self._steps.begin())
-        self._observer.root_begins(module, kind, args, kwargs)
+        if is_of_step and self.bounds == "found" and self.steps.is_over:
+            self._observer.step_is_over(is_part=self.steps.begin())
+        if self._observer.recorder is not None:
+            self._observer.recorder.root_begins(module, kind, args, kwargs)
+        elif kind == "training":
+            self._observer.training_call_begins(module, args, kwargs)
         return kind
 
     def after(self, module: nn.Module, token: Any, output: object) -> None:
-        """Hear that its call has ended."""
         del module, output
-        self._thread.depth -= 1
-        if token is not None:
-            self._observer.root_ended(token)
+        self._calls.depth -= 1
+        if token is not None and self._observer.recorder is not None:
+            self._observer.recorder.root_ended(token)
 
     def broken(self, error: Exception) -> None:
-        """Hear that one of these has failed."""
         self.stop()
         self._observer.failed(error)
 
@@ -230,24 +205,23 @@ class LoopWatch(training_hooks.Listener):
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
         """See that a step of the loop begins here, where the optimizer is to call the model."""
         del optimizer
-        is_over = self.finds_steps and self._steps.is_over
+        is_over = self.bounds == "found" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
-            self._observer.step_is_over(is_part=self._steps.begin())
+            self._observer.step_is_over(is_part=self.steps.begin())
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Hear that an optimizer has taken a step."""
         if self._is_other_loop:
             if not self.may_move or id(optimizer) != self._last_optimizer:
                 return
             # The optimizer of the one step there was goes on here.
-            self.home.release()
+            self.thread.release()
         self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
         self._round += self._is_round_open
         self._is_round_open = False
         self._look_for_new_loop(optimizer)
         self._step_counts[weakref.ref(optimizer)] += 1
-        self._steps.optimizer_stepped(weakref.ref(optimizer))
+        self.steps.optimizer_stepped(weakref.ref(optimizer))
         self._called.clear()
         groups = getattr(optimizer, "param_groups", ())
         self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
@@ -269,19 +243,19 @@ class LoopWatch(training_hooks.Listener):
             if (known := other()) is not None
             and not (models and all(model() is None for model in models))
             and (
-                self._steps.has_in_step(other)
+                self.steps.has_in_step(other)
                 or one in self._replaced
                 or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
         gone = self._optimizers.keys() - left.keys()
         for other in gone:
-            self._steps.forget(other)
+            self.steps.forget(other)
             del self._step_counts[other]
         self._replaced |= gone
         called = list(self._called)
         if gone and not left:
-            self._steps = StepFinder()
+            self.steps = StepFinder()
             self.trained = {module: module.training for module in called}
             self._kin.clear()
             self._copies.clear()
@@ -298,7 +272,7 @@ class LoopWatch(training_hooks.Listener):
     @property
     def _is_other_loop(self) -> bool:
         # Autograd has threads of its own, on which hooks may step an optimizer.
-        return self.home.is_elsewhere and not is_backward()
+        return self.thread.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
         """See the step of a compiled optimizer, which calls no hook, by what it has changed."""
@@ -313,7 +287,7 @@ class LoopWatch(training_hooks.Listener):
         before = self._versions.get(module)
         self._versions[module] = parameter._version
         if before is not None and parameter._version != before:
-            self._steps.optimizer_stepped("compiled")
+            self.steps.optimizer_stepped("compiled")
             self._observer.optimizer_stepped(parameter)
 
     def _kind(

@@ -78,7 +78,6 @@ class Windows:
         return self._steps_left == 0
 
     def _look(self, step_number: int) -> None:
-        """Look for a request that has not been handled."""
         if self._plan.request is None:
             return
         try:
@@ -105,7 +104,6 @@ class Windows:
 
 
 def _count_in(request: Path) -> int | None:
-    """Return the number of steps that a request asks for, if it names one."""
     try:
         text = request.read_text("ascii", "replace")[:20].strip()
     except OSError:

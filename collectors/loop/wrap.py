@@ -26,17 +26,19 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.redaction import mask_text, mask_words
 
+from ..command_line import profiler_options
 from ..machine import memory
-from ..process.ending import how_of_shell
+from ..process.ending import describe_shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.folder import Ended, check_replaceable, default_target
+from ..run.manifest import read_reports
 from ..run.stale_dirs import host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan, check_ranks
 from .rank_lock import UNRECORDED
-from .report import LoopReport, first_failure, loop_notes, read_reports, summary
+from .report import LoopReport, first_failure, loop_notes, summary
 
 # Counts of the command line, with their members of the plan.
 _COUNTS = {
@@ -45,21 +47,6 @@ _COUNTS = {
     "profile_steps": "profiled_count",
     "windows": "window_count",
     "every": "every_count",
-}
-_TAKEN = {
-    *_COUNTS,
-    *(
-        "stage",
-        "out",
-        "force",
-        "ranks",
-        "no_shapes",
-        "with_stack",
-        "with_flops",
-        "profile_memory",
-        "on_demand",
-        "on_signal",
-    ),
 }
 _SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
 
@@ -157,7 +144,7 @@ class _Wrapped:
             reason = error.message if isinstance(error, StoreError) else str(error)
             self._echo(f"{reason}; the program runs without being recorded")
             return dict(os.environ)
-        _tell_outer(os.environ.get(VARIABLE))
+        _notify_outer(os.environ.get(VARIABLE))
         before = os.environ.get("PYTHONPATH")
         path = str(site) if not before else f"{site}{os.pathsep}{before}"
         return {
@@ -179,7 +166,7 @@ class _Wrapped:
         """Make the folder if every rank has left its trace and goes on without us."""
         if self._committer is not None and self._committer.is_alive():
             return
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         is_complete = bool(reports) and len(reports) == self._expected_count(reports[0])
         if is_complete and all(self._is_new(report) for report in reports):
             # Compressing takes its time, and signals must not wait for it.
@@ -215,17 +202,14 @@ class _Wrapped:
         begin: str = "",
     ) -> manifest.Manifest:
         if self._run is not None:
-            run = self._folder.replace(reports, exit_code)
             more = ("of a longer loop, in place of the one before", *more)
-        else:
-            run = self._folder.commit(reports, outcome, reason, exit_code)
-        self._run = run
+        run = self._run = self._folder.commit(reports, outcome, reason, exit_code)
         self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:
         """Say how the program ended, in the run folder and to people."""
-        reports = read_reports(self._folder.work)
+        reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
                 self._commit(reports, "ok", None, code)
@@ -237,7 +221,7 @@ class _Wrapped:
         if not reports and not code:
             self._echo(self._nothing_seen())
             return
-        outcome, reason = _judged(reports, self._plan, code, kill_count)
+        outcome, reason = _outcome(reports, self._plan, code, kill_count)
         if reason is not None:
             self._echo(reason)
         run = self._commit(reports, outcome, reason, code)
@@ -250,7 +234,7 @@ class _Wrapped:
         failed = first_failure(reports)
         unfinished = _unfinished(reports, self._plan, code) if failed is None else None
         if code:
-            ending = f"the program ended with {how_of_shell(code)}"
+            ending = f"the program ended with {describe_shell_code(code)}"
             reason = f"{ending} after it was recorded"
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
@@ -289,7 +273,7 @@ class _Wrapped:
         )
 
 
-def _tell_outer(folder: str | None) -> None:
+def _notify_outer(folder: str | None) -> None:
     """Tell another one of us, which runs the program that runs this one, who records it."""
     if folder:
         with contextlib.suppress(OSError):  # it may be of one that has ended
@@ -303,11 +287,11 @@ def _is_recorded(report: LoopReport) -> bool:
     return is_whole and report.outcome == "ok" and report.is_recorded
 
 
-def _judged(
+def _outcome(
     reports: Sequence[LoopReport], plan: LoopPlan, code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
-    ending = f"the program ended with {how_of_shell(code)}"
+    ending = f"the program ended with {describe_shell_code(code)}"
     failed = first_failure(reports)
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
@@ -333,18 +317,10 @@ def _unfinished(reports: Sequence[LoopReport], plan: LoopPlan, code: int) -> str
 
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
-    for key in values:
-        if key not in _TAKEN:
-            raise UsageError(
-                f"--{key.replace('_', '-')} is for tracekit's own workloads; what comes after -- "
-                "decides this itself"
-            )
     if values["stage"] == "serve":
         raise UsageError("--stage serve cannot be given with a program: its training is recorded")
-    for key in _COUNTS:
-        if values.get(key, 1) < 1:
-            name = key.replace("_", "-")
-            raise UsageError(f"--{name} is {values[key]}, but must be 1 or more")
+    if values.get("warmup", 1) < 1:
+        raise UsageError("--warmup is 0, but must be 1 or more")
     if values.get("windows", 1) > 1 and "every" not in values:
         raise UsageError("--windows needs --every: the steps from one window to the next")
     if "every" in values and "windows" not in values:
@@ -355,10 +331,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
         request = whole.parent / f".{whole.name}.request-{os.getpid()}"
     return LoopPlan(
         **{_COUNTS[key]: values[key] for key in _COUNTS if key in values},
-        record_shapes=not values.get("no_shapes", False),
-        with_stack=bool(values.get("with_stack")),
-        with_flops=bool(values.get("with_flops")),
-        profile_memory=bool(values.get("profile_memory")),
+        profiler=profiler_options(values),
         ranks=check_ranks(values["ranks"]) if "ranks" in values else None,
         request=None if request is None else str(Path(request).resolve()),
     )

@@ -139,7 +139,6 @@ def _check_layers(name: str, layer_count: int | None, total: object) -> None:
 
 
 def _config_values(name: str) -> dict[str, Any]:
-    """Return the members of a configuration."""
     if name in CONFIGS:
         return {**_LLAMA, **dict(zip(_SIZES, CONFIGS[name], strict=True))}
     path = Path(name).expanduser()

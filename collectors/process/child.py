@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from . import sessions
-from .ending import how
+from .ending import describe_exit_code
 
 OWN_PYTHON = (sys.executable, "-P")
 """Starts a Python of ours: the current folder is the user's, and no module is taken from it."""
@@ -74,10 +74,10 @@ class Child:
         return self._process.poll()
 
     @property
-    def how_it_ended(self) -> str | None:
+    def exit_description(self) -> str | None:
         """How it ended, in words: `exit code 1`, `signal SIGKILL`; None while it runs."""
         code = self.exit_code
-        return None if code is None else how(code)
+        return None if code is None else describe_exit_code(code)
 
     def wait(self, limit_s: float | None = None) -> int | None:
         """Wait until it has ended, no longer than so many seconds, and return its exit code."""

@@ -91,7 +91,7 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
     dist.destroy_process_group()
     # Its threads live on, and one that frees a tensor while the interpreter ends aborts the process
     # («terminate called without an active exception»), with or without us.
-    gloo_threads.let_rest()
+    gloo_threads.wait_until_idle()
 
 
 def from_first_rank(text: str | None) -> str | None:

@@ -22,7 +22,7 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def how(exit_code: int) -> str:
+def describe_exit_code(exit_code: int) -> str:
     """Return how a process ended, in words: `exit code 1`, `signal SIGKILL`.
 
     It is negative for a signal, as in `subprocess`.
@@ -38,10 +38,10 @@ def shell_code(exit_code: int) -> int:
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
 
-def how_of_shell(exit_code: int) -> str:
+def describe_shell_code(exit_code: int) -> str:
     """Return how a process ended, in words, from its exit code as a shell has it."""
     is_signal = exit_code - _SHELL_BASE in set(signal.Signals)
-    return how(_SHELL_BASE - exit_code if is_signal else exit_code)
+    return describe_exit_code(_SHELL_BASE - exit_code if is_signal else exit_code)
 
 
 def last_lines(text: str) -> str:

@@ -25,7 +25,7 @@ _CALM_COUNT = 2
 _TASKS = Path("/proc/self/task")
 
 
-def let_rest(limit_s: float = LIMIT_S) -> None:
+def wait_until_idle(limit_s: float = LIMIT_S) -> None:
     """Wait until no thread of gloo's is at work, or the time is over; on Linux alone."""
     if "torch.distributed" not in sys.modules or not has_threads(_TASKS):
         return

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+from tracekit.errors import WorkloadError
 
 from ..machine.hardware import core_count
 from .child import OWN_PYTHON, Child, end
-from .ending import how, last_error
+from .distributed import Place, place_in
+from .ending import describe_exit_code, last_error
 from .parent import TO_LAUNCHER
 from .signals import signals_as_interrupt
 
@@ -31,9 +36,13 @@ class Failure:
     log: Path
 
     @property
-    def how(self) -> str:
+    def exit_description(self) -> str:
         """How it ended, in words: `exit code 1`, `signal SIGKILL`."""
-        return how(self.exit_code)
+        return describe_exit_code(self.exit_code)
+
+    def __str__(self) -> str:
+        last = self.last_error()
+        return f"{self.exit_description} ({last})" if last else self.exit_description
 
     def last_error(self) -> str:
         """Return the last line of its log that tells of an error, else its last lines."""
@@ -82,6 +91,20 @@ def run_ranks(
     return Failure(failed, codes[failed] or 0, log_path(logs, failed))
 
 
+def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
+    """Do the work of a rank that `run_ranks` started, and end the process with its exit code."""
+    TO_LAUNCHER.hold()
+    place = place_in(os.environ)
+    if place is None:
+        raise WorkloadError("a worker needs RANK and WORLD_SIZE")
+    exit_code = work(place)
+    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(exit_code)
+
+
 def _start(
     arguments: Sequence[str],
     rank: int,
@@ -119,7 +142,8 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
             # One that a signal ended did not end because of the others; of those that ended by
             # themselves, the first had said its last word first.
             return min(
-                failed, key=lambda rank: ((failed[rank] or 0) > 0, _last_word_ns(logs, rank), rank)
+                failed,
+                key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),
             )
         if all(code == 0 for code in codes):
             return None
@@ -127,7 +151,7 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         time.sleep(_POLL_S)
 
 
-def _last_word_ns(logs: Path, rank: int) -> int:
+def _log_written_ns(logs: Path, rank: int) -> int:
     try:
         return log_path(logs, rank).stat().st_mtime_ns
     except OSError:

@@ -156,7 +156,6 @@ class _Witness:
             return False
 
     def end(self) -> None:
-        """End the process."""
         os.close(self._ask)
         os.close(self._answer)
         with contextlib.suppress(ChildProcessError):

@@ -25,10 +25,9 @@ TRACE_FOLDER_FIELD = "{trace_dir}"
 
 _TERM_S = 15.0
 _TAIL_BYTES = 4096
-_BLOCK_BYTES = 1 << 20
 
 
-class ServerProcess:
+class ServerProcess(Child):
     """A server in a session of its own, so that it can be ended with whatever it has started.
 
     Raises:
@@ -57,27 +56,13 @@ class ServerProcess:
             dir=log.parent
         )
         try:
-            self._child = Child(words, self._output, added=variables, is_guarded=True)
+            super().__init__(words, self._output, added=variables, is_guarded=True)
         except (OSError, ValueError) as error:
             self._output.close()
             reason = getattr(error, "strerror", None) or error
             raise WorkloadError(f"--launch: {words[0]} cannot be run: {reason}") from error
 
-    @property
-    def exit_code(self) -> int | None:
-        """What the server ended with; negative for a signal, None while it runs."""
-        return self._child.exit_code
-
-    @property
-    def how_it_ended(self) -> str | None:
-        """How the server ended, in words: `exit code 1`, `signal SIGKILL`; None while it runs."""
-        return self._child.how_it_ended
-
-    def wait(self, limit_s: float) -> None:
-        """Wait until the server has ended, but no longer than so many seconds."""
-        self._child.wait(limit_s)
-
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the last lines of its log, for an error message."""
         size = os.fstat(self._output.fileno()).st_size
         # More than is shown: a secret may begin before.
@@ -90,19 +75,7 @@ class ServerProcess:
 
         They are asked first and killed after 15 s.
         """
-        end([self._child], _TERM_S)
-        with self._output:
-            self._keep_log()
-
-    def _keep_log(self) -> None:
-        """Copy the output to its place, block by block and line by line."""
-        self._output.seek(0)
-        rest = b""
-        with self._log.open("wb") as log:
-            while block := self._output.read(_BLOCK_BYTES):
-                # A secret that is cut is looked at again with the next block.
-                data = self._redactor.clean_bytes(rest + block)
-                keep = max(len(data) - self._redactor.longest_bytes, 0)
-                log.write(data[:keep])
-                rest = data[keep:]
-            log.write(rest)
+        end([self], _TERM_S)
+        with self._output, self._log.open("wb") as log:
+            self._output.seek(0)
+            self._redactor.copy(self._output, log)

@@ -19,7 +19,7 @@ from torch.torch_version import TorchVersion
 from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
-from ..process.gloo_threads import let_rest
+from ..process.gloo_threads import wait_until_idle
 from ..run.trace_file import pack, whole_file
 from .loop_profilers import ours
 
@@ -50,7 +50,6 @@ class Profile:
         metadata: what the run is, so that a trace alone tells it: `version`, `stage`, `opt`,
             `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
             They are written as members `tracekit_<name>` beside `traceEvents`; None is left out.
-        skip: steps before the profiler is prepared.
         warmup: steps that the profiler sees but does not keep.
         active: steps that are kept.
         record_shapes: whether to keep the shapes of operators' arguments.
@@ -66,7 +65,6 @@ class Profile:
         path: Path,
         metadata: Mapping[str, object],
         *,
-        skip: int = 0,
         warmup: int = 1,
         active: int = 2,
         record_shapes: bool = True,
@@ -77,8 +75,8 @@ class Profile:
     ) -> None:
         self.path = path
         self.metadata = metadata
-        self.step_count = skip + warmup + active
-        self._skip, self._warmup, self._active = skip, warmup, active
+        self.step_count = warmup + active
+        self._warmup, self._active = warmup, active
         self._options: dict[str, Any] = {
             "record_shapes": record_shapes,
             "with_stack": with_stack,
@@ -107,9 +105,7 @@ class Profile:
         """Begin the schedule, as the block does."""
         # Whoever asks for no warm-up knows.
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
-            schedule = profiler.schedule(
-                wait=self._skip, warmup=self._warmup, active=self._active, repeat=1
-            )
+            schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
         self._ended_count = 0
         self._make(schedule=schedule, on_trace_ready=self._note_recorded)
         self._start()
@@ -117,7 +113,7 @@ class Profile:
     def end(self) -> None:
         """End the schedule; if it was not over, the window is what there is of it."""
         try:
-            let_rest()
+            wait_until_idle()
         finally:
             # A profiler that is not stopped ends the process when it is thrown away.
             with ours():
@@ -144,7 +140,7 @@ class Profile:
         """End a step of the schedule."""
         self._ended_count += 1
         if self._ended_count == self.step_count:
-            let_rest()
+            wait_until_idle()
         with ours():
             self._profiler.step()
 
@@ -176,7 +172,7 @@ class Profile:
         if not self.is_recorded:
             raise WorkloadError(
                 f"{self.path}: no trace was recorded: the workload ended before the "
-                f"{self._active} profiled steps that follow {self._skip + self._warmup} others",
+                f"{self._active} profiled steps that follow {self._warmup} others",
                 hint="run more steps, or profile fewer",
             )
 
@@ -195,7 +191,7 @@ class Profile:
 
     def _note_recorded(self, _: Any) -> None:
         # A window without a whole step is none.
-        self.is_recorded = self._ended_count > self._skip + self._warmup
+        self.is_recorded = self._ended_count > self._warmup
 
     def _export_json(self, path: Path) -> None:
         try:
@@ -249,7 +245,6 @@ def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
 
 
 def _all_threads() -> Any:
-    """Return the profiler's setting for all threads."""
     try:
         from torch._C._profiler import _ExperimentalConfig
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..calls import module_calls
-from ..calls.beside_dynamo import has_compiled, set_eval_frame, unseen
+from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
 from ..calls.module_paths import class_name, module_paths, unwrapped
 from .open_ranges import (
     OpenRange,
@@ -99,14 +99,12 @@ class ModuleRanges:
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> _Named | None:
-        """Open the range of a call of a module of the model."""
         named = self._table.get(module)
         if named is not None:
             named.begin(args, kwargs)
         return named
 
     def after(self, module: nn.Module, token: object, output: object) -> None:
-        """Close the range of a call."""
         del module
         if isinstance(token, _Named):
             token.end(output)
@@ -139,7 +137,6 @@ class _Named:
         self.checkpointing: Any = None
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Open the range of a call."""
         if self.checkpointing is not None:
             self._wrap_checkpoint()
         depth = self.open_call()
@@ -199,7 +196,6 @@ class _Checkpoint:
         self._everyone = everyone
 
     def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a layer under the checkpoint function."""
         named = None if torch.compiler.is_compiling() else self._named(run)
         if named is None:
             return self.function(run, *args, **kwargs)
@@ -271,7 +267,6 @@ class _Turn:
 
 
 def _turn_of(tensor: torch.Tensor) -> _Turn:
-    """Return the hook of ours that a tensor has, or give it one."""
     hooks = tensor._backward_hooks
     if hooks:
         for hook in hooks.values():
@@ -294,7 +289,6 @@ def _open_backward(passes: list[Pass]) -> None:
 
 
 def _close_backward(one: Pass) -> None:
-    """Close the backward range of a call if it is still open."""
     stack = this_thread.open
     for depth in range(len(stack) - 1, -1, -1):
         owner = stack[depth].owner

@@ -15,13 +15,7 @@ from typing import Any
 from tracekit.errors import WorkloadError
 from tracekit.manifest import Environment
 
-from ..machine.hardware import (
-    core_count,
-    driver_version,
-    memory_bytes,
-    platform_name,
-    processor_name,
-)
+from ..machine import hardware
 
 _PACKAGES = (
     "accelerate",
@@ -60,12 +54,12 @@ def probe() -> Environment:
     """
     found = Environment(
         host_name=socket.gethostname(),
-        platform=platform_name(),
+        platform=hardware.platform_name(),
         python_version=platform.python_version(),
-        processor=processor_name(),
-        core_count=core_count(),
-        memory_bytes=memory_bytes(),
-        driver_version=driver_version(),
+        processor=hardware.processor_name(),
+        core_count=hardware.core_count(),
+        memory_bytes=hardware.memory_bytes(),
+        driver_version=hardware.driver_version(),
         packages=package_versions(),
         variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
     )

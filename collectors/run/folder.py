@@ -15,7 +15,7 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
 
-from .stale_dirs import WORK, sweep, working_folder
+from .stale_dirs import WORK, remove_stale, working_folder
 
 LOGS = "logs"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -59,7 +59,7 @@ class RunFolder:
         check_replaceable(self.target, force=self._force)
         with disk_errors(self.target):
             self._remove()
-            sweep(self.target)
+            remove_stale(self.target)
             self.logs.mkdir(parents=True)
             self.work.mkdir()
         return self

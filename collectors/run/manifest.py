@@ -5,6 +5,7 @@ Each kind of run adds what it alone knows.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -14,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tracekit import __version__
 from tracekit.errors import TracekitError
@@ -24,6 +25,9 @@ from tracekit.units import format_duration
 
 from ..machine import memory
 from .environment import of_ranks
+
+_SUFFIX = ".report.json"
+Report = TypeVar("Report", bound="RankReport")
 
 
 @dataclass(slots=True)
@@ -55,9 +59,19 @@ class RankReport:
         else:
             self.outcome, self.reason = "failed", sentence(error)
 
-    def write_to(self, path: Path) -> None:
-        """Leave the report in a file, whole or not at all."""
+    def write(self, folder: Path) -> None:
+        """Leave the report in a folder, whole or not at all."""
+        path = folder / f"rank{self.rank}{_SUFFIX}"
         write_whole(path, json.dumps(dataclasses.asdict(self)))
+
+
+def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
+    """Return the reports in a folder, by rank; one that cannot be read is left out."""
+    found = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found.append(kind(**json.loads(path.read_text("utf-8"))))
+    return sorted(found, key=lambda report: report.rank)
 
 
 def sentence(error: BaseException) -> str:
@@ -116,6 +130,14 @@ def node_count(reports: Sequence[RankReport]) -> int:
     """Return on how many machines ranks ran; one where none says it."""
     hosts = {report.environment.get("host_name") for report in reports if report.environment}
     return max(1, len(hosts))
+
+
+def rate_text(run: Manifest) -> str:
+    """Return the tokens per second of a run, with their spread over its repeats."""
+    if run.tokens_per_s_mean is None:
+        return "? tokens/s"
+    spread = "" if run.tokens_per_s_std is None else f" ± {run.tokens_per_s_std:,.0f}"
+    return f"{run.tokens_per_s_mean:,.0f}{spread} tokens/s"
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:

@@ -41,14 +41,14 @@ def host_mark() -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 
 
-def own(folder: Path) -> None:
+def register_owner(folder: Path) -> None:
     """Note in a working folder that this process makes the run too."""
     owners = folder / WORK / _OWNERS
     owners.mkdir(parents=True, exist_ok=True)
     (owners / str(os.getpid())).touch()
 
 
-def sweep(target: Path) -> None:
+def remove_stale(target: Path) -> None:
     """Remove what killed processes of this machine left of a run of this name."""
     prefix = working_folder(target, "").name
     for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):

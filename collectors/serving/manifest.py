@@ -132,30 +132,7 @@ def summary_lines(
     return out
 
 
-def clean_facts(facts: EngineFacts, redactor: Redactor) -> EngineFacts:
-    """Return what an engine says of itself without what it was given in confidence."""
-    model = facts.model
-    if model is not None:
-        model = replace(model, name=redactor.clean(model.name))
-    texts = {
-        name: redactor.clean_json(getattr(facts, name))
-        for name in ("precision", "attention_backend", "attention_reason", "profile_note")
-    }
-    return replace(facts, model=model, server=redactor.clean_json(facts.server), **texts)
-
-
-def clean_result(result: LoadResult, redactor: Redactor) -> None:
-    """Take secrets out of what came from the server."""
-    result.failure = redactor.clean_json(result.failure)
-    result.notes = [redactor.clean(note) for note in result.notes]
-    result.profile_note = redactor.clean_json(result.profile_note)
-    for record in result.records:
-        record.reason = redactor.clean_json(record.reason)
-        record.engine_request_id = redactor.clean_json(record.engine_request_id)
-
-
 def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome, str | None]:
-    """Return what became of the run, and why it did not go well."""
     ok_count = sum(record.outcome == "ok" for record in measured)
     partial: Outcome = "incomplete" if ok_count else "failed"
     if result.failure is not None:

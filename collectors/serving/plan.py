@@ -197,7 +197,6 @@ class LoadProgress:
     elapsed_ns: int
 
     def __str__(self) -> str:
-        """Return it as one line of text."""
         seconds = self.elapsed_ns / NS_PER_S
         if not self.request_count:
             return f"waiting for traces, {seconds:.0f} s"

@@ -44,17 +44,9 @@ from ..process.signals import signals_as_interrupt
 from ..progress import ProgressLine
 from ..run.folder import RunFolder, default_target
 from . import engines, records
-from .arguments import count_of, seconds_of
 from .engine import Echo, EngineFacts, ServingEngine
-from .manifest import (
-    WantedLoad,
-    clean_facts,
-    clean_result,
-    counted,
-    serving_manifest,
-    summary_lines,
-)
-from .plan import LoadPlan, ProfilePlan, Progress, parse_arrival, parse_mark
+from .manifest import WantedLoad, counted, serving_manifest, summary_lines
+from .plan import LoadPlan, LoadResult, ProfilePlan, Progress, parse_arrival, parse_mark
 from .prompts import text_prompts, token_id_prompts
 
 Figures = Callable[[Path], list[str]]
@@ -78,7 +70,7 @@ def run(
     """Put an engine under load and return the run folder.
 
     Args:
-        values: the arguments that were given, by `Argument.key`.
+        values: the options that were given.
         command: the command line, for the manifest.
         echo: takes lines for people.
         progress: takes the state of the load; a line on the terminal if None.
@@ -136,16 +128,15 @@ def _run(
         signals_as_interrupt(),
     ):
         try:
-            facts = clean_facts(engine.start(folder.path, echo), redactor)
+            facts: EngineFacts = redactor.clean_json(engine.start(folder.path, echo))
             plan, source, notes = _plan(wanted, facts)
             echo(_announcement(wanted, name))
             with ProgressLine() as line:
                 show = progress or (lambda state: line.show(str(state), state.stage))
-                result = engine.run(plan, folder.path, show)
+                result: LoadResult = redactor.clean_json(engine.run(plan, folder.path, show))
         finally:
             engine.close()
         result.notes[:0] = notes
-        clean_result(result, redactor)
         run_manifest = serving_manifest(wanted, facts, result, name, command, source, redactor)
         measured = counted(result.records)
         if result.interrupted and all(record.outcome == "cancelled" for record in measured):
@@ -191,19 +182,16 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
 
 def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
     defaults = _SMALL if is_small else _PAPER
-    requests, prompt_len, max_new_tokens = (
-        count_of(values, key, defaults[key]) or 0
-        for key in ("requests", "prompt_len", "max_new_tokens")
-    )
-    warmup = values.get("warmup_requests")
+    wanted = {**defaults, **values}
+    requests = wanted["requests"]
     arrival = parse_arrival(values.get("arrival") or "burst")
     load = Load(
         request_count=requests,
-        prompt_token_count=prompt_len,
-        max_new_token_count=max_new_tokens,
+        prompt_token_count=wanted["prompt_len"],
+        max_new_token_count=wanted["max_new_tokens"],
         arrival=str(arrival),
-        concurrency=count_of(values, "concurrency"),
-        warmup_count=defaults["warmup_requests"] if warmup is None else warmup,
+        concurrency=values.get("concurrency"),
+        warmup_count=wanted["warmup_requests"],
         retry_count=values.get("retries") or 0,
     )
     after, length = (
@@ -215,7 +203,7 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
     return WantedLoad(
         load,
         arrival,
-        timeout_s=seconds_of(values, "timeout", _TIMEOUT_S),
+        timeout_s=values.get("timeout", _TIMEOUT_S),
         seed=values.get("seed") or 0,
         profile=ProfilePlan(not values.get("no_profile"), after, length),
     )

@@ -21,7 +21,7 @@ from ..process.ending import signal_name
 from ..process.parent import TO_SWEEP
 from ..process.sessions import end_sessions, is_alive
 from ..run.folder import LOGS, RunFolder
-from ..run.stale_dirs import sweep
+from ..run.stale_dirs import remove_stale
 from ..training.result import make_manifest
 from .grid import Cell
 
@@ -125,12 +125,12 @@ class _Ended:
     exit_code: int
     text: str
 
-    def said(self, word: str) -> str | None:
+    def last_line(self, word: str) -> str | None:
         """Return the last line of stderr that begins with a word such as `error:`."""
         lines = [line for line in self.text.splitlines() if line.startswith(f"{word}: ")]
         return lines[-1].removeprefix(f"{word}: ") if lines else None
 
-    def how(self) -> str:
+    def describe(self) -> str:
         """Return how it ended, where it does not say why itself."""
         if self.exit_code < 0:
             return f"the collector was ended by {signal_name(-self.exit_code)}"
@@ -155,11 +155,11 @@ def run_cell(
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)
     if ended.exit_code == StoreError.exit_code:
-        message = ended.said("error") or f"{folder}: the run folder cannot be written"
-        raise StoreError(message, hint=ended.said("hint"))
+        message = ended.last_line("error") or f"{folder}: the run folder cannot be written"
+        raise StoreError(message, hint=ended.last_line("hint"))
     if _run_id(folder) not in (None, before):
         return manifest.read(folder)
-    reason = ended.said("error") or ended.how()
+    reason = ended.last_line("error") or ended.describe()
     run = make_manifest(cell.spec, [], outcome="failed", reason=reason)
     run.command = ["python", *COLLECT, *arguments]
     with RunFolder(folder, force=True) as made:
@@ -190,7 +190,7 @@ def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
                 # It ends its ranks; those of one that is killed die with it.
                 end([child], _GRACE_S if child.exit_code is None else 0)
             finally:
-                sweep(folder)
+                remove_stale(folder)
         output.seek(0)
         return _Ended(child.wait() or 0, output.read().decode("utf-8", "replace"))
 

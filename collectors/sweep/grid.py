@@ -15,21 +15,66 @@ import click
 from tracekit import manifest
 from tracekit.errors import TracekitError, UsageError
 
-from ..arguments import all_arguments
-from ..command.argument import settle
-from ..command.options import parsed
+from ..command_line import POSITIVE, TRAINING, Option, choice, parsed
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
+from ..options import OPTIONS as OF_COLLECT
+from ..options import validated
 from ..training import opt as opt_module
 from ..training.spec import TrainingSpec, make_spec
-from .arguments import LISTS, MAX, MAX_BATCH_SIZE, STAGES
+
+MAX = "max"
+LISTS = ("model", "opt", "engine", "nproc", "batch_size")
+"""The options that take a list, separated by commas; the last changes fastest."""
+
+MAX_BATCH_SIZE = 1024
+_CHANGES: dict[str, dict[str, Any]] = {
+    "stage": {"type": choice(*TRAINING)},
+    "model": {
+        "meaning": "models, separated by commas: tiny, llama2-7b, llama2-13b, llama2-70b, a "
+        "CONFIG.json or a model's FOLDER"
+    },
+    "opt": {"meaning": 'methods as in collect, separated by commas: "Naive,Z2,R+Z3"'},
+    "engine": {"meaning": "engines, separated by commas: deepspeed, ddp, fsdp2, megatron"},
+    "nproc": {"meaning": "numbers of local ranks, separated by commas"},
+    "batch_size": {
+        "meaning": "sequences of a rank in a step, separated by commas; max finds the largest that "
+        "fits"
+    },
+    "out": {
+        "meaning": "the folder that takes a run folder for each cell; finished cells in it are "
+        "skipped",
+        "default": None,
+        "metavar": "RUNS",
+    },
+    "force": {"meaning": "run finished cells again"},
+}
+
+OPTIONS: tuple[Option, ...] = (
+    *(
+        option.but(
+            **({"type": None, "metavar": "LIST"} if option.key in LISTS else {}),
+            **_CHANGES.get(option.key, {}),
+        )
+        for option in OF_COLLECT
+        if set(TRAINING) & set(option.stages)
+    ),
+    Option(
+        "--max-batch-size",
+        "the largest batch that max tries; without a GPU max needs it or --memory-limit",
+        POSITIVE,
+        default=MAX_BATCH_SIZE,
+        group="Model and data",
+    ),
+)
+"""The options of a sweep: those of collecting a training run, five of them lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One run of the grid.
 
-    The name of its run folder is the same whenever the cell is in a grid. Its settled values have
+    The name of its run folder is the same whenever the cell is in a grid. Its values have
     no `batch_size` if the largest that fits is to be found: `is_max`.
     """
 
@@ -39,15 +84,15 @@ class Cell:
     is_max: bool
 
     def arguments(self, out: Path, **changes: Any) -> list[str]:
-        """Return the command line of `collect` for a run; changes are by `Argument.key`."""
+        """Return the command line of `collect` for a run; changes are by name."""
         values = {**self.values, **changes, "out": out}
         arguments = []
-        for argument in all_arguments():
-            value = values.get(argument.key)
+        for option in OF_COLLECT:
+            value = values.get(option.key)
             if value is None or value is False:
                 continue
-            arguments.append(argument.name)
-            if argument.kind != "flag":
+            arguments.append(option.opts[0])
+            if not option.is_flag:
                 arguments.append(str(value))
         return arguments
 
@@ -55,9 +100,7 @@ class Cell:
 def make_grid(values: Mapping[str, object]) -> list[Cell]:
     """Return the cells of a grid, checked before any of them runs; `LISTS` may be lists."""
     shared = {key: value for key, value in values.items() if key not in (*LISTS, "out", "force")}
-    limit = shared.pop(MAX_BATCH_SIZE.key, None)
-    if shared.get("stage") not in (None, *STAGES):
-        raise UsageError(f"a sweep runs --stage pretrain or finetune, not {shared['stage']}")
+    limit = shared.pop("max_batch_size", None)
     lists = {key: _items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)}
     cells = [
         _cell({**shared, **dict(zip(lists, items, strict=True))}, limit)
@@ -74,21 +117,12 @@ def make_grid(values: Mapping[str, object]) -> list[Cell]:
     return cells
 
 
-def search_limit(values: Mapping[str, object]) -> int:
-    """Return the largest batch that `max` may try."""
-    value = values.get(MAX_BATCH_SIZE.key, MAX_BATCH_SIZE.default)
-    if not str(value).isdecimal() or int(str(value)) < 1:
-        raise UsageError(f"--max-batch-size is {value!r}, which is not an integer of 1 or more")
-    return int(str(value))
-
-
 def difference(cell: Cell, run: manifest.Manifest) -> str | None:
     """Return in what a finished run differs from a cell, or None if it is the cell's."""
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:
-        values = parsed(all_arguments(), words[options:])
-        spec = make_spec(settle(values, all_arguments()), [])
+        spec = make_spec(validated(parsed(OF_COLLECT, words[options:])), [])
     except (TracekitError, click.UsageError):
         return f"its command is {' '.join(words)!r}"
     ignored = {"command", "batch_size"} if cell.is_max else {"command"}
@@ -111,15 +145,15 @@ def _cell(values: dict[str, object], limit: object) -> Cell:
     is_max = values.get("batch_size") == MAX
     if is_max:
         del values["batch_size"]
-    settled = settle(values, all_arguments())
-    is_bounded = limit is not None or settled.get("memory_limit") is not None
+    asked = validated(values)
+    is_bounded = limit is not None or asked.get("memory_limit") is not None
     if is_max and not is_bounded and not accelerator_count():
         raise UsageError(
             "--batch-size max has no end on a machine without a GPU",
             hint="give --memory-limit, for example 8GB, or --max-batch-size",
         )
-    spec = make_spec(settled, [])
-    return Cell(_name(spec, is_max), settled, spec, is_max)
+    spec = make_spec(asked, [])
+    return Cell(_name(spec, is_max), asked, spec, is_max)
 
 
 def _name(spec: TrainingSpec, is_max: bool) -> str:

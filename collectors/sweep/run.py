@@ -13,11 +13,12 @@ from tracekit import manifest
 from tracekit.errors import TraceError, UsageError, WorkloadError
 from tracekit.units import GB
 
-from ..command.argument import parse_bytes
+from ..command_line import given
 from ..process.distributed import place_in
 from ..process.signals import signals_as_interrupt
+from ..run.manifest import rate_text
 from .cell import CellLock, run_cell
-from .grid import Cell, difference, make_grid, search_limit
+from .grid import MAX_BATCH_SIZE, OPTIONS, Cell, difference, make_grid
 
 Echo = Callable[[str], None]
 
@@ -143,22 +144,19 @@ class _ProbeFailedError(Exception):
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:
     """Return the sweep that the arguments ask for, checked; None and False mean not given."""
-    given = {
-        key: value for key, value in values.items() if value is not None and value is not False
-    }
+    asked = given(values, OPTIONS)
     if place_in(os.environ) is not None:
         raise UsageError(
             "a sweep starts its ranks itself, but RANK and WORLD_SIZE are set",
             hint="run it without torchrun or deepspeed",
         )
-    if "out" not in given:
+    if "out" not in asked:
         raise UsageError("--out is missing", hint="name the folder that takes the runs")
-    if "memory_limit" in given:
-        parse_bytes(str(given["memory_limit"]), "--memory-limit")
-    out = Path(str(given["out"])).expanduser()
+    out: Path = asked["out"]
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is no folder")
-    return Sweep(make_grid(given), out, search_limit(given), bool(given.get("force")))
+    limit = asked.get("max_batch_size", MAX_BATCH_SIZE)
+    return Sweep(make_grid(asked), out, limit, bool(asked.get("force")))
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:
@@ -204,9 +202,6 @@ def outcome_text(run: manifest.Manifest) -> str:
         return f"out of memory: {run.reason}"
     if run.outcome == "failed":
         return f"failed: {run.reason}"
-    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
-    if run.tokens_per_s_std is not None:
-        rate += f" ± {run.tokens_per_s_std:,.0f}"
     size = manifest.peak_bytes(run)
     memory = "?" if size is None else f"{size / GB:.2f}"
-    return f"{rate} tokens/s, {memory} GB, batch size {run.batch_size}"
+    return f"{rate_text(run)}, {memory} GB, batch size {run.batch_size}"

@@ -13,10 +13,12 @@ from typing import Literal
 
 from tracekit.errors import UsageError
 
+from . import compression
+
 Engine = Literal["ddp", "deepspeed", "fsdp2", "megatron"]
 ENGINES: tuple[Engine, ...] = ("ddp", "deepspeed", "fsdp2", "megatron")
 
-COMPRESSIONS = ("powersgd", "acpsgd", "topk", "signsgd")
+COMPRESSIONS = tuple(compression.methods())
 NAIVE = "Naive"
 
 # Token to what it does, in canonical order.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tracekit import manifest
@@ -30,21 +27,6 @@ class RankResult(RankReport):
     plain_step_ns: int | None = None
     attention_reason: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-
-    def write(self, folder: Path) -> None:
-        """Leave the result in a folder, under the rank's name."""
-        self.ended_unix_ns = time.time_ns()
-        self.write_to(_path(folder, self.rank))
-
-
-def read_results(folder: Path, rank_count: int) -> list[RankResult]:
-    """Return what the ranks left in a folder, in their order; some may have left nothing."""
-    results = []
-    for rank in range(rank_count):
-        path = _path(folder, rank)
-        if path.is_file():
-            results.append(RankResult(**json.loads(path.read_text("utf-8"))))
-    return results
 
 
 def make_manifest(
@@ -127,7 +109,3 @@ def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest
             )
         )
     return repeats
-
-
-def _path(folder: Path, rank: int) -> Path:
-    return folder / f"rank{rank}.json"

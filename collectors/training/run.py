@@ -15,21 +15,15 @@ from tracekit.units import GB
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
-from ..process.distributed import (
-    Place,
-    barrier,
-    device_of,
-    from_first_rank,
-    place_in,
-    process_group,
-)
+from ..process import distributed
+from ..process.distributed import Place
 from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
-from ..run.manifest import step_cost
+from ..run.manifest import rate_text, read_reports, step_cost
 from . import worker
-from .result import RankResult, make_manifest, read_results
+from .result import RankResult, make_manifest
 from .spec import TrainingSpec, make_spec
 
 Echo = Callable[[str], None]
@@ -45,7 +39,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
         WorkloadError: a package is missing; a rank failed or ran out of memory, which the run
             folder records.
     """
-    place = place_in(os.environ)
+    place = distributed.place_in(os.environ)
     spec = make_spec(values, command, world_size=place.world_size if place else None)
     _require_packages(spec)
     target = values.get("out") or default_target(
@@ -62,7 +56,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
             folder.logs,
             watch=_Progress(folder.work / worker.PROGRESS, echo).show_new,
         )
-        results = read_results(folder.work, spec.rank_count)
+        results = read_reports(folder.work, RankResult)
         if failure is not None and failure.exit_code == StoreError.exit_code:
             raise StoreError(
                 f"{target}: the run folder cannot be written: No space left on device",
@@ -81,7 +75,6 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
 
 
 def _require_packages(spec: TrainingSpec) -> None:
-    """Make sure that everything is installed before anything is started."""
     needed = {"torch": "torch", "transformers": "transformers"}
     asked = f"--opt {spec.opt_text}"
     if spec.engine == "deepspeed":
@@ -101,7 +94,6 @@ def _require_packages(spec: TrainingSpec) -> None:
 def _failed_manifest(
     spec: TrainingSpec, results: Sequence[RankResult], failure: Failure, kill_count: int
 ) -> manifest.Manifest:
-    """Return the manifest of a run in which a rank failed."""
     out_of_memory = [result for result in results if result.outcome == "oom"]
     if out_of_memory:
         first = min(out_of_memory, key=lambda result: result.ended_unix_ns)
@@ -118,9 +110,7 @@ def _failed_manifest(
         first = min(failed, key=lambda result: result.ended_unix_ns)
         reason = f"rank {first.rank} of {spec.rank_count} failed: {first.reason}"
     else:
-        last = failure.last_error()
-        reason = f"rank {failure.rank} of {spec.rank_count} died: {failure.how}"
-        reason += f" ({last})" if last else ""
+        reason = f"rank {failure.rank} of {spec.rank_count} died: {failure}"
     return make_manifest(spec, results, outcome="failed", reason=reason)
 
 
@@ -133,7 +123,6 @@ class _Progress:
         self._shown = 0
 
     def show_new(self) -> None:
-        """Show the lines that came since the last call."""
         try:
             with self._path.open(encoding="utf-8") as file:
                 file.seek(self._shown)
@@ -151,10 +140,10 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 
     Rank 0 makes the folder, which every node must see; all ranks write into it.
     """
-    device = device_of(place)
+    device = distributed.device_of(place)
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals_as_interrupt())
-        stack.enter_context(process_group(place, device, None))
+        stack.enter_context(distributed.process_group(place, device, None))
         folder = RunFolder(target, force=force)
         refusal: TracekitError | None = None
         if place.rank == 0:
@@ -162,7 +151,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
                 stack.enter_context(folder)
             except TracekitError as error:
                 refusal = error
-        made = from_first_rank(None if refusal else str(folder.path))
+        made = distributed.from_first_rank(None if refusal else str(folder.path))
         if made is None:
             raise refusal or WorkloadError(f"{target}: rank 0 could not make the run folder")
         folder.join(Path(made))
@@ -170,9 +159,9 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
         result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
         if result.outcome != "ok":
             _record_failure(spec, folder, result)
-        barrier(device)  # every result is on disk once all are here
+        distributed.barrier(device)  # every result is on disk once all are here
         if place.rank == 0:
-            run = make_manifest(spec, read_results(folder.work, spec.rank_count))
+            run = make_manifest(spec, read_reports(folder.work, RankResult))
             folder.commit(run)
             for line in summary(run, target):
                 echo(line)
@@ -189,7 +178,7 @@ def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -
     """
     run = make_manifest(
         spec,
-        read_results(folder.work, spec.rank_count),
+        read_reports(folder.work, RankResult),
         outcome="oom" if result.outcome == "oom" else "failed",
         reason=f"rank {result.rank} of {spec.rank_count}: {result.reason}",
     )
@@ -224,14 +213,11 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
     """Return what a person wants to know of a run first, in a few lines."""
-    rate = "?" if run.tokens_per_s_mean is None else f"{run.tokens_per_s_mean:,.0f}"
-    if run.tokens_per_s_std is not None:
-        rate += f" ± {run.tokens_per_s_std:,.0f}"
     size = manifest.peak_bytes(run)
     memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"
     what = f"{run.stage} {run.model.name if run.model else ''} {run.opt} ({run.engine}), {ranks}"
-    lines = [f"{what}: {rate} tokens/s, {memory}"]
+    lines = [f"{what}: {rate_text(run)}, {memory}"]
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
         plain = [ns for repeat in run.repeats for ns in repeat.step_ns]

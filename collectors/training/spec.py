@@ -11,7 +11,7 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from ..command.argument import parse_bytes
+from ..command_line import parse_bytes, profiler_options
 from ..machine.hardware import accelerator_count
 from ..model.models import check_name
 from . import opt as opt_module
@@ -39,12 +39,8 @@ class TrainingSpec:
     profiled_count: int
     rank_count: int
     tensor_size: int
-    compression_rank: int
-    compression_density: float
-    with_stack: bool
-    with_flops: bool
-    profile_memory: bool
-    record_shapes: bool
+    compression_options: dict[str, float]
+    profiler: dict[str, bool]
     memory_limit_bytes: int | None
     command: list[str] = field(default_factory=list)
 
@@ -84,7 +80,6 @@ _EVERYWHERE = {
     "gc_rank": 4,
     "gc_density": 0.01,
 }
-_AT_LEAST_ONE = ("batch_size", "steps", "repeats", "profile_steps", "nproc", "tp", "gc_rank")
 
 
 def make_spec(
@@ -98,17 +93,10 @@ def make_spec(
     if values.get("preset") == "paper":
         defaults |= _PAPER
     chosen = {**defaults, **values}
-    for key in _AT_LEAST_ONE:
-        if chosen[key] < 1:
-            raise UsageError(f"--{key.replace('_', '-')} is 0, but at least 1 is needed")
     if chosen["seq_len"] < 2:
         raise UsageError(
             f"--seq-len is {chosen['seq_len']}, but a next token needs at least 2 tokens"
         )
-    if not 0 < chosen["gc_density"] <= 1:
-        raise UsageError(f"--gc-density is {chosen['gc_density']:g}, not above 0 and up to 1")
-    if chosen["learning_rate"] <= 0:
-        raise UsageError(f"--learning-rate is {chosen['learning_rate']:g}, but must be above 0")
     check_name(chosen["model"], chosen.get("layers"))
     if world_size is not None and values.get("nproc") not in (None, world_size):
         raise UsageError(
@@ -155,12 +143,10 @@ def make_spec(
         profiled_count=chosen["profile_steps"],
         rank_count=rank_count,
         tensor_size=chosen["tp"],
-        compression_rank=chosen["gc_rank"],
-        compression_density=chosen["gc_density"],
-        with_stack=bool(chosen.get("with_stack")),
-        with_flops=bool(chosen.get("with_flops")),
-        profile_memory=bool(chosen.get("profile_memory")),
-        record_shapes=not chosen.get("no_shapes"),
+        compression_options={
+            key.removeprefix("gc_"): value for key, value in chosen.items() if key.startswith("gc_")
+        },
+        profiler=profiler_options(chosen),
         memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),
         command=command,
     )

@@ -204,11 +204,8 @@ def _profile(
             _metadata(spec, place),
             warmup=_PROFILER_WARMUP_COUNT,
             active=spec.profiled_count,
-            record_shapes=spec.record_shapes,
-            with_stack=spec.with_stack,
-            with_flops=spec.with_flops,
-            profile_memory=spec.profile_memory,
             all_threads=engine.needs_all_threads,
+            **spec.profiler,
         ) as profile:
             for index in range(profile.step_count):
                 if index == _PROFILER_WARMUP_COUNT:
@@ -227,7 +224,6 @@ def _profile(
 
 
 def _metadata(spec: TrainingSpec, place: Place) -> dict[str, Any]:
-    """Return what makes a trace tell by itself what it is."""
     return {
         "version": __version__,
         "stage": spec.stage,

@@ -7,16 +7,17 @@ which the ranks find each other, and takes each rank's result.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tracekit.errors import StoreError, WorkloadError
 
-from ..process.distributed import Place, device_of, place_in, process_group
-from ..process.parent import TO_LAUNCHER
+from ..process.distributed import Place, device_of, process_group
+from ..process.launch import run_as_rank
 from ..run.folder import disk_cause
 from .result import RankResult
 from .spec import TrainingSpec
@@ -26,27 +27,17 @@ PROGRESS = "progress"
 STORE = "store"
 
 
-def main(arguments: list[str]) -> int:
+def main(work: Path, place: Place) -> int:
     """Run a rank and return its exit code: 0 if it did what it was to do."""
-    TO_LAUNCHER.hold()
-    work = Path(arguments[0])
     spec = TrainingSpec.read(work / SPEC)
-    place = place_in(os.environ)
-    if place is None:
-        raise WorkloadError("a worker needs RANK and WORLD_SIZE")
     say = _progress(work) if place.rank == 0 else lambda _: None
     try:
         result = run_rank(spec, place, work.parent, work, say=say)
-        exit_code = 0 if result.outcome == "ok" else WorkloadError.exit_code
     except OSError as error:
         if disk_cause(error) is None:
             raise
-        exit_code = StoreError.exit_code
-    # Interpreter shutdown with live communicators can hang or crash; everything is on disk.
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(exit_code)
+        return StoreError.exit_code
+    return 0 if result.outcome == "ok" else WorkloadError.exit_code
 
 
 def run_rank(
@@ -69,6 +60,7 @@ def run_rank(
             raise full from error
         traceback.print_exc()
         result.note_error(error)
+    result.ended_unix_ns = time.time_ns()
     result.write(work)
     return result
 
@@ -84,4 +76,4 @@ def _progress(work: Path) -> Callable[[str], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_as_rank(partial(main, Path(sys.argv[1])))

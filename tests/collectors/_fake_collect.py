@@ -17,9 +17,8 @@ import time
 from pathlib import Path
 
 from tracekit import manifest
-from tracekit.collectors.arguments import all_arguments
-from tracekit.collectors.command.argument import settle
-from tracekit.collectors.command.options import parsed
+from tracekit.collectors.command_line import parsed
+from tracekit.collectors.options import OPTIONS, validated
 from tracekit.collectors.process.parent import TO_SWEEP
 from tracekit.collectors.run.folder import RunFolder
 from tracekit.collectors.training.result import make_manifest
@@ -31,7 +30,7 @@ def main(arguments: list[str]) -> int:
     behavior = json.loads(os.environ["FAKE_COLLECT"])
     if not behavior.get("orphaned"):
         TO_SWEEP.hold()
-    values = settle(parsed(all_arguments(), arguments), all_arguments())
+    values = validated(parsed(OPTIONS, arguments))
     spec = make_spec(values, ["python", "-m", "tracekit.collectors", *arguments])
     out = Path(values["out"])
     with Path(behavior["log"]).open("a") as log:

@@ -54,7 +54,9 @@ def _train(folder: Path, small_model: Path, python: str) -> None:
         one = {"OMP_NUM_THREADS": "1"}
         failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder, environment=one)
     if failure is not None:
-        pytest.fail(f"rank {failure.rank}: {failure.how}\n{failure.log.read_text()[-4000:]}")
+        pytest.fail(
+            f"rank {failure.rank}: {failure.exit_description}\n{failure.log.read_text()[-4000:]}"
+        )
 
 
 @pytest.fixture(scope="session", params=CASES)

@@ -13,7 +13,12 @@ import pytest
 
 from tracekit.collectors.process import child, sessions
 from tracekit.collectors.process.child import Child, end
-from tracekit.collectors.process.ending import how, how_of_shell, shell_code, signal_name
+from tracekit.collectors.process.ending import (
+    describe_exit_code,
+    describe_shell_code,
+    shell_code,
+    signal_name,
+)
 
 # Starts two processes, one of them in a group of its own, writes down who they are, and waits.
 PARENT = """
@@ -54,11 +59,11 @@ def running(pids: list[int]) -> list[int]:
 
 def test_a_child_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
     parent, pids = family(tmp_path)
-    assert parent.how_it_ended is None
+    assert parent.exit_description is None
     assert set(sessions.session_members([parent.pid])) == set(pids)
     end([parent], 30)
     assert running(pids) == []
-    assert (parent.wait(), parent.how_it_ended) == (-signal.SIGTERM, "signal SIGTERM")
+    assert (parent.wait(), parent.exit_description) == (-signal.SIGTERM, "signal SIGTERM")
 
 
 def test_what_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -131,13 +136,13 @@ def test_a_name_with_brackets_is_read(tmp_path: Path) -> None:
 
 
 def test_endings_in_words() -> None:
-    assert [how(code) for code in (0, 3, -9, -11)] == [
+    assert [describe_exit_code(code) for code in (0, 3, -9, -11)] == [
         *("exit code 0", "exit code 3", "signal SIGKILL", "signal SIGSEGV")
     ]
     # A real-time signal between the first and the last has no name.
     assert signal_name(signal.SIGRTMIN + 1) == str(signal.SIGRTMIN + 1)
     assert [shell_code(code) for code in (0, 3, -9)] == [0, 3, 137]
-    assert [how_of_shell(code) for code in (1, 137, 128, 255)] == [
+    assert [describe_shell_code(code) for code in (1, 137, 128, 255)] == [
         *("exit code 1", "signal SIGKILL", "exit code 128", "exit code 255")
     ]
     assert (sys.executable, "-P") == child.OWN_PYTHON

@@ -186,11 +186,11 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(
     ("arguments", "message"),
     [
         (("--requests", "3"), "--requests is for --stage serve, not for pretrain"),
-        (("--steps", "0"), "--steps is 0, but at least 1 is needed"),
-        (("--steps", "two"), "--steps is 'two', which is not an integer of 0 or more"),
+        (("--steps", "0"), "--steps is '0', which is not an integer of 1 or more"),
+        (("--steps", "two"), "--steps is 'two', which is not an integer of 1 or more"),
         (("--seq-len", "1"), "--seq-len is 1, but a next token needs at least 2 tokens"),
-        (("--learning-rate", "0"), "--learning-rate is 0, but must be above 0"),
-        (("--gc-density", "2"), "--gc-density is 2, not above 0 and up to 1"),
+        (("--learning-rate", "0"), "--learning-rate is '0', which is not a number above 0"),
+        (("--gc-density", "2"), "--gc-density is '2', which is not a number above 0 and up to 1"),
         (("--memory-limit", "much"), "--memory-limit is 'much', which is no size"),
         (("--precision", "int3"), "--precision is 'int3', not one of bf16, fp16, fp32"),
         (

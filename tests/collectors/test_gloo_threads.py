@@ -42,13 +42,13 @@ def test_it_waits_for_them_and_not_for_ever(
             task(tmp_path, 1, "pt_gloo_runloop", "S")
 
     monkeypatch.setattr(time, "sleep", nap)
-    gloo_threads.let_rest()
+    gloo_threads.wait_until_idle()
     assert naps == []  # none is there
     task(tmp_path, 1, "pt_gloo_runloop", "R")
-    gloo_threads.let_rest(limit_s=60)
+    gloo_threads.wait_until_idle(limit_s=60)
     assert len(naps) == 4  # at work, at work, at rest twice
     task(tmp_path, 1, "pt_gloo_runloop", "R")
-    gloo_threads.let_rest(limit_s=0)
+    gloo_threads.wait_until_idle(limit_s=0)
     assert len(naps) == 4
 
 
@@ -59,7 +59,7 @@ def test_a_worker_lets_them_rest_before_it_ends(
     distributed = pytest.importorskip("tracekit.collectors.process.distributed")
     found: list[bool] = []
     monkeypatch.setattr(
-        gloo_threads, "let_rest", lambda: found.append(torch.distributed.is_initialized())
+        gloo_threads, "wait_until_idle", lambda: found.append(torch.distributed.is_initialized())
     )
     place = distributed.Place(0, 0, 1)
     with distributed.process_group(place, torch.device("cpu"), tmp_path / "store"):

@@ -40,7 +40,7 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     failure = run_ranks(arguments, 3, tmp_path)
     assert time.monotonic() - begin < 10
     assert failure == Failure(1, 1, tmp_path / "rank1.log")
-    assert failure.how == "exit code 1"
+    assert failure.exit_description == "exit code 1"
     assert failure.last_error() == "ValueError: what a pity"
 
 
@@ -64,14 +64,14 @@ def test_a_rank_that_ignores_sigterm_is_killed(
     failure = run_ranks(arguments, 2, tmp_path)
     assert time.monotonic() - begin < 10
     assert failure is not None
-    assert (failure.rank, failure.how) == (1, "exit code 3")
+    assert (failure.rank, failure.exit_description) == (1, "exit code 3")
 
 
 def test_a_rank_that_does_not_name_its_error_is_quoted(tmp_path: Path) -> None:
     arguments = script(tmp_path, "print('one\\ntwo\\n\\nthree\\nfour')\nsys.exit(5)\n")
     failure = run_ranks(arguments, 1, tmp_path)
     assert failure is not None
-    assert (failure.how, failure.last_error()) == ("exit code 5", "two | three | four")
+    assert (failure.exit_description, failure.last_error()) == ("exit code 5", "two | three | four")
 
 
 def test_ranks_take_nothing_from_the_current_folder(
@@ -97,7 +97,7 @@ def test_a_signal_is_named(tmp_path: Path) -> None:
     arguments = script(tmp_path, "os.kill(os.getpid(), 11)\n")
     failure = run_ranks(arguments, 1, tmp_path)
     assert failure is not None
-    assert (failure.how, failure.last_error()) == ("signal SIGSEGV", "")
+    assert (failure.exit_description, failure.last_error()) == ("signal SIGSEGV", "")
 
 
 def test_a_place_comes_from_the_environment() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tracekit.collectors.command.notice import write_notice
+from tracekit.collectors.progress import write_notice
 
 
 def test_a_line_does_not_continue_an_open_bar(monkeypatch: pytest.MonkeyPatch) -> None:

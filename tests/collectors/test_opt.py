@@ -70,7 +70,7 @@ def test_what_an_opt_says() -> None:
         (
             "GC:topk+GC:signsgd",
             "pretrain",
-            "--opt GC:topk+GC:signsgd: GC:topk and GC:signsgd exclude each other",
+            "--opt GC:signsgd+GC:topk: GC:signsgd and GC:topk exclude each other",
         ),
         (
             "GC:topk+Z2",

@@ -45,7 +45,7 @@ def run(profile: Profile, count: int | None = None) -> None:
 @pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz"])
 def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
     metadata = {"stage": "pretrain", "opt": "R+Z3", "rank": 3, "world_size": 8, "seed": None}
-    with Profile(tmp_path / name, metadata, skip=1, warmup=1, active=2) as profile:
+    with Profile(tmp_path / name, metadata, warmup=2, active=2) as profile:
         assert profile.step_count == 4
         run(profile)
     trace = load(tmp_path / name)
@@ -138,7 +138,7 @@ def test_whatever_fails_before_the_end_the_profiler_is_ended(
     def fail() -> None:
         raise ArithmeticError("on purpose")
 
-    monkeypatch.setattr(profiling, "let_rest", fail)
+    monkeypatch.setattr(profiling, "wait_until_idle", fail)
     profile = Profile(tmp_path / "a.json", {}, warmup=0, active=1)
     profile.begin()
     with pytest.raises(ArithmeticError):

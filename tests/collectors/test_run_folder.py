@@ -12,7 +12,12 @@ import pytest
 
 from tracekit import manifest
 from tracekit.collectors.run.folder import RunFolder
-from tracekit.collectors.run.stale_dirs import host_mark, own, sweep, working_folder
+from tracekit.collectors.run.stale_dirs import (
+    host_mark,
+    register_owner,
+    remove_stale,
+    working_folder,
+)
 from tracekit.errors import StoreError, UsageError
 
 
@@ -142,14 +147,14 @@ def test_what_several_processes_made_is_left_over_when_none_of_them_runs(tmp_pat
         owners.mkdir(parents=True)
         for maker in makers:
             (owners / str(maker)).touch()
-    sweep(tmp_path / "run")
+    remove_stale(tmp_path / "run")
     left = {path.name.partition("partial-")[2] for path in tmp_path.iterdir()}
     assert left == {mark for mark, (_, is_left_over) in cases.items() if not is_left_over}
 
 
 def test_a_process_that_joins_a_run_keeps_its_folder(tmp_path: Path) -> None:
     folder = working_folder(tmp_path / "run", f"c0ffee.{host_mark()}")
-    own(folder)
-    own(folder)
-    sweep(tmp_path / "run")
+    register_owner(folder)
+    register_owner(folder)
+    remove_stale(tmp_path / "run")
     assert [path.name for path in (folder / ".work" / "owners").iterdir()] == [str(os.getpid())]

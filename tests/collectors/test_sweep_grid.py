@@ -11,8 +11,7 @@ import pytest
 
 from tracekit.cli._main import main
 from tracekit.collectors.sweep import cell as sweep_cell
-from tracekit.collectors.sweep.arguments import sweep_arguments
-from tracekit.collectors.sweep.grid import make_grid
+from tracekit.collectors.sweep.grid import LISTS, OPTIONS, make_grid
 from tracekit.errors import UsageError
 
 FAKE = Path(__file__).with_name("_fake_collect.py")
@@ -82,9 +81,9 @@ def test_a_cell_gives_collect_its_arguments() -> None:
         (["--opt", "Naive,,R"], "--opt 'Naive,,R': an item of the list is empty"),
         (["--opt", "Naive,Z9"], "--opt Z9: there is no method 'Z9'"),
         (["--opt", "R,r"], "two cells of the sweep would both be pretrain_tiny_R_bs1_n1"),
-        (["--batch-size", "1,two"], "--batch-size is 'two', which is not an integer of 0 or more"),
-        (["--batch-size", "0"], "--batch-size is 0, but at least 1 is needed"),
-        (["--stage", "serve"], "a sweep runs --stage pretrain or finetune, not serve"),
+        (["--batch-size", "1,two"], "--batch-size is 'two', which is not an integer of 1 or more"),
+        (["--batch-size", "0"], "--batch-size is '0', which is not an integer of 1 or more"),
+        (["--stage", "serve"], "--stage is 'serve', not one of pretrain, finetune"),
         (
             ["--max-batch-size", "0"],
             "--max-batch-size is '0', which is not an integer of 1 or more",
@@ -131,6 +130,4 @@ def test_it_does_not_run_under_a_launcher(
 
 
 def test_every_list_is_an_argument_of_collect() -> None:
-    from tracekit.collectors.sweep.arguments import LISTS
-
-    assert set(LISTS) <= {argument.key for argument in sweep_arguments()}
+    assert set(LISTS) <= {option.key for option in OPTIONS}

@@ -45,7 +45,7 @@ def test_it_trains_and_its_trace_is_right(case: str, trial: Trial) -> None:
     script = [str(RANKS), str(trial.work), trial.device.type]
     hidden = {} if trial.is_cuda else {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     failure = launch.run_ranks(script, 1, trial.work, environment=hidden)
-    assert failure is None, f"{failure.how}: {failure.log.read_text('utf-8')[-4000:]}"
+    assert failure is None, f"{failure.exit_description}: {failure.log.read_text('utf-8')[-4000:]}"
     shutil.copytree(folder, trial.runs / "methods" / case.replace(":", "-").replace(" ", "_"))
     run = manifest.read(folder)
     first, last = run.extra["first_losses"][0], run.extra["last_losses"][0]

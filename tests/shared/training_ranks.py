@@ -18,8 +18,9 @@ import torch
 
 from tracekit import manifest
 from tracekit.collectors.process.distributed import barrier, device_of, place_in, process_group
+from tracekit.collectors.run.manifest import read_reports
 from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
-from tracekit.collectors.training.result import RankResult, make_manifest, read_results
+from tracekit.collectors.training.result import RankResult, make_manifest
 from tracekit.collectors.training.spec import make_spec
 from tracekit.collectors.training.train import train
 
@@ -46,7 +47,7 @@ def main(folder: Path, kind: str) -> None:
             gc.collect()
             barrier(device)
             if place.rank == 0:
-                results = read_results(folder / name / "logs", place.world_size)
+                results = read_reports(folder / name / "logs", RankResult)
                 manifest.write(make_manifest(spec, results), folder / name)
     sys.stdout.flush()
     os._exit(0)

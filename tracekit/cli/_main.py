@@ -76,7 +76,9 @@ def group(ctx: click.Context) -> None:
         ctx.exit(UsageError.exit_code)
 
 
-def main(args: Sequence[str] | None = None) -> int:
+def main(
+    args: Sequence[str] | None = None, command: click.Command = group, name: str = "tracekit"
+) -> int:
     """Run the command line and return its exit code.
 
     0 is success, 2 to 6 the kinds of `TracekitError`, 130 an interrupt. Any other error is a bug:
@@ -84,6 +86,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
     Args:
         args: the arguments after the program's name; those of the process if None.
+        command: what takes them.
+        name: what the program is called in messages.
     """
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
@@ -94,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> int:
         for stream, name in zip(before, ("stdout", "stderr"), strict=True)
     )
     try:
-        return _run(list(sys.argv[1:] if args is None else args))
+        return _run(command, name, list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
         _say(error.message, error.hint)
         return error.exit_code
@@ -102,7 +106,7 @@ def main(args: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return UsageError.exit_code
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "tracekit"
+        path = error.ctx.command_path if error.ctx else name
         _say(error.format_message(), f"{path} --help shows what it takes")
         return UsageError.exit_code
     except click.ClickException as error:
@@ -150,10 +154,10 @@ def run_and_exit() -> NoReturn:
     os._exit(exit_code)
 
 
-def _run(args: list[str]) -> int:
+def _run(command: click.Command, name: str, args: list[str]) -> int:
     try:
-        with group.make_context("tracekit", args) as ctx:
-            group.invoke(ctx)
+        with command.make_context(name, args, **group.context_settings) as ctx:
+            command.invoke(ctx)
         exit_code = 0
     except click.exceptions.Exit as stop:
         exit_code = stop.exit_code

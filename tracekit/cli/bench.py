@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from tracekit.cli._options import format_option
-from tracekit.collectors.bench.settings import ARGUMENTS, WHAT
-from tracekit.collectors.command.options import GroupedCommand, argument_options
+from tracekit.collectors.bench.settings import OPTIONS, WHAT
+from tracekit.collectors.command_line import GroupedCommand
 from tracekit.errors import TracekitError, UsageError
 
 _WHOLE_SCALES = (None, "full")
@@ -26,9 +25,8 @@ Examples:
 """
 
 
-@click.command(name="bench", cls=GroupedCommand, epilog=_EXAMPLES)
+@click.command(name="bench", cls=GroupedCommand, params=[*OPTIONS], epilog=_EXAMPLES)
 @click.argument("what", metavar=f"[{'|'.join(WHAT)}]", type=click.Choice(tuple(WHAT)))
-@argument_options(ARGUMENTS)
 @click.option(
     "--no-remember",
     is_flag=True,
@@ -53,7 +51,7 @@ def command(
     if ctx.meta["program"]:
         raise UsageError("bench runs no program of your own: that is for collect")
     try:
-        folder = run(what, values, ["tracekit", *sys.argv[1:]], _echo)
+        folder = run(what, values, ctx.meta["command"], _echo)
     except KeyboardInterrupt:
         _echo("interrupted")
         raise

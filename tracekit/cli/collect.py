@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from tracekit.collectors.arguments import all_arguments
-from tracekit.collectors.command.options import GroupedCommand, argument_options
+from tracekit.collectors.command_line import GroupedCommand
+from tracekit.collectors.options import OPTIONS
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b
@@ -23,10 +22,10 @@ Examples:
 @click.command(
     name="collect",
     cls=GroupedCommand,
+    params=[*OPTIONS],
     options_metavar="[OPTIONS] [-- PROGRAM...]",
     epilog=_EXAMPLES,
 )
-@argument_options(all_arguments())
 @click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run at once.")
 @click.pass_context
 def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
@@ -45,7 +44,7 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
 
     program = ctx.meta["program"]
     try:
-        ended = run(values, ["tracekit", *sys.argv[1:]], _echo, program, _serving_figures)
+        ended = run(values, ctx.meta["command"], _echo, program, _serving_figures)
     except KeyboardInterrupt:
         # Serving says itself what it keeps.
         if values.get("stage") != "serve":

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import format_option
-from tracekit.collectors.command.options import GroupedCommand, argument_options
-from tracekit.collectors.sweep.arguments import sweep_arguments
+from tracekit.collectors.command_line import GroupedCommand
+from tracekit.collectors.sweep.grid import OPTIONS
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from tracekit.manifest import Manifest
 
 
-@click.command(name="sweep", cls=GroupedCommand)
-@argument_options(sweep_arguments())
+@click.command(name="sweep", cls=GroupedCommand, params=[*OPTIONS])
 @format_option
 @click.pass_context
 def command(ctx: click.Context, /, format_name: str, **values: object) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 from tracekit.errors import UsageError, WorkloadError
 
-from ..arguments import count_of
 from ..plan import LoadPlan
 from .steps import Batch, Share, StepRecorder
 
@@ -63,9 +62,9 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
     Raises:
         UsageError: what was asked for cannot hold a single request.
     """
-    page = count_of(values, "page_size")
-    pages = count_of(values, "cache_blocks")
-    batch = count_of(values, "max_batch_tokens")
+    page: int | None = values.get("page_size")
+    pages: int | None = values.get("cache_blocks")
+    batch: int | None = values.get("max_batch_tokens")
     requests = min(plan.concurrency or len(plan.prompts), len(plan.prompts))
     longest = max(prompt.token_count for prompt in (*plan.prompts, *plan.warmup_prompts))
     request_token_count = longest + plan.max_new_token_count
@@ -204,7 +203,7 @@ class ContinuousBatching:
         _replace(runner, "compute_batch", functools.partial(self._in_stage, "compute"))
 
     def _prepare(self, original: Callable[[], bool]) -> bool:
-        with self._telling_failure():
+        with self._reporting_failure():
             self.recorder.between_steps()
             has_work = original()
         if not has_work:
@@ -226,20 +225,20 @@ class ContinuousBatching:
         return scheduled
 
     def _in_stage(self, name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self._telling_failure(), self.recorder.stage(name):
+        with self._reporting_failure(), self.recorder.stage(name):
             return original(*args, **kwargs)
 
     def _update(self, original: Callable[[], None]) -> None:
         batch = self._batch
         names = [share.request_id for share in batch.shares if share.gives_token]
-        with self._telling_failure():
+        with self._reporting_failure():
             with self.recorder.stage("update"):
                 original()
             self.recorder.tokens_came(names)
         self._close()
 
     @contextlib.contextmanager
-    def _telling_failure(self) -> Iterator[None]:
+    def _reporting_failure(self) -> Iterator[None]:
         try:
             yield
         except BaseException:

@@ -137,7 +137,7 @@ class EmbeddedLoad:
                     waiting.clear()
                     if all(map(profile.is_enough, self._in_flight.values())):
                         break
-                self._settle_all(self._wait_s(waiting))
+                self._finish_all(self._wait_s(waiting))
                 self._drop_overdue()
                 tokens = sum(len(record.token_ns) for record in self._in_flight.values())
                 part.report(tokens)
@@ -174,13 +174,13 @@ class EmbeddedLoad:
         due_s = (self._pass.records[waiting[0]].arrival_ns - time.perf_counter_ns()) / NS_PER_S
         return min(max(due_s, 0.0), _POLL_S)
 
-    def _settle_all(self, timeout_s: float) -> None:
+    def _finish_all(self, timeout_s: float) -> None:
         output = self._engine.result(timeout_s)
         while output is not None:
-            self._settle(output)
+            self._finish(output)
             output = self._engine.result(0)
 
-    def _settle(self, output: Any) -> None:
+    def _finish(self, output: Any) -> None:
         record = self._in_flight.pop(output.request_id, None)
         if record is None:  # given up before
             return
@@ -239,7 +239,6 @@ class EmbeddedLoad:
         return record
 
     def _metadata(self) -> dict[str, Any]:
-        """What makes the trace tell by itself what it is."""
         return {
             "version": __version__,
             "stage": "serve",

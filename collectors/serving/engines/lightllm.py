@@ -15,20 +15,8 @@ from typing import Any
 from tracekit.manifest import Parallel
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    MOST_RANKS,
-    Call,
-    Dialect,
-    Event,
-    GetJson,
-    a_count,
-    a_name,
-    error_text,
-    local_vocabulary_size,
-    named_model,
-    read_json,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Call, Dialect, Event, GetJson
 from ..http.engine import HttpEngine
 from ..plan import Prompt
 
@@ -70,9 +58,9 @@ class LightLlm(Dialect):
 
     def event(self, payload: bytes) -> Event:
         """Read `{"token": {…}, "finished": …}`."""
-        value = read_json(payload)
+        value = dialect.read_json(payload)
         if "error" in value:
-            return Event(error=error_text(value["error"]))
+            return Event(error=dialect.error_text(value["error"]))
         token = value.get("token")
         if not isinstance(token, dict) or "finished" not in value:
             raise ValueError("the event has no token")
@@ -84,38 +72,36 @@ class LightLlm(Dialect):
         )
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/get_server_info`, which gives the server's arguments."""
         info = get("/get_server_info")
         if not isinstance(info, dict):
             name = get("/get_model_name")
             known = name.get("model_name") if isinstance(name, dict) else None
-            return EngineFacts(model=named_model(known))
+            return EngineFacts(model=dialect.named_model(known))
         folder = info.get("model_dir")
         mode = info.get("enable_profiling")
         self.writes_traces = mode != "nvtx"
-        tensor = a_count(info.get("tp"), MOST_RANKS) or 1
-        data_type = a_name(info.get("data_type"))
+        tensor = dialect.a_count(info.get("tp"), dialect.MOST_RANKS) or 1
+        data_type = dialect.a_name(info.get("data_type"))
         can_profile, note = True, None
         if "enable_profiling" in info:
             can_profile = bool(mode)
             note = NVTX_NOTE if mode == "nvtx" else None if mode else OFF_NOTE
         return EngineFacts(
-            model=named_model(Path(folder).name if isinstance(folder, str) else None),
-            vocabulary_size=local_vocabulary_size(folder),
-            max_token_count=a_count(info.get("max_req_total_len")),
+            model=dialect.named_model(Path(folder).name if isinstance(folder, str) else None),
+            vocabulary_size=dialect.local_vocabulary_size(folder),
+            max_token_count=dialect.a_count(info.get("max_req_total_len")),
             precision=_PRECISIONS.get(data_type or "", data_type),
             parallel=Parallel(
                 world_size=tensor,
                 tensor_size=tensor,
-                node_count=a_count(info.get("nnodes"), MOST_RANKS) or 1,
+                node_count=dialect.a_count(info.get("nnodes"), dialect.MOST_RANKS) or 1,
             ),
             can_profile=can_profile,
             profile_note=note,
-            server=without_secrets(info),
+            server=dialect.without_secrets(info),
         )
 
     def refusal(self, status: int, text: str) -> str:
-        """Explain the 400 of a server that was started without profiling."""
         if status == 400:
             return OFF_NOTE
         if status == 404:

@@ -6,18 +6,8 @@ from functools import partial
 from typing import Any
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    Dialect,
-    Event,
-    GetJson,
-    a_count,
-    a_name,
-    error_text,
-    local_vocabulary_size,
-    named_model,
-    read_json,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Dialect, Event, GetJson
 from ..http.engine import HttpEngine
 from ..plan import Prompt
 
@@ -60,9 +50,9 @@ class Completions(Dialect):
         """Read a chunk, or the `[DONE]` that ends most streams."""
         if payload.strip() == _DONE:
             return Event(is_last=True)
-        value = read_json(payload)
+        value = dialect.read_json(payload)
         if value.get("error"):
-            return Event(error=error_text(value["error"]))
+            return Event(error=dialect.error_text(value["error"]))
         choices = value.get("choices")
         if not isinstance(choices, list):
             raise ValueError("the chunk has no choices")
@@ -94,7 +84,7 @@ class Completions(Dialect):
         card: dict[str, Any] = {}
         if isinstance(models, list) and models and isinstance(models[0], dict):
             card = models[0]
-        self.model_name = self.model_name or a_name(card.get("id"))
+        self.model_name = self.model_name or dialect.a_name(card.get("id"))
         return card
 
 
@@ -113,25 +103,22 @@ class OpenAi(Completions):
     health_path = "/v1/models"
 
     def is_up(self, status: int) -> bool:
-        """Take a server that says that it has no list of models, if the model is known."""
         return super().is_up(status) or (self.model_name is not None and status in _NO_LIST)
 
     def health_hint(self) -> str | None:
-        """Say what makes a server do that has no list of models."""
         if self.model_name is None:
             return "start the server first (--launch); one without /v1/models needs --served-model"
         return None
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/v1/models`."""
         card = self.first_model(get)
         return EngineFacts(
-            model=named_model(self.model_name),
-            vocabulary_size=local_vocabulary_size(card.get("root") or self.model_name),
-            max_token_count=a_count(card.get("max_model_len")),
+            model=dialect.named_model(self.model_name),
+            vocabulary_size=dialect.local_vocabulary_size(card.get("root") or self.model_name),
+            max_token_count=dialect.a_count(card.get("max_model_len")),
             can_profile=False,
             profile_note=NOTE,
-            server=without_secrets(card),
+            server=dialect.without_secrets(card),
         )
 
 

@@ -13,16 +13,8 @@ from typing import Any
 from tracekit.manifest import Parallel
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    MOST_RANKS,
-    Call,
-    GetJson,
-    a_count,
-    a_name,
-    local_vocabulary_size,
-    named_model,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Call, GetJson
 from ..http.engine import HttpEngine
 from .openai import Completions
 
@@ -46,22 +38,22 @@ class Sglang(Completions):
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
         folder = info.get("model_path") or card.get("root")
-        tensor = a_count(info.get("tp_size"), MOST_RANKS) or 1
-        pipeline = a_count(info.get("pp_size"), MOST_RANKS // tensor) or 1
+        tensor = dialect.a_count(info.get("tp_size"), dialect.MOST_RANKS) or 1
+        pipeline = dialect.a_count(info.get("pp_size"), dialect.MOST_RANKS // tensor) or 1
         # Momentary state of every scheduler: large, and nothing that was asked for.
         info.pop("internal_states", None)
-        server = without_secrets({**card, **info})
+        server = dialect.without_secrets({**card, **info})
         return EngineFacts(
-            model=named_model(self.model_name),
-            vocabulary_size=local_vocabulary_size(folder),
-            max_token_count=a_count(info.get("context_length"))
-            or a_count(card.get("max_model_len")),
-            attention_backend=a_name(info.get("attention_backend")),
+            model=dialect.named_model(self.model_name),
+            vocabulary_size=dialect.local_vocabulary_size(folder),
+            max_token_count=dialect.a_count(info.get("context_length"))
+            or dialect.a_count(card.get("max_model_len")),
+            attention_backend=dialect.a_name(info.get("attention_backend")),
             parallel=Parallel(
                 world_size=tensor * pipeline,
                 tensor_size=tensor,
                 pipeline_size=pipeline,
-                node_count=a_count(info.get("nnodes"), MOST_RANKS) or 1,
+                node_count=dialect.a_count(info.get("nnodes"), dialect.MOST_RANKS) or 1,
             ),
             server=server,
         )
@@ -74,7 +66,6 @@ class Sglang(Completions):
         return Call("POST", "/start_profile", body)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Order by data, pipeline and tensor rank."""
         ranks = [re.search(rf"-{part}-(\d+)", file_name) for part in ("DP", "PP", "TP")]
         return tuple(int(rank[1]) if rank else 0 for rank in ranks) if ranks[2] else None
 

@@ -6,16 +6,8 @@ from functools import partial
 from typing import Any
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    Dialect,
-    Event,
-    GetJson,
-    a_count,
-    error_text,
-    named_model,
-    read_json,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Dialect, Event, GetJson
 from ..http.engine import HttpEngine
 from ..plan import Prompt
 
@@ -46,10 +38,10 @@ class Tgi(Dialect):
 
     def event(self, payload: bytes) -> Event:
         """Read `{"index": …, "token": {…}, "generated_text": …, "details": …}`."""
-        value = read_json(payload)
+        value = dialect.read_json(payload)
         if "error" in value:
             kind = value.get("error_type")
-            text = error_text(value["error"])
+            text = dialect.error_text(value["error"])
             return Event(error=f"{kind}: {text}" if kind else text)
         if not isinstance(value.get("token"), dict):
             raise ValueError("the event has no token")
@@ -62,15 +54,14 @@ class Tgi(Dialect):
         )
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/info`."""
         info = get("/info")
         info = info if isinstance(info, dict) else {}
         return EngineFacts(
-            model=named_model(info.get("model_id")),
-            max_token_count=a_count(info.get("max_total_tokens")),
+            model=dialect.named_model(info.get("model_id")),
+            max_token_count=dialect.a_count(info.get("max_total_tokens")),
             can_profile=False,
             profile_note=NOTE,
-            server=without_secrets(info),
+            server=dialect.without_secrets(info),
         )
 
 

@@ -20,6 +20,7 @@ from tracekit.errors import WorkloadError
 from tracekit.manifest import Model
 from tracekit.redaction import Redactor
 
+from ...command_line import profiler_options
 from ...machine import memory
 from ...model import models
 from ...run import environment
@@ -52,7 +53,6 @@ class TransformersEngine:
         self._logs = contextlib.ExitStack()
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Make the model, with random weights; see `ServingEngine.start`."""
         environment.require(_PACKAGES, "--engine transformers")
         # Before torch is loaded: its profiler would say at every start that it starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -103,7 +103,6 @@ class TransformersEngine:
         )
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Carry out the load, and then once more for the profile; see `ServingEngine.run`."""
         size = engine_size(plan, self._values, self._model)
         try:
             engine = ContinuousBatching(self._model, size, StepRecorder())
@@ -112,11 +111,7 @@ class TransformersEngine:
                 raise
             reason = memory.out_of_memory_reason(error)
             return not_begun(plan, f"the cache of keys and values does not fit: {reason}")
-        options = {
-            "record_shapes": not self._values.get("no_shapes"),
-            "with_stack": bool(self._values.get("with_stack")),
-            "profile_memory": bool(self._values.get("profile_memory")),
-        }
+        options = profiler_options(self._values)
         load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
         with running(engine):
             result = load.run()
@@ -126,7 +121,6 @@ class TransformersEngine:
         return result
 
     def close(self) -> None:
-        """Let go of the model."""
         self._model = None
         self._logs.close()
 

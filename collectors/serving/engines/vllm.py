@@ -10,14 +10,8 @@ import re
 from functools import partial
 
 from ..engine import EngineFacts
-from ..http.dialect import (
-    Call,
-    GetJson,
-    a_count,
-    local_vocabulary_size,
-    named_model,
-    without_secrets,
-)
+from ..http import dialect
+from ..http.dialect import Call, GetJson
 from ..http.engine import HttpEngine
 from .openai import Completions
 
@@ -44,21 +38,19 @@ class Vllm(Completions):
     trace_glob = "*.pt.trace.json*"
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/v1/models` and `/version`."""
         card = self.first_model(get)
         version = get("/version")
-        server = without_secrets(card)
+        server = dialect.without_secrets(card)
         if isinstance(version, dict):
-            server.update(without_secrets(version))
+            server.update(dialect.without_secrets(version))
         return EngineFacts(
-            model=named_model(self.model_name),
-            vocabulary_size=local_vocabulary_size(card.get("root")),
-            max_token_count=a_count(card.get("max_model_len")),
+            model=dialect.named_model(self.model_name),
+            vocabulary_size=dialect.local_vocabulary_size(card.get("root")),
+            max_token_count=dialect.a_count(card.get("max_model_len")),
             server=server,
         )
 
     def refusal(self, status: int, text: str) -> str:
-        """Explain the 404 of a server without a profiler."""
         return OFF_NOTE if status in (404, 405) else super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:

@@ -79,7 +79,7 @@ class SseReader:
 
 
 class Attempt:
-    """Receives the answer to an attempt; `is_settled`: another would be of no use."""
+    """Receives the answer to an attempt; `is_final`: another would be of no use."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Attempt:
         self._total: int | None = None
         self._last_ns: int | None = None
         self.is_complete = False
-        self.is_settled = False
+        self.is_final = False
 
     def begin(self) -> None:
         """Set the record back to a request that has just been sent."""
@@ -129,7 +129,7 @@ class Attempt:
         try:
             payloads = self._sse.feed(data)
         except ValueError as error:
-            self.end("bad_response", str(error), is_settled=True)
+            self.end("bad_response", str(error), is_final=True)
             return False
         if not self._take(payloads, at_ns):
             return False
@@ -139,32 +139,32 @@ class Attempt:
 
     def end_of_answer(self) -> None:
         """Decide the outcome of an answer that came to its end in good order."""
-        if self.is_settled:
+        if self.is_final:
             return
         if self._is_stream:
             if self._take(self._sse.rest(), self._now()):
-                self.settle("the stream ended without its last event")
+                self.finalize("the stream ended without its last event")
             return
         status = self.record.http_status or 0
         if status == 200:
             kind = self.headers.get("content-type") or "no content type"
             reason = f"{kind} and no event stream: {self._text.text()}"
-            self.end("bad_response", reason, is_settled=True)
+            self.end("bad_response", reason, is_final=True)
         else:
             reason = self._text.text() or "no text"
-            self.end("http_error", reason, is_settled=status != 429 and status < 500)
+            self.end("http_error", reason, is_final=status != 429 and status < 500)
 
-    def settle(self, problem: str) -> None:
+    def finalize(self, problem: str) -> None:
         """Decide the outcome of an answer of which nothing more comes, whole or broken."""
         if not self.is_complete:
             self.end("broken_stream", f"{self.progress()}: {problem}")
         elif not self.record.token_ns:
-            self.end("bad_response", "the answer has no token", is_settled=True)
+            self.end("bad_response", "the answer has no token", is_final=True)
         else:
-            self.end("ok", None, is_settled=True)
+            self.end("ok", None, is_final=True)
             self.record.end_ns = self._last_ns
 
-    def end(self, outcome: Outcome, reason: str | None, *, is_settled: bool = False) -> None:
+    def end(self, outcome: Outcome, reason: str | None, *, is_final: bool = False) -> None:
         """End the attempt with an outcome; another attempt may better one that is not settled."""
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
@@ -176,7 +176,7 @@ class Attempt:
         record.outcome = outcome
         record.reason = plain(reason or "", _REASON_LENGTH) or None
         record.end_ns = self._now()
-        self.is_settled = is_settled
+        self.is_final = is_final
 
     def progress(self) -> str:
         """Say how far the answer had come."""
@@ -199,7 +199,7 @@ class Attempt:
                 if len(self._sizes) > _MOST_PIECES:
                     problem = f"the answer has more than {_MOST_PIECES:,} pieces"
             if problem is not None:
-                self.end("bad_response", problem, is_settled=True)
+                self.end("bad_response", problem, is_final=True)
                 return False
         return True
 

@@ -22,10 +22,13 @@ from typing import Protocol, cast
 
 import httptools
 
+from .dialect import plain
+
 _LONGEST_HEAD_BYTES = 1 << 16
 _MOST_HEADERS = 256
 _MOST_INTERIM_ANSWERS = 16
 KEPT_TEXT_BYTES = 4096
+_TEXT_LENGTH = 200
 
 
 class BrokenConnectionError(Exception):
@@ -68,17 +71,33 @@ class HttpClient:
         self._path = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
-    async def call(
-        self, method: str, path: str, data: bytes = b"", limit_bytes: int = KEPT_TEXT_BYTES
-    ) -> Kept:
-        """Make a call and return its answer, of which no more is kept than just above a limit.
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        data: bytes = b"",
+        *,
+        limit_s: float,
+        limit_bytes: int = KEPT_TEXT_BYTES,
+    ) -> tuple[Kept, str | None]:
+        """Make a call in a bounded time; return its answer, and what went wrong, in one line.
 
-        Raises `OSError` if no connection can be made, else as `Connection.exchange`.
+        Of the answer no more is kept than just above a limit.
         """
         kept = Kept(limit_bytes + 1)
-        connection = await self.connect()
-        await connection.exchange(self.request(method, path, data), kept)
-        return kept
+        try:
+            async with asyncio.timeout(limit_s):
+                connection = await self.connect()
+                await connection.exchange(self.request(method, path, data), kept)
+        except TimeoutError:
+            return kept, f"no whole answer within {limit_s:.3g} s"
+        except BrokenConnectionError as error:
+            return kept, plain(str(error), _TEXT_LENGTH)
+        except NotHttpError as error:
+            return kept, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}"
+        except (OSError, UnicodeError) as error:
+            return kept, plain(connection_problem(error), _TEXT_LENGTH)
+        return kept, None
 
     async def connect(self) -> Connection:
         """Open a connection whose packets are stamped by `time.perf_counter_ns`."""
@@ -179,7 +198,6 @@ class Connection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -238,7 +256,6 @@ class Connection(asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
         if len(self._headers) > _MOST_HEADERS:
             raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
@@ -256,9 +273,7 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"{self._interim_count} heads, and none of an answer")
 
     def on_body(self, data: bytes) -> None:
-        """Put aside what a packet has of the body."""
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        """Note the end of an answer."""
         self._is_whole = self._has_head

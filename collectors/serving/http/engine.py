@@ -23,11 +23,10 @@ from tracekit.errors import UsageError, WorkloadError
 from tracekit.redaction import Redactor, mask_text
 
 from ...process.server import LOG_NAME, ServerProcess
-from ..arguments import seconds_of
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
-from .client import BrokenConnectionError, HttpClient, NotHttpError, connection_problem
+from .client import HttpClient
 from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
@@ -78,8 +77,8 @@ class HttpEngine:
         folder: Path | None = values.get("trace_dir")
         self._trace_dir = None if folder is None else folder.absolute()
         default_s = _LAUNCH_TIMEOUT_S if self._launch is not None else _ATTACH_TIMEOUT_S
-        self._start_timeout_s = seconds_of(values, "startup_timeout", default_s)
-        self._trace_timeout_s = seconds_of(values, "trace_timeout", _TRACE_TIMEOUT_S)
+        self._start_timeout_s: float = values.get("startup_timeout", default_s)
+        self._trace_timeout_s: float = values.get("trace_timeout", _TRACE_TIMEOUT_S)
         dialect.extra_body = _extra_body(values.get("request_body"))
         self._vocabulary_size: int | None = values.get("vocab_size")
         dialect.model_name = values.get("served_model")
@@ -166,7 +165,7 @@ class HttpEngine:
 
     def _ended(self) -> str | None:
         """Return what a server of ours ended with, if it has."""
-        how = None if self._server is None else self._server.how_it_ended
+        how = None if self._server is None else self._server.exit_description
         return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
 
     def _loss(self, result: LoadResult) -> str | None:
@@ -200,17 +199,17 @@ class HttpEngine:
         left_s = self._start_timeout_s
         while (problem := self._problem(left_s)) is not None:
             server = self._server
-            how = None if server is None else server.how_it_ended
+            how = None if server is None else server.exit_description
             if server is not None and how is not None:
                 raise WorkloadError(
                     f"--launch: the server ended with {how} before it was ready: "
-                    f"{server.last_words() or 'it said nothing'}"
+                    f"{server.log_tail() or 'it said nothing'}"
                 )
             left_s = deadline - time.monotonic() - _POLL_S
             if left_s <= 0:
                 hint = "start the server first, or let tracekit do it with --launch"
                 if server is not None:
-                    hint = f"its last words: {server.last_words() or 'none'}"
+                    hint = f"its last words: {server.log_tail() or 'none'}"
                 else:
                     hint = self._dialect.health_hint() or hint
                 raise WorkloadError(
@@ -276,13 +275,11 @@ class HttpEngine:
     # What is asked before the load, in what is left of the time for that.
 
     def _generate(self, prompt: Prompt) -> _Reply:
-        """Ask for one new token."""
         left_s = self._setup_end_s - time.monotonic()
         data = self._dialect.encoded(prompt, 1)
         return self._ask("POST", self._dialect.generate_path, data, left_s)
 
     def _count_tokens(self, text: str) -> int | None:
-        """Return how many tokens the engine counts in a text."""
         reply = self._generate(Prompt(0, text=text))
         if reply.status != 200:
             return None
@@ -306,24 +303,14 @@ class HttpEngine:
             return None
 
     def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
-        """Make a call outside of the load."""
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
-        return asyncio.run(self._call(method, path, data, limit_s))
-
-    async def _call(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
-        try:
-            async with asyncio.timeout(limit_s):
-                answer = await self._client.call(method, path, data, _ANSWER_BYTES)
-        except TimeoutError:
-            return _Reply(None, f"no whole answer within {limit_s:.3g} s")
-        except BrokenConnectionError as error:
-            return _Reply(None, plain(str(error), _TEXT_LENGTH))
-        except NotHttpError as error:
-            return _Reply(None, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}")
-        except (OSError, UnicodeError) as error:
-            return _Reply(None, plain(connection_problem(error), _TEXT_LENGTH))
-        if len(answer.data) > _ANSWER_BYTES:
-            return _Reply(None, f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes")
+        answer, problem = asyncio.run(
+            self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)
+        )
+        if problem is None and len(answer.data) > _ANSWER_BYTES:
+            problem = f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes"
+        if problem is not None:
+            return _Reply(None, problem)
         text = plain(answer.text(), _TEXT_LENGTH)
         if 300 <= answer.status < 400:
             elsewhere = plain(mask_text(answer.headers.get("location", "")), _TEXT_LENGTH)
@@ -369,7 +356,6 @@ def _base_url(text: str) -> tuple[str, str | None]:
 
 
 def _extra_body(text: str | None) -> dict[str, Any]:
-    """Return the members that `--request-body` adds to every request."""
     if text is None:
         return {}
     try:

@@ -192,13 +192,9 @@ class LoadGenerator:
     async def _call(self, call: Call, timeout_s: float) -> str | None:
         """Make a call and return what went wrong, or None."""
         data = b"" if call.body is None else json.dumps(call.body).encode()
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._client.call(call.method, call.path, data)
-        except TimeoutError:
-            return f"{call.path} was not answered within {timeout_s:g} s"
-        except (OSError, BrokenConnectionError, NotHttpError) as error:
-            return f"{call.path} failed: {plain(str(error), _REASON_LENGTH)}"
+        answer, problem = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
+        if problem is not None:
+            return f"{call.path} failed: {problem}"
         if 200 <= answer.status < 300:
             return None
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
@@ -301,7 +297,7 @@ class LoadGenerator:
     ) -> float | None:
         """Send a request once and take its answer.
 
-        Returns None if that settles it; else how long to wait before another attempt, 0 if the
+        Returns None if that is final; else how long to wait before another attempt, 0 if the
         server did not say.
         """
         limit_s = self._plan.timeout_ns / NS_PER_S
@@ -320,20 +316,20 @@ class LoadGenerator:
         except TimeoutError:
             # The connection may stay open after a whole answer.
             if attempt.is_complete:
-                attempt.settle("")
+                attempt.finalize("")
             else:
                 reason = f"not done {limit_s:g} s after it was sent"
-                attempt.end("timeout", reason, is_settled=True)
+                attempt.end("timeout", reason, is_final=True)
         except BrokenConnectionError as error:
-            attempt.settle(str(error))
+            attempt.finalize(str(error))
         except NotHttpError as error:
-            attempt.end("bad_response", f"no HTTP: {error}", is_settled=True)
+            attempt.end("bad_response", f"no HTTP: {error}", is_final=True)
         except (OSError, UnicodeError) as error:
             attempt.end("refused", connection_problem(error))
         except asyncio.CancelledError:
             attempt.end("cancelled", f"the load was stopped {attempt.progress()}")
             raise
-        return None if attempt.is_settled else _pause_s(attempt.headers)
+        return None if attempt.is_final else _pause_s(attempt.headers)
 
     async def _report(self, part: Pass) -> None:
         """Report progress, and measure how late the event loop is."""

@@ -85,7 +85,6 @@ class TraceFolder:
         return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}
 
     def _sizes(self) -> dict[Path, tuple[int, int]]:
-        """Return size and time of every file that is the trace of a rank."""
         sizes = {}
         for path in self.path.glob(self._glob):
             if not path.name.endswith((".json", ".json.gz")) or self._order(path.name) is None:
@@ -119,27 +118,15 @@ def is_complete(path: Path) -> bool:
 
 def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
     """Copy a trace, byte by byte if it is compressed and no secret is in it."""
-    with _opened(source) as read:
-        is_clean = not any(redactor.is_in(data) for data in _overlapping(read, redactor))
-    if is_clean and source.suffix == ".gz":
-        shutil.copyfile(source, target)
-        return
-    with _opened(source) as read, gzip.open(target, "wb", compresslevel=6) as written:
-        if is_clean:
-            shutil.copyfileobj(read, written, _BLOCK_BYTES)
+    is_packed = source.suffix == ".gz"
+    with gzip.open(source) if is_packed else source.open("rb") as opened:
+        read = cast("IO[bytes]", opened)
+        if is_packed and not any(redactor.is_in(data) for data in _overlapping(read, redactor)):
+            shutil.copyfile(source, target)
             return
-        rest = b""
-        while block := read.read(_BLOCK_BYTES):
-            # A secret that is cut is looked at again with the next block.
-            data = redactor.clean_bytes(rest + block)
-            keep = max(len(data) - redactor.longest_bytes, 0)
-            written.write(data[:keep])
-            rest = data[keep:]
-        written.write(rest)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"))
+        read.seek(0)
+        with gzip.open(target, "wb", compresslevel=6) as written:
+            redactor.copy(read, cast("IO[bytes]", written))
 
 
 def _overlapping(file: IO[bytes], redactor: Redactor) -> Iterator[bytes]:

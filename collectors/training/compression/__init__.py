@@ -24,9 +24,7 @@ def methods() -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def install(
-    ddp_model: Any, method: str, *, rank: int = 4, density: float = 0.01, start_step: int = 2
-) -> Compression:
+def install(ddp_model: Any, method: str, **options: Any) -> Compression:
     """Compress the gradients of a model from its next backward pass on.
 
     Each method takes the options that it has a use for and ignores the others. Parameters of one
@@ -35,9 +33,7 @@ def install(
     Args:
         ddp_model: a `DistributedDataParallel`, of any backend, not yet hooked.
         method: one of `methods()`.
-        rank: columns of the low-rank factors (powersgd, acpsgd).
-        density: share of the elements of a matrix that is sent, above 0 up to 1 (topk).
-        start_step: steps before this one are not compressed (powersgd; torch asks for 2 or more).
+        **options: as the `install` of each method takes them.
 
     Raises:
         UsageError: there is no such method, or an option is out of its range.
@@ -46,11 +42,6 @@ def install(
         raise UsageError(
             f"there is no gradient compression {method!r}", hint="methods: " + ", ".join(methods())
         )
-    if rank < 1:
-        raise UsageError(f"the rank of a factor is at least 1, not {rank}")
-    if not 0 < density <= 1:
-        raise UsageError(f"the density is above 0 and at most 1, not {density}")
-    hook = import_module(f"tracekit.collectors.training.compression.{method}").install
-    options = {"rank": rank, "density": density, "start_step": start_step}
+    hook = import_module(f"{__name__}.{method}").install
     taken = inspect.signature(hook).parameters
     return hook(ddp_model, **{name: value for name, value in options.items() if name in taken})

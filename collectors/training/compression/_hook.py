@@ -19,6 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tracekit.errors import UsageError
+
 from ...ranges import part
 
 COMPRESS = "compress"
@@ -195,6 +197,12 @@ class BucketHook:
     def _count(self, sent_bytes: int, element_count: int) -> None:
         self._compression.sent_bytes += sent_bytes
         self._compression.sent_element_count += element_count
+
+
+def check_rank(rank: int) -> None:
+    """Refuse a number of columns of low-rank factors that is none."""
+    if rank < 1:
+        raise UsageError(f"the rank of a factor is at least 1, not {rank}")
 
 
 def unflatten(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:

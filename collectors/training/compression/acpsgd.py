@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ._hook import BucketHook, Codec, Compression
+from ._hook import BucketHook, Codec, Compression, check_rank
 
 _SEED = 20230718
 
@@ -108,8 +108,9 @@ def as_matrix(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.view(gradient.shape[0], -1)
 
 
-def install(ddp_model: Any, *, rank: int) -> Compression:
-    """Hook a model with ACP-SGD."""
+def install(ddp_model: Any, *, rank: int = 4) -> Compression:
+    """Hook a model with ACP-SGD; `rank` is the number of columns of the factors."""
+    check_rank(rank)
     compression = Compression("acpsgd", {"rank": rank})
     return BucketHook(AlternatingLowRank(rank), compression, ddp_model.process_group).install(
         ddp_model

@@ -11,24 +11,25 @@ from typing import Any
 from tracekit.errors import UsageError
 
 from ...ranges import part
-from ._hook import COMPRESS, Compression
+from ._hook import COMPRESS, Compression, check_rank
 
 # A gradient of zeros has no direction; without it torch divides by zero there.
 _ORTHOGONALIZATION_EPSILON = 1e-8
 
 
-def install(ddp_model: Any, *, rank: int, start_step: int) -> Compression:
+def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compression:
     """Hook a model with torch's Power-SGD.
 
     The second factor and the gradient are computed in callbacks of the collectives: with gloo on
     its own threads, which a profile of the calling thread does not see; with NCCL on the caller's.
     With gloo a bucket is done before the next one begins, so that nothing overlaps.
 
-    Steps before `start_step`, counted from 0, are not compressed.
+    `rank` is the number of columns of the factors. Steps before `start_step`, counted from 0, are
+    not compressed.
 
     Raises:
-        UsageError: `start_step` is below 2: DDP builds its buckets anew after the first step, and
-            the state is kept by bucket.
+        UsageError: `rank` is below 1, or `start_step` below 2: DDP builds its buckets anew after
+            the first step, and the state is kept by bucket.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
@@ -36,6 +37,7 @@ def install(ddp_model: Any, *, rank: int, start_step: int) -> Compression:
         powerSGD_hook,
     )
 
+    check_rank(rank)
     if start_step < 2:
         raise UsageError(f"Power-SGD starts at step 2 or later, not {start_step}")
     state = PowerSGDState(

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from tracekit.errors import UsageError
+
 from ._hook import BucketHook, Codec, Compression
 
 
@@ -66,7 +68,9 @@ class Sparsifier(Codec):
         return self._residuals[parameter]
 
 
-def install(ddp_model: Any, *, density: float) -> Compression:
-    """Hook a model with Top-k sparsification."""
+def install(ddp_model: Any, *, density: float = 0.01) -> Compression:
+    """Hook a model with Top-k sparsification; `density` is as `Sparsifier` takes it."""
+    if not 0 < density <= 1:
+        raise UsageError(f"the density is above 0 and at most 1, not {density}")
     compression = Compression("topk", {"density": density})
     return BucketHook(Sparsifier(density), compression, ddp_model.process_group).install(ddp_model)

@@ -43,15 +43,11 @@ class DdpEngine(Engine):
             from .. import compression
 
             self._compression = compression.install(
-                self.ddp,
-                spec.opt.compression,
-                rank=spec.compression_rank,
-                density=spec.compression_density,
+                self.ddp, spec.opt.compression, **spec.compression_options
             )
         self.needs_all_threads = bool(self._compression and self._compression.needs_all_threads)
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Run the forward pass and return the loss."""
         with self._autocast:
             return self.ddp(**batch).loss
 
@@ -60,13 +56,11 @@ class DdpEngine(Engine):
         self._scaler.scale(loss).backward()
 
     def optimize(self) -> None:
-        """Step the optimizer and drop the gradients."""
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
 
     def report(self) -> dict[str, Any]:
-        """Return what gradient compression has sent, where there is some."""
         return {"compression": self._compression.report()} if self._compression else {}
 
 

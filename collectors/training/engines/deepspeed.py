@@ -71,11 +71,9 @@ class DeepSpeedEngine(Engine):
         self.module = self._engine.module
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Run the forward pass and return the loss."""
         return self._engine(**batch).loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass; ZeRO reduces the gradients meanwhile."""
         self._engine.backward(loss)
 
     def optimize(self) -> None:
@@ -83,7 +81,6 @@ class DeepSpeedEngine(Engine):
         self._engine.step()
 
     def report(self) -> dict[str, Any]:
-        """Return the configuration that DeepSpeed was given."""
         return {"deepspeed_config": self._config}
 
 
@@ -91,7 +88,6 @@ ENGINE = DeepSpeedEngine
 
 
 def _memory_bytes(device: torch.device) -> int:
-    """Return the memory that a rank may count on."""
     if device.type == "cuda":
         total: int = torch.cuda.get_device_properties(device).total_memory
         return total
@@ -120,7 +116,6 @@ def _import(device: torch.device) -> Any:
 def _config(
     model: torch.nn.Module, spec: TrainingSpec, device: torch.device, notes: list[str]
 ) -> dict[str, Any]:
-    """Return DeepSpeed's configuration of a run."""
     opt = spec.opt
     zero: dict[str, Any] = {"stage": opt.zero_stage}
     if opt.is_offloaded:

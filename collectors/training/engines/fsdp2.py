@@ -64,7 +64,6 @@ class Fsdp2Engine(Engine):
         self._optimizer = adamw(model, spec)
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Run the forward pass and return the loss."""
         return self.module(**batch).loss
 
 

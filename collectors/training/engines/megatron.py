@@ -53,7 +53,6 @@ class MegatronEngine(Engine):
         return losses[:, :-1].float().mean()
 
     def report(self) -> dict[str, Any]:
-        """Return what the manifest is to keep of the engine."""
         return {"megatron": {"layer_spec": "local", "data_parallel": "torch DDP"}}
 
 

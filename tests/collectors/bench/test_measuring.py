@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tracekit.collectors.bench import gemm, launches, measuring, memcpy  # noqa: E402
-from tracekit.collectors.bench.measuring import budget_of, judged, measure  # noqa: E402
+from tracekit.collectors.bench.measuring import budget_of, measure, outcome_of  # noqa: E402
 from tracekit.collectors.bench.point import Point, UnsupportedError, line_of, to_text  # noqa: E402
 from tracekit.collectors.bench.sampling import Timing  # noqa: E402
 from tracekit.collectors.bench.settings import Settings  # noqa: E402
@@ -148,6 +148,6 @@ def test_no_more_calls_wait_for_a_device_than_it_takes() -> None:
     ],
 )
 def test_errors_are_told_apart(error: Exception, outcome: str) -> None:
-    found, reason = judged(error)
+    found, reason = outcome_of(error)
     assert found == outcome
     assert "\n" not in reason

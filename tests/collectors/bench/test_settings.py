@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.collectors.bench.settings import Settings, settle
+from tracekit.collectors.bench.settings import Settings, validated
 from tracekit.errors import UsageError
 
 
@@ -23,7 +23,7 @@ def test_values_become_settings(tmp_path: Path) -> None:
         "force": True,
         "device": None,
     }
-    settings, rest = settle("all", given)
+    settings, rest = validated("all", given)
     assert settings.shapes == ((512, 256, 128),)
     assert settings.sizes_bytes == (1024, 3_000_000)
     assert (settings.dtypes, settings.ops) == (("bf16", "fp32"), ("mm", "all_reduce"))
@@ -47,15 +47,18 @@ def test_values_become_settings(tmp_path: Path) -> None:
         ("collectives", {"dtype": "fp8"}, "--dtype 'fp8': there are fp32, bf16, fp16"),
         ("gemm", {"ops": "h2d"}, "--ops 'h2d': there are mm, scaled_mm, grouped_mm"),
         ("gemm", {"nproc": "2"}, "--nproc 2: it is for collectives"),
-        ("collectives", {"nproc": "0"}, "--nproc 0: it must be 1 or more"),
-        ("all", {"width": "0"}, "--width is 0, and must be more than 0 and at most 100"),
-        ("all", {"seconds_per_point": "-1"}, "--seconds-per-point is -1, and must be more than 0"),
+        ("collectives", {"nproc": "0"}, "--nproc is '0', which is not an integer of 1 or more"),
+        ("all", {"width": "0"}, "--width is '0', which is not a number above 0 and up to 100"),
+        (
+            "all",
+            {"seconds_per_point": "-1"},
+            "--seconds-per-point is '-1', which is not a number above 0",
+        ),
         ("all", {"device": "tpu"}, "--device is 'tpu', not one of cuda, cpu"),
         ("all", {"device": "cpu", "backend": "nccl"}, "--backend nccl needs GPUs"),
-        ("all of it", {}, "there is no benchmark 'all of it'"),
     ],
 )
 def test_what_does_not_fit_is_refused(what: str, values: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        settle(what, values)
+        validated(what, values)
     assert caught.value.message.startswith(said)

@@ -69,7 +69,7 @@ class Beginning:
 
     def step(self) -> None:
         model = nn.Linear(2, 2)
-        self.loop.root_begins(model, "training", (), {})
+        self.loop.training_call_begins(model, (), {})
         self.loop.optimizer_stepped(next(model.parameters()))
 
     @property
@@ -98,12 +98,12 @@ def test_while_one_thread_begins_the_steps_of_others_are_not_looked_at(
     seen: list[bool] = []
 
     def look() -> None:
-        seen.append(on_a_thread(lambda: begun.watch.home.is_elsewhere))
+        seen.append(on_a_thread(lambda: begun.watch.thread.is_elsewhere))
 
     begun = Beginning(tmp_path, monkeypatch, look)
     begun.step()
     assert seen == [True]
-    assert not begun.watch.home.is_elsewhere
+    assert not begun.watch.thread.is_elsewhere
 
 
 def test_where_autograd_steps_an_optimizer_on_its_own_thread_that_is_not_the_loop(
@@ -114,7 +114,7 @@ def test_where_autograd_steps_an_optimizer_on_its_own_thread_that_is_not_the_loo
     monkeypatch.setattr(program_loop, "is_backward", lambda: True)
     on_a_thread(begun.step)
     assert begun.is_recorded
-    assert not begun.watch.home.is_elsewhere
+    assert not begun.watch.thread.is_elsewhere
 
 
 LIBRARY = """

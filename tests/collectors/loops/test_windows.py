@@ -114,7 +114,10 @@ def test_only_the_chosen_ranks_leave_a_trace(loops: Any, cli: Any) -> None:
         (("--ranks", "last"), "--ranks is 'last', which is no choice of ranks"),
         (("--every", "4"), "--every needs --windows"),
         (("--windows", "2"), "--windows needs --every"),
-        (("--windows", "0", "--every", "1"), "--windows is 0, but must be 1 or more"),
+        (
+            ("--windows", "0", "--every", "1"),
+            "--windows is '0', which is not an integer of 1 or more",
+        ),
         (("--on-signal", "TERM"), "--on-signal"),
     ],
 )

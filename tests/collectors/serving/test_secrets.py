@@ -143,6 +143,6 @@ def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path
     server = ServerProcess(shlex.join(words), logs / "server.log", logs, {}, Redactor([IN_LAUNCH]))
     server.wait(30)
     assert list(logs.iterdir()) == []
-    assert server.last_words() == "(not kept)"
+    assert server.log_tail() == "(not kept)"
     server.stop()
     assert IN_LAUNCH not in (logs / "server.log").read_text()

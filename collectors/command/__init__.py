@@ -1,1 +1,0 @@
-"""The command lines of the collectors: their arguments as data, and as options of click."""

@@ -1,0 +1,208 @@
+"""Options of the collectors' commands: click's, with headings in the help and stages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracekit.errors import UsageError
+
+TRAINING = ("pretrain", "finetune")
+STAGES = (*TRAINING, "serve")
+PROGRAM = "program"
+"""What stands among the stages that take an option for a program of the user's own."""
+
+_BYTES_PER_UNIT = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
+
+
+class _Form(click.ParamType[Any]):
+    """The form of a value; what is not of it is refused in one sentence.
+
+    `read` returns the value of a text, or raises `ValueError`.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], Any], refusal: str) -> None:
+        self.name = name
+        self._read = read
+        self._refusal = refusal
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        del ctx
+        try:
+            return self._read(str(value))
+        except ValueError:
+            option = param.opts[0] if param is not None else self.name
+            raise UsageError(f"{option} is {value!r}, {self._refusal}") from None
+
+
+def choice(*names: str) -> click.ParamType[Any]:
+    """Return the form of a value that is one of some names."""
+    read = lambda text: names[names.index(text)]  # noqa: E731
+    return _Form(f"[{'|'.join(names)}]", read, f"not one of {', '.join(names)}")
+
+
+def _integer(least: int) -> click.ParamType[Any]:
+    def read(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ValueError(text)
+        return number
+
+    return _Form("N", read, f"which is not an integer of {least} or more")
+
+
+def number(most: float = math.inf) -> click.ParamType[Any]:
+    """Return the form of a number above 0, and up to a bound."""
+
+    def read(text: str) -> float:
+        number = float(text)
+        if not 0 < number <= most or math.isinf(number):
+            raise ValueError(text)
+        return number
+
+    bound = "" if math.isinf(most) else f" and up to {most:g}"
+    return _Form("NUMBER", read, f"which is not a number above 0{bound}")
+
+
+COUNT, POSITIVE = _integer(0), _integer(1)
+PATH = _Form("PATH", lambda text: Path(text).expanduser(), "")
+
+
+class Option(click.Option):
+    """An option of a collector; one that is not given is None, or False if it is a flag.
+
+    Args:
+        name: as typed, `--batch-size`.
+        meaning: the help text, one phrase.
+        type: the form of its value; a text if None.
+        default: shown in the help: what is used where it is not given.
+        metavar: the name of the value in the help, if not that of its form.
+        stages: the stages that take it; another stage that is given it is a `UsageError`.
+        group: the heading under which the help lists it.
+        is_flag: whether it takes no value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        type: click.ParamType[Any] | None = None,  # noqa: A002 - as click calls it
+        *,
+        default: object = None,
+        metavar: str | None = None,
+        stages: tuple[str, ...] = TRAINING,
+        group: str = "Run",
+        is_flag: bool = False,
+    ) -> None:
+        shown = "" if default is None else f"  [default: {default}]"
+        super().__init__(
+            [name],
+            type=None if is_flag else type or click.STRING,
+            help=f"{meaning[:1].upper()}{meaning[1:]}.{shown}",
+            metavar=None if is_flag else metavar or (type.name if type is not None else None),
+            is_flag=is_flag or None,  # with False, click would do without a value
+        )
+        self.key = str(self.name)
+        self.stages = stages
+        self.group = group
+        self._made_of = {
+            "name": name,
+            "meaning": meaning,
+            "type": type,
+            "default": default,
+            "metavar": metavar,
+            "stages": stages,
+            "group": group,
+            "is_flag": is_flag,
+        }
+
+    def but(self, **changes: Any) -> Option:
+        """Return the same option with some of its arguments changed."""
+        return Option(**{**self._made_of, **changes})
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists the collectors' options under the headings of their groups.
+
+    What follows `--` is no option of the command's, but a program with arguments of its own.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put aside the command line, as `ctx.meta["command"]`, and the program, as `"program"`."""
+        ctx.meta["command"] = [*ctx.command_path.split(), *args]
+        ctx.meta["program"] = []
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["program"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, group by group."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = getattr(parameter, "group", "Options")
+                groups.setdefault(group, []).append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """Return the values of options that were given, which may still be text, in their types.
+
+    Raises:
+        UsageError: a value has the wrong form, or there is no such option.
+    """
+    known = {option.key: option for option in options}
+    found = {}
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"there is no option {key!r}")
+        if value is not None and value is not False:
+            found[key] = known[key].type.convert(value, known[key], None)
+    return found
+
+
+def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values that the words of a command line give to options; None of the others.
+
+    Raises:
+        UsageError: a value has the wrong form.
+        click.UsageError: there is no such option.
+    """
+    command = click.Command("", params=[*options], add_help_option=False)
+    return command.make_context("", list(words)).params
+
+
+def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what the options of a run say of its profile, as `Profile` takes it."""
+    asked = {
+        name: bool(values.get(name)) for name in ("with_stack", "with_flops", "profile_memory")
+    }
+    return {"record_shapes": not values.get("no_shapes"), **asked}
+
+
+def parse_bytes(text: str, name: str) -> int:
+    """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9)."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    factor = _BYTES_PER_UNIT.get(match[2].upper()) if match else None
+    if match is None or factor is None:
+        raise UsageError(f"{name} is {text!r}, which is no size", hint="for example 2GB or 512MiB")
+    return int(float(match[1]) * factor)
