@@ -14,16 +14,14 @@ from tracekit.ingest.bounded_queue import ReadAhead
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.progress import Progress
-from tracekit.storage import Location, Place
+from tracekit.ingest.sources import usual_text_bytes
+from tracekit.storage import Place
 
 if TYPE_CHECKING:
     from tracekit.ingest.event_collector import MakeStream
 
 MAX_BLOCK_BYTES = 8 << 20
 """Text whose rows are handed over at once, at most: each time costs the store something."""
-
-USUAL_GZIP_RATIO = 15
-"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
 
 _BLOCKS_AHEAD = 9
 """How many blocks may be read while the store is made ready, or the ones before are loaded."""
@@ -114,12 +112,3 @@ class Reading:
                 self._collector.event_count,
             )
             self._progress(read)
-
-
-def usual_text_bytes(path: Place) -> int:
-    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
-    try:
-        packed_bytes = Location.of(path).size_bytes() or 0
-    except OSError:
-        return 0
-    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)
