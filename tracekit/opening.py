@@ -15,7 +15,14 @@ from tracekit.analysis.breakdown import BREAKDOWN
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
-from tracekit.ingest.sources import Sources, find_sources, has_benchmarks, has_requests, named_paths
+from tracekit.ingest.sources import (
+    Sources,
+    find_sources,
+    has_benchmarks,
+    has_requests,
+    named_paths,
+    usual_text_bytes,
+)
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, rows
 from tracekit.storage import Place, place_of
@@ -24,11 +31,11 @@ from tracekit.trace import Trace
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.analysis.result import Result
     from tracekit.database import Build
+    from tracekit.engine.choice import EngineChoice
     from tracekit.engine.making import RunProgress
-    from tracekit.engine.many_ranks import EngineChoice
     from tracekit.ingest.reading import Reading
     from tracekit.storage import Location
 
@@ -92,7 +99,7 @@ def open(
         load_library(folders)
     given = None
     if ceilings is not None:
-        from tracekit.analysis.ceilings import Sources as CeilingSources
+        from tracekit.analysis.ceiling_sources import Sources as CeilingSources
 
         # What is wrong with it is said before a long reading, not after it.
         given = CeilingSources(Path(ceilings))
@@ -159,15 +166,12 @@ def open(
     # Manifests alone are read sooner than a store of them would be written.
     is_kept = bool(cache and (sources.traces or contents.has_requests) and _are_files(sources))
     if len(sources.traces) > 1 or engine is not None:
-        from tracekit.engine.many_ranks import (
-            EngineChoice,
-            ManyRanks,
-            are_many,
-            not_for_breakdown,
-        )
+        from tracekit.engine.choice import EngineChoice, are_many
 
         choice = engine or EngineChoice()
         if are_many(sources, choice) and _are_files(sources):
+            from tracekit.engine.many_ranks import ManyRanks, not_for_breakdown
+
             left_out = not_for_breakdown(contents, given) if only_breakdown else ()
             many = ManyRanks(sources, contents, choice, rules_path, ranks_progress, left_out)
             if accept_summary and is_kept:
@@ -439,7 +443,6 @@ def _fill_traces(
     wanted: Sequence[str],
 ) -> dict[str, Result]:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
-    from tracekit.ingest.byte_stream import usual_text_bytes
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.arrow_rows import ArrowRows
-    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.analysis.query_folders import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
@@ -89,18 +89,18 @@ class Trace:
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         if not self._has_ceilings:
-            from tracekit.analysis import ceilings
+            from tracekit.analysis.ceiling_sources import lay
 
-            ceilings.lay(self._connection, self._ceiling_sources)
+            lay(self._connection, self._ceiling_sources)
             self._has_ceilings = True
         return self._connection
 
     @property
     def _ceiling_sources(self) -> CeilingSources:
         if self._ceilings is None:
-            from tracekit.analysis import ceilings
+            from tracekit.analysis.ceiling_sources import Sources
 
-            self._ceilings = ceilings.Sources(folders=self._ceiling_folders)
+            self._ceilings = Sources(folders=self._ceiling_folders)
         return self._ceilings
 
     @property

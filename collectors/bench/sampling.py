@@ -13,7 +13,6 @@ who looks after every sample and stops at the first narrow interval stops too ea
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -71,7 +70,9 @@ class Timing:
 
     def median(self) -> float:
         """Return the median, ns."""
-        return statistics.median(self.sample_ns)
+        from statistics import median
+
+        return median(self.sample_ns)
 
     def interval(self) -> tuple[float, float] | None:
         """Return the confidence interval of the median, ns; None for too few samples."""

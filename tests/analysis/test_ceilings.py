@@ -25,8 +25,8 @@ from measured_points import (
 )
 
 import tracekit
+from tracekit.analysis.ceiling_sources import Sources
 from tracekit.analysis.ceilings import (
-    Sources,
     TracedDevice,
     find,
     forget_all,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from measured_points import ALL_REDUCE, CPU, EPYC, FAST, GPU, NAME, MakeBench, cpu, found, gpu
 
-from tracekit.analysis.ceilings import Sources, file_of, find, forget_all, list_remembered, remember
+from tracekit.analysis.ceiling_sources import Sources
+from tracekit.analysis.ceilings import file_of, find, forget_all, list_remembered, remember
 from tracekit.errors import StoreError
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -13,7 +13,8 @@ from run_of_ranks import read_apart, write_ranks
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.engine.many_ranks import EngineChoice, ingest_dataset
+from tracekit.engine.choice import EngineChoice
+from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.opening import ingest
 
 REPO = Path(__file__).resolve().parents[2]

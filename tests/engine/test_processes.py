@@ -15,7 +15,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import processes_engine
-from tracekit.engine.many_ranks import EngineChoice
+from tracekit.engine.choice import EngineChoice
 
 CHOICE = EngineChoice("processes", worker_count=2)
 
@@ -108,7 +108,7 @@ def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None
     program = tmp_path / "program.py"
     program.write_text(
         "import tracekit\n"
-        "from tracekit.engine.many_ranks import EngineChoice\n"
+        "from tracekit.engine.choice import EngineChoice\n"
         "print('begun')\n"
         f"run = {str(tmp_path / 'run')!r}\n"
         "with tracekit.open(run, engine=EngineChoice('processes', 2)) as t:\n"

@@ -15,7 +15,8 @@ from run_of_ranks import write_ranks
 
 import tracekit
 from tracekit.engine import engines, many_ranks, ray_engine
-from tracekit.engine.many_ranks import EngineChoice, ingest_dataset
+from tracekit.engine.choice import EngineChoice
+from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.engine.work import Batch, Order, Outcome
 from tracekit.errors import UsageError
 from tracekit.storage import Location

@@ -14,7 +14,7 @@ import tracekit
 from tracekit.dataset.layout import LARGE_TABLES
 from tracekit.dataset.manifest import Manifest, read_manifest
 from tracekit.engine import many_ranks
-from tracekit.engine.many_ranks import EngineChoice
+from tracekit.engine.choice import EngineChoice
 from tracekit.errors import QueryError
 from tracekit.storage import Location
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tracekit.analysis.scopes import Contents
 from tracekit.dataset.manifest import Manifest
-from tracekit.engine.many_ranks import EngineChoice, ManyRanks, ingest_dataset
+from tracekit.engine.choice import EngineChoice
+from tracekit.engine.many_ranks import ManyRanks, ingest_dataset
 from tracekit.ingest.sources import find_sources
 from tracekit.storage import Location, Place
 

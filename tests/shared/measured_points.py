@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tracekit.analysis.ceilings import Sources, TracedDevice, find
+from tracekit.analysis.ceiling_sources import Sources
+from tracekit.analysis.ceilings import TracedDevice, find
 
 MakeBench = Callable[..., Path]
 EPYC = "AMD EPYC"

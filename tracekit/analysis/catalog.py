@@ -11,16 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Kind, Spec
 from tracekit.errors import QueryError
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+QUERIES = Path(__file__).parents[1] / "queries"
+"""The folder of the SQL files."""
 
 _KIND = re.compile(r"^--[ ]?Kind:[ \t]*(?P<kind>\w+)[ \t]*$", re.MULTILINE)
 
@@ -130,8 +129,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
     """
     found: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
     paths: dict[str, str] = {}
-    base = files("tracekit.queries") if root is None else root
-    for name, subject, path in _sql_files(base):
+    for name, subject, path in _sql_files(root or QUERIES):
         file = _File(path.read_text(encoding="utf-8"), str(path), subject)
         if name in paths:
             raise QueryError(f"{path}: {paths[name]} is of the same name")
@@ -158,7 +156,7 @@ def _kind_of(name: str, file: _File) -> Kind:
     return parse_header(file.text, name, file.path, file.subject).kind
 
 
-def _sql_files(root: Traversable) -> list[tuple[str, str, Traversable]]:
+def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     """Return the SQL files with their names and subjects, in alphabetical order."""
     found = []
     for folder in root.iterdir():
@@ -210,9 +208,7 @@ def queries_digest(rules: Path | None = None) -> str:
     for kind, specs in derived.items():
         for name, sql in specs.texts():
             digest.update(f"{kind} {name}\0{sql}\0".encode())
-    rules_folder = files("tracekit.queries") / "rules"
-    builtin = (file for file in rules_folder.iterdir() if file.name.endswith(".toml"))
-    for file in sorted(builtin, key=lambda file: file.name):
+    for file in sorted((QUERIES / "rules").glob("*.toml")):
         digest.update(file.read_bytes())
     for name in _STEPS:
         digest.update(Path(__file__).with_name(name).read_bytes())

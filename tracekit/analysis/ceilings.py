@@ -39,14 +39,14 @@ import duckdb
 import msgspec
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.ceiling_sources import BENCHMARKS_NAME, GIVEN, Sources, result_in
 from tracekit.analysis.device_peaks import peak_of
 from tracekit.analysis.macros import macros_of, make_macros
 from tracekit.analysis.run import run_sql
-from tracekit.analysis.session_tables import DEVICE_CEILING, lay_table
 from tracekit.database import ceilings_dir, is_writable_by_all
 from tracekit.errors import StoreError, UsageError
 from tracekit.sql_text import select_rows
-from tracekit.storage import Location, Place, lies_in
+from tracekit.storage import Location, Place
 from tracekit.units import MB
 
 REMEMBERED_VERSION = 1
@@ -445,83 +445,38 @@ def _locked(where: Path) -> Iterator[None]:
         os.close(number)
 
 
-GIVEN = "given"
-RUN_FOLDER = "run folder"
-CACHE = "cache"
-
-BENCHMARKS_NAME = "benchmarks.jsonl"
-"""The file in a run folder that holds what was measured."""
-
 _log = logging.getLogger("tracekit")
 
 
-class Sources:
-    """Where ceilings are looked for.
-
-    Args:
-        given: what the user named: a run folder, its `benchmarks.jsonl`, a file of the cache.
-        folders: the run folders of the traces.
+def given_ceilings(given: Path) -> list[Ceiling]:
+    """Return what a file that the user named says.
 
     Raises:
-        UsageError: what was given cannot be read, or nothing was measured in it.
+        UsageError: it cannot be read, or nothing was measured in it.
     """
-
-    def __init__(self, given: Path | None = None, folders: Sequence[Place] = ()) -> None:
-        self._folders = tuple(folders)
-        self._in_folders: list[Ceiling] | None = None
-        self._recalled: dict[str, list[Ceiling]] = {}
-        self._given: list[Ceiling] | None = None
-        if given is not None:
-            found = read_points(given)
-            if found.unreadable_count:
-                _log.warning(
-                    "%s: %s no measured points and left out",
-                    given,
-                    "1 line is"
-                    if found.unreadable_count == 1
-                    else f"{found.unreadable_count} lines are",
-                )
-            self._given = ceilings_of(found.points)
-            if not self._given:
-                raise UsageError(
-                    f"{given}: nothing that was measured in it is a ceiling",
-                    hint="products, copies and collectives are, if they succeeded",
-                )
-
-    def are_empty(self) -> bool:
-        """Whether there is nothing in any of them, for no device."""
-        return (
-            self._given is None
-            and not any(_result_in(folder) for folder in self._folders)
-            and not (ceilings_dir().is_dir() and any(ceilings_dir().glob("*.json")))
+    found = read_points(given)
+    if found.unreadable_count:
+        _log.warning(
+            "%s: %s no measured points and left out",
+            given,
+            "1 line is" if found.unreadable_count == 1 else f"{found.unreadable_count} lines are",
         )
-
-    def of(self, name: str | None) -> Iterator[tuple[str, list[Ceiling]]]:
-        """Yield what there is for a device of a name: where it is from, and the ceilings."""
-        if self._given is not None:
-            yield GIVEN, self._given
-            return
-        if self._in_folders is None:
-            self._in_folders = ceilings_of(
-                [point for folder in self._folders for point in _in_folder(folder)]
-            )
-        yield RUN_FOLDER, self._in_folders
-        if name is not None:
-            if name not in self._recalled:
-                self._recalled[name] = ceilings_of(_recalled(name))
-            yield CACHE, self._recalled[name]
+    ceilings = ceilings_of(found.points)
+    if not ceilings:
+        raise UsageError(
+            f"{given}: nothing that was measured in it is a ceiling",
+            hint="products, copies and collectives are, if they succeeded",
+        )
+    return ceilings
 
 
-def _result_in(folder: Place) -> Place | None:
-    """Return what was measured in a run, if there is such a file."""
-    try:
-        return folder / BENCHMARKS_NAME if lies_in(folder, BENCHMARKS_NAME) else None
-    except OSError:
-        return None
+def ceilings_in(folders: Sequence[Place]) -> list[Ceiling]:
+    """Return what was measured in run folders."""
+    return ceilings_of([point for folder in folders for point in _in_folder(folder)])
 
 
 def _in_folder(folder: Place) -> list[Point]:
-    path = _result_in(folder)
+    path = result_in(folder)
     try:
         return read_points(path).points if path is not None else []
     except UsageError as error:
@@ -529,24 +484,13 @@ def _in_folder(folder: Place) -> list[Point]:
         return []
 
 
-def _recalled(name: str) -> list[Point]:
+def recalled_ceilings(name: str) -> list[Ceiling]:
+    """Return what is remembered of a device; a file that cannot be read says nothing."""
     try:
-        return recall(name)
+        return ceilings_of(recall(name))
     except UsageError as error:
         _log.warning("%s; the next run of tracekit bench writes it anew", error)
         return []
-
-
-def lay(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
-    """Fill table `device_ceiling` for the traces of a store.
-
-    Raises:
-        StoreError: the store is damaged.
-    """
-    rows: list[tuple[object, ...]] = []
-    if not sources.are_empty():
-        rows = [row for place in places(connection) for row in find(place, sources)]
-    lay_table(connection, DEVICE_CEILING, rows)
 
 
 _MAX_NAMED = 3

@@ -9,13 +9,12 @@ of names and rules would compile it for every pair.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracekit.analysis.catalog import QUERIES
 from tracekit.database import SCRATCH
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
@@ -121,12 +120,14 @@ _MAX_SHOWN = 200
 
 def builtin_text(file_name: str) -> str:
     """Return the text of a file of ``queries/rules``."""
-    return (files("tracekit.queries") / "rules" / file_name).read_text("utf-8")
+    return (QUERIES / "rules" / file_name).read_text("utf-8")
 
 
 @cache
 def builtin_content(file_name: str) -> dict[str, Any]:
     """Return what a file of ``queries/rules`` holds: its tables by name."""
+    import tomllib
+
     return tomllib.loads(builtin_text(file_name))
 
 
@@ -199,6 +200,8 @@ def _load(form: RuleForm, user_file: Path | None) -> list[Rule]:
 
 
 def _read_user_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
@@ -382,13 +385,15 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
     cases = (f"WHEN {quote(key)} THEN {first_match(some)}" for key, some in grouped.items())
-    return f"CASE applies_to {' '.join(cases)} END"
+    return f"CASE applies_to {' '.join(cases)} END" if grouped else "NULL::INTEGER"
 
 
 def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``ruled_work``, in a store with table ``kernel_rule`` and view ``device_work``."""
+    # Only patterns that may match are compiled, which takes half a millisecond each.
     rules = connection.execute(
-        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
+        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule "
+        f"WHERE applies_to IN (SELECT applies_to FROM ({_WORK_NAMES})) ORDER BY rule_id"
     ).fetchall()
     decided = _by_subject(
         (

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.analysis.result import RowStream
 from tracekit.errors import StoreError
 from tracekit.render import renderer
 
 if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
+    from tracekit.analysis.result import Result, RowStream
 
 
 MAX_ROWS = 1_000
@@ -35,6 +34,8 @@ def emit_stream(
         StoreError: stdout cannot take it, for example on a full disk.
         QueryError: the statement failed before its last row; what came before has been written.
     """
+    from tracekit.analysis.result import RowStream
+
     if format_name not in STREAMED:
         result, is_more = stream.first(limit or MAX_ROWS)
         emit(result, format_name, units=False, wide=wide)

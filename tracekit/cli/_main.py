@@ -5,14 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from traceback import format_exception
 from typing import NoReturn, TextIO, cast
 
 import click
@@ -20,7 +16,6 @@ import click
 import tracekit
 from tracekit.cli._log_lines import LogLines
 from tracekit.errors import StoreError, TracekitError, UsageError
-from tracekit.redaction import mask_urls
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
@@ -34,8 +29,7 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        names = (module.name for module in iter_modules([str(Path(__file__).parent)]))
-        return sorted(name for name in names if not name.startswith("_"))
+        return sorted(file.stem for file in Path(__file__).parent.glob("[!_]*.py"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -48,6 +42,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             close = get_close_matches(args[0], names, n=1)
             if Path(args[0]).exists():
                 hint = f"for example: tracekit breakdown {args[0]}"
@@ -125,6 +121,8 @@ def main(
             return UsageError.exit_code
         if error.errno != errno.ENOSPC:
             return _unexpected(error)
+        import tempfile
+
         _discard_stdout()
         is_ours = error.filename in ("stdout", "stderr")
         hint = None
@@ -190,6 +188,8 @@ def _discard_stdout() -> None:
 
 
 def _unexpected(error: Exception) -> int:
+    from traceback import format_exception
+
     with suppress(OSError):
         click.echo(printable("".join(format_exception(error)), keep="\n"), nl=False, err=True)
     _say(
@@ -200,6 +200,8 @@ def _unexpected(error: Exception) -> int:
 
 
 def _say(message: str, hint: str | None) -> None:
+    from tracekit.redaction import mask_urls
+
     # Messages quote file names and text from traces.
     lines = [f"error: {printable(mask_urls(message.strip()))}"]
     if hint:

@@ -16,7 +16,7 @@ from tracekit.render import formats
 from tracekit.units import GB, MB
 
 if TYPE_CHECKING:
-    from tracekit.engine.many_ranks import EngineChoice
+    from tracekit.engine.choice import EngineChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -157,7 +157,7 @@ def engine_options(command: Command) -> Command:
             raise UsageError("--ray-address is for --engine ray")
         engine = None
         if (engine_name, worker_count, memory_bytes) != (None, None, None):
-            from tracekit.engine.many_ranks import EngineChoice
+            from tracekit.engine.choice import EngineChoice
 
             engine = EngineChoice(engine_name, worker_count, memory_bytes, ray_address)
         return command(*args, engine=engine, **others)

@@ -9,8 +9,6 @@ import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.errors import TraceError, UsageError
-from tracekit.render._text import printable
-from tracekit.storage import Location
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -50,6 +48,8 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
     from tracekit.cli._open import say_missing, tune_for_traces
     from tracekit.cli._progress import ranks_bar
     from tracekit.engine.many_ranks import ingest_dataset
+    from tracekit.render._text import printable
+    from tracekit.storage import Location
 
     tune_for_traces()
     with ranks_bar() as progress:

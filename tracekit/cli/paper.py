@@ -12,13 +12,13 @@ import click
 from tracekit.cli._options import Reading, format_option, reading_options
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
-from tracekit.storage import Place
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.paper.comparison import Comparison
     from tracekit.paper.runs import Ask
     from tracekit.paper.tables import PaperTable
+    from tracekit.storage import Place
 
 _FOR_PEOPLE = ("table", "markdown")
 _WIDTH = 100

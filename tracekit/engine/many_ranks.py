@@ -13,52 +13,30 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
 from tracekit.analysis.scopes import Contents
+from tracekit.engine.choice import EngineChoice
 from tracekit.engine.making import RunProgress, make_dataset, recipe_of
 from tracekit.engine.work import Order, Rank
 from tracekit.errors import StoreError, TraceError, UsageError
-from tracekit.ingest.byte_stream import usual_text_bytes
-from tracekit.ingest.sources import find_sources, has_benchmarks, has_requests, named_paths
+from tracekit.ingest.sources import (
+    find_sources,
+    has_benchmarks,
+    has_requests,
+    named_paths,
+    usual_text_bytes,
+)
 from tracekit.storage import Location, Place, place_of
 from tracekit.trace import Trace
-from tracekit.units import MB
 
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.dataset.manifest import Manifest
     from tracekit.engine.engines import Engine
     from tracekit.engine.making import RunProgress
     from tracekit.ingest.sources import Sources
 
-MANY_BYTES = 64 * MB
-"""With so much JSON text, several traces are sooner read by units than one after the other."""
-
 _log = logging.getLogger("tracekit")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """How traces of many ranks shall be read.
-
-    Attributes:
-        name: of the engine; None for processes where there are many traces.
-        worker_count: units at a time; None for one on each processor.
-        memory_bytes: what all workers may take together, bytes; None for a share of the machine's.
-        address: of the cluster, for the engine that takes one.
-    """
-
-    name: str | None = None
-    worker_count: int | None = None
-    memory_bytes: int | None = None
-    address: str | None = None
-
-
-def are_many(sources: Sources, choice: EngineChoice) -> bool:
-    """Whether traces are read by units of work."""
-    if choice.name is not None:
-        return bool(sources.traces)
-    return len(sources.traces) > 1 and sum(map(usual_text_bytes, sources.traces)) >= MANY_BYTES
 
 
 def not_for_breakdown(
@@ -74,7 +52,7 @@ def not_for_breakdown(
         ceilings: what was measured; None for what lies in the run folders and in the cache.
     """
     from tracekit.analysis.catalog import load_catalog, tables_behind
-    from tracekit.analysis.ceilings import Sources as CeilingSources
+    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.analysis.session_tables import DEVICE_CEILING
     from tracekit.dataset.layout import LARGE_TABLES
 

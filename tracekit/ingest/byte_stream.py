@@ -21,9 +21,6 @@ from tracekit.storage import Location, Place
 CHUNK_BYTES = 1 << 20
 """How much of the file is read at once; gzip traces inflate 10 to 20 times."""
 
-USUAL_GZIP_RATIO = 15
-"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
-
 _INFLATE_LIMIT_BYTES = 2 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
@@ -201,12 +198,3 @@ def _inflate_bytewise(inflater: zlib._Decompress, piece: bytes) -> list[bytes]:
         except zlib.error:
             break
     return texts
-
-
-def usual_text_bytes(path: Place) -> int:
-    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
-    try:
-        packed_bytes = Location.of(path).size_bytes() or 0
-    except OSError:
-        return 0
-    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText, unreadable
-from tracekit.ingest.byte_stream import usual_text_bytes
 from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.ingest.sources import usual_text_bytes
 
 if TYPE_CHECKING:
     from tracekit.errors import TraceError

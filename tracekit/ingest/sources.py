@@ -26,6 +26,10 @@ MAX_DEPTH = 5
 """How deep below a folder runs are looked for."""
 
 
+USUAL_GZIP_RATIO = 15
+"""What a trace shrinks by in gzip, roughly; only sizes of blocks and buffers hang on it."""
+
+
 class Sources(NamedTuple):
     """What a store is made of: trace files, and run folders.
 
@@ -281,3 +285,12 @@ def named_paths() -> Iterator[None]:
 def _cut(name: object) -> str:
     text = str(name)
     return text if len(text) <= _MAX_NAME else text[:_MAX_NAME] + "…"
+
+
+def usual_text_bytes(path: Place) -> int:
+    """Guess how much JSON text a file holds, from its size; 0 if it cannot be looked at."""
+    try:
+        packed_bytes = Location.of(path).size_bytes() or 0
+    except OSError:
+        return 0
+    return packed_bytes * (USUAL_GZIP_RATIO if path.suffix == ".gz" else 1)

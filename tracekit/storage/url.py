@@ -7,7 +7,6 @@ import urllib.parse
 from typing import NamedTuple
 
 from tracekit.errors import UsageError
-from tracekit.redaction import is_signature_name
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "https", "http")
 """What can be read; ``file://`` is a local path. All but the last two can be written, too."""
@@ -61,6 +60,8 @@ class Url(NamedTuple):
 
 def meaning_of(query: str) -> str:
     """Return what of a query tells one file from another: all but signatures and their like."""
+    from tracekit.redaction import is_signature_name
+
     return "&".join(
         pair
         for pair in query.split("&")
