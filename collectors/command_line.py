@@ -29,7 +29,7 @@ _BYTES_PER_UNIT = {
 }
 
 
-class _Form(click.ParamType[Any]):
+class _Form(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """The form of a value; what is not of it is refused in one sentence.
 
     `read` returns the value of a text, or raises `ValueError`.

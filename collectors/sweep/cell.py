@@ -6,6 +6,7 @@ A lock on each cell keeps it from running twice at once, or from outliving its s
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import tempfile
@@ -24,13 +25,6 @@ from ..run.folder import LOGS, RunFolder
 from ..run.stale_dirs import remove_stale
 from ..training.result import make_manifest
 from .grid import Cell
-
-try:
-    import fcntl
-except ImportError:  # no POSIX
-    _HAS_LOCKS = False
-else:
-    _HAS_LOCKS = True
 
 COLLECT = ("-m", "tracekit.collectors")
 LOG = "collect.log"
@@ -61,7 +55,7 @@ class CellLock:
     @property
     def inherited(self) -> tuple[int, ...]:
         """The descriptors that the cell's process is to inherit."""
-        return (self._descriptor,) if _HAS_LOCKS else ()
+        return (self._descriptor,)
 
     def __enter__(self) -> CellLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +85,10 @@ class CellLock:
         os.pwrite(self._descriptor, f"{os.getpid()} {process_id}".encode(), 0)
 
     def _try(self) -> bool:
-        if _HAS_LOCKS:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         return True
 
     def _is_current(self) -> bool:

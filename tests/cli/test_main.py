@@ -37,6 +37,26 @@ def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProces
     )
 
 
+def test_every_command_is_there_with_a_click_before_8_4() -> None:
+    """Its `ParamType` takes no parameter where a class is made of it."""
+    done = python(
+        """
+        import click
+        from importlib import import_module
+        from pkgutil import iter_modules
+
+        def refuse(cls, _):
+            raise TypeError(f"{cls.__name__} is not generic")
+
+        click.ParamType.__class_getitem__ = classmethod(refuse)
+        import tracekit.cli
+        for module in iter_modules(tracekit.cli.__path__):
+            import_module(f"tracekit.cli.{module.name}")
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     done = python(

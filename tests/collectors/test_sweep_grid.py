@@ -89,6 +89,7 @@ def test_a_cell_gives_collect_its_arguments() -> None:
             "--max-batch-size is '0', which is not an integer of 1 or more",
         ),
         (["--memory-limit", "much"], "--memory-limit is 'much', which is no size"),
+        (["--windows", "2"], "No such option '--windows'"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(

@@ -128,7 +128,7 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[mg]i?b?)", re.IGNOREC
 _FACTORS = {"m": MB, "g": GB, "mi": 1 << 20, "gi": 1 << 30}
 
 
-class _Size(click.ParamType[int]):
+class _Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
     """A size of memory, as 800MB or 4GB, in bytes."""
 
     name = "size"

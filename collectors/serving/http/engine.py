@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import os
+import resource
 import time
 import urllib.parse
 from collections.abc import Mapping
@@ -382,10 +383,6 @@ def listens_everywhere(port: int) -> bool:
 
 def raise_file_limit(connection_count: int) -> None:
     """Let so many connections be open at once; `WorkloadError` if the system does not allow it."""
-    try:
-        import resource
-    except ImportError:  # not a Unix
-        return
     needed = connection_count + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
