@@ -276,7 +276,7 @@ def test_a_full_temporary_folder_is_not_called_stdout(tmp_path: Path) -> None:
         import errno, os, sys, tempfile
         from tracekit.cli import _main
         name = sys.argv[1] or None
-        def full(args):
+        def full(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
         _main._run = full
         sys.exit(_main.main([]))
