@@ -6,6 +6,7 @@
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES, with the core alone;
 #                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
+#   make benchmark  measure this tree beside the last tag, or the commit AGAINST
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
@@ -38,7 +39,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -122,6 +123,10 @@ format: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet --fix-only .
 	@$(DEV)/bin/ruff format --quiet .
 	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
+
+# What this tree costs beside another commit: AGAINST=COMMIT, or the last tag.
+benchmark: $(DEV)/.installed
+	@$(DEV)/bin/python tests/benchmarks/bench_pairs.py $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -28,10 +28,11 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Wall time in seconds and peak resident memory in bytes of a process or tree of them."""
+    """Wall and CPU time in seconds and peak resident memory of a process or tree of them."""
 
     wall_s: float
     peak_bytes: int
+    cpu_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -46,6 +47,11 @@ class Contestant:
     @property
     def wall_s(self) -> float:
         return statistics.median(cost.wall_s for cost in self.costs)
+
+    @property
+    def cpu_s(self) -> float:
+        """Return the median CPU time in seconds."""
+        return statistics.median(cost.cpu_s for cost in self.costs)
 
     @property
     def peak_bytes(self) -> float:
@@ -91,7 +97,8 @@ def measure(
         if process.returncode:
             errors.seek(0)
             sys.exit(f"{command} failed:\n{errors.read().decode(errors='replace')}")
-    return Cost(wall_s, max(usage.ru_maxrss * 1024, sampled_bytes))
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(wall_s, max(usage.ru_maxrss * 1024, sampled_bytes), cpu_s)
 
 
 def compete(contestants: Sequence[Contestant], repeats: int) -> None:
