@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,9 +246,12 @@ def _open_temporary(asked: _Asked) -> Trace:
 def _open_cached(asked: _Asked) -> Trace:
     from tracekit import database
     from tracekit.analysis.catalog import queries_digest
+    from tracekit.analysis.kept_answers import keep_answers, kept_answers
 
     sources = asked.sources
     cached = _cached_path(sources, queries_digest(asked.rules))
+    with contextlib.suppress(OSError):
+        cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A shared folder may hold what somebody else made.
     check = None
     if not database.is_private(cached.parent):
@@ -259,8 +263,6 @@ def _open_cached(asked: _Asked) -> Trace:
         return database.open_store(cached, resources, unsafe=asked.is_unsafe, check=check)
 
     def make_it(wanted: Sequence[str] = ()) -> Mapping[str, Result]:
-        with contextlib.suppress(OSError):
-            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (
             begin_reading(sources, asked.progress) as reading,
             database.build_store(cached, sources.files) as build,
@@ -275,22 +277,27 @@ def _open_cached(asked: _Asked) -> Trace:
         make_it()
         return open_it(resources)
 
+    def open_or_make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        try:
+            return open_it(resources)
+        except StoreError:
+            # The trace is there: no reason to fail.
+            return make_again(resources)
+
     with contextlib.ExitStack() as resources:
         answers: Mapping[str, Result] = {}
         connection = None
         if cached.is_file():
-            try:
-                connection = open_it(resources)
-                database.touch(cached)
-            except StoreError:
-                # The trace is there: no reason to fail.
-                connection = make_again(resources)
+            database.touch(cached)
+            answers = {} if check else kept_answers(cached)
+            if not answers:
+                connection = open_or_make_again(resources)
         else:
             answers = make_it(asked.wanted)
             connection = open_it(resources)
         kept = resources.pop_all()
         return Trace(
-            connection,
+            connection or partial(open_or_make_again, kept),
             cached,
             kept,
             asked.contents,
@@ -298,6 +305,7 @@ def _open_cached(asked: _Asked) -> Trace:
             make_again,
             ceilings=asked.ceilings,
             query_folders=asked.query_folders,
+            keep=None if check else partial(keep_answers, cached),
         )
 
 

@@ -44,7 +44,7 @@ class Trace:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connection: Callable[[], duckdb.DuckDBPyConnection] | duckdb.DuckDBPyConnection,
         store_path: Path | None,
         resources: contextlib.ExitStack,
         contents: Contents | None = None,
@@ -55,6 +55,7 @@ class Trace:
         missing: Sequence[tuple[str, str]] = (),
         left_out: Sequence[str] = (),
         open_whole: Callable[[], Trace] | None = None,
+        keep: Callable[[Mapping[str, Result]], None] | None = None,
     ) -> None:
         self._renew = renew
         self._left_out = frozenset(left_out)
@@ -64,7 +65,8 @@ class Trace:
         self._has_ceilings = False
         self._query_folders = query_folders
         self._library: Library | None = None
-        self._connection = connection
+        self._given_connection = connection
+        self._keep = keep
         self._is_closed = False
         self._store_path = store_path
         self._resources = resources
@@ -73,6 +75,17 @@ class Trace:
         self._answers: Mapping[str, Result] = answers or {}
         self.missing = tuple(missing)
         """The traces that should be here and could not be read: where each lies, and why."""
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection, opened now where nothing that was asked so far needed it."""
+        if callable(self._given_connection):
+            self._given_connection = self._given_connection()
+        return self._given_connection
+
+    @_connection.setter
+    def _connection(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._given_connection = connection
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -181,11 +194,11 @@ class Trace:
 
         from tracekit.analysis.run import run_analysis
 
-        connection, known = self._asked_connection, self._known()
+        known = self._known()
         if not params and spec.name in known:
             return known[spec.name]
         try:
-            return run_analysis(connection, spec, params, known)
+            return run_analysis(self._asked_connection, spec, params, known)
         except duckdb.CatalogException:
             # What a breakdown does without is not there.
             if not self._become_whole():
@@ -326,8 +339,7 @@ class Trace:
             if self._left_out & tables_behind(name for name in names if name not in known):
                 self._become_whole()
                 known = self._known()
-        ((trace_count,),) = self._asked_connection.execute("SELECT count(*) FROM trace").fetchall()
-        of_ranks = RANKS_BREAKDOWN if trace_count > 1 else ()
+        of_ranks = RANKS_BREAKDOWN if self._trace_count(known) > 1 else ()
         place = names.index("phases") if of_ranks else 0
         names[place:place] = [name for name in of_ranks if not catalog.analysis(name).reduces]
         reducing = [TOTALS[name] for name in names if name in TOTALS]
@@ -338,18 +350,29 @@ class Trace:
         reduced = [one.analysis for spec in reductions for one in spec.reduces]
         wanted = dict.fromkeys((*names, *reducing, *reduced))
         answers = {name: known[name] for name in wanted if name in known}
-        connection = self._asked_connection
         unknown = [catalog.analysis(name) for name in wanted if name not in answers]
-        with rows_kept(connection, unknown if of_ranks else ()):
-            answers |= {one.name: one for one in run_analyses(connection, specs)}
-            answers |= {one.name: one for one in run_reductions(connection, reductions, answers)}
+        if unknown:
+            connection = self._asked_connection
+            with rows_kept(connection, unknown if of_ranks else ()):
+                answers |= {one.name: one for one in run_analyses(connection, specs)}
+                reduced_now = run_reductions(connection, reductions, answers)
+                answers |= {one.name: one for one in reduced_now}
         rest = [name for name in names[place:] if name not in of_ranks]
         names = [*names[:place], *of_ranks, *rest]
         names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
         found = {name: answers[name] for name in names}
         if contents.runs:
-            found[HEALTH] = self._with_health_of_run(found.get(HEALTH))
+            answers[RUN_HEALTH] = self._answer(catalog.analysis(RUN_HEALTH), {})
+            found[HEALTH] = self._with_health_of_run(found.get(HEALTH), answers[RUN_HEALTH])
+        if self._keep is not None and unknown and self._ceiling_sources.are_empty():
+            self._keep(answers)
         return found
+
+    def _trace_count(self, known: Mapping[str, Result]) -> int:
+        if "trace" in known:
+            return len(known["trace"])
+        ((count,),) = self._asked_connection.execute("SELECT count(*) FROM trace").fetchall()
+        return int(count)
 
     def _known(self) -> Mapping[str, Result]:
         """Return the answers that were there when this was opened, and still hold.
@@ -362,18 +385,18 @@ class Trace:
 
         return WithoutCeilings(self._answers)
 
-    def _with_health_of_run(self, of_traces: Result | None) -> Result:
+    def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
-        from tracekit.analysis.run import run_analysis
         from tracekit.analysis.scopes import several
 
         # Traces are read of one run; the fragments of a job are one.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
-        of_run = run_analysis(self._asked_connection, catalog.analysis(RUN_HEALTH), {})
+        if of_run is None:
+            of_run = self._answer(catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
         before = [] if of_traces is None else of_traces.rows
         return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])
@@ -412,7 +435,8 @@ class Trace:
     def close(self) -> None:
         """Close the store."""
         self._is_closed = True
-        self._connection.close()
+        if not callable(self._given_connection):
+            self._connection.close()
         self._resources.close()
 
     def __enter__(self) -> Trace:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tracekit.database.building import Build, build_store, build_temporary
 from tracekit.database.cache import (
     CachedStore,
+    answers_path,
     cache_dir,
     cached_store_path,
     ceilings_dir,
@@ -36,7 +37,7 @@ from tracekit.database.connections import (
 )
 from tracekit.database.fetching import fetch_store
 from tracekit.database.opening import Check, DamagedStoreError, open_store
-from tracekit.storage.temp_dirs import temporary_folder, temporary_place
+from tracekit.storage.temp_dirs import building_file, temporary_folder, temporary_place
 
 __all__ = [
     "SCRATCH",
@@ -45,8 +46,10 @@ __all__ = [
     "CachedStore",
     "Check",
     "DamagedStoreError",
+    "answers_path",
     "build_store",
     "build_temporary",
+    "building_file",
     "cache_dir",
     "cached_store_path",
     "ceilings_dir",
