@@ -22,8 +22,8 @@ from tracekit.errors import UsageError
 from tracekit.storage import Location
 
 RANK_COUNT = 4
-# Of ranks and of the run; test_equality.py has all of them done in processes, too.
-ANALYSES = ("timeline", "kernel_classes", "collective_skew", "rank_summary")
+# test_equality.py has all that a dataset keeps done in processes, too.
+ANALYSES = ("trace", "timeline", "kernel_classes", "collectives")
 
 
 @pytest.fixture

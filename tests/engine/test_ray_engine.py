@@ -91,8 +91,8 @@ class Watched:
 
 
 def made_by(engine: engines.Engine, ranks: Sequence[Rank], folder: Path) -> Manifest:
-    # Of ranks and of the run; test_equality.py has all of them done in processes, too.
-    analyses = ("timeline", "kernel_classes", "collective_skew", "rank_summary")
+    # test_equality.py has all that a dataset keeps done in processes, too.
+    analyses = ("trace", "timeline", "kernel_classes", "collectives")
     order = Order(
         analyses=analyses,
         dataset=Location.of(folder),
