@@ -25,27 +25,31 @@
 --   bytes         BIGINT                     bytes copied or set, where the file tells
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
 
-WITH work AS (
+WITH swept AS (
     SELECT
-        device_work.* EXCLUDE (mark_class),
-        CASE
-            WHEN device_work.mark_class = 'comm_other' AND kernel_class.kind = 'comm'
-                THEN kernel_class.class
-            ELSE coalesce(device_work.mark_class, kernel_class.class)
+        w.trace_id, w.device, w.event_id, w.piece, w.stream, w.category, w.name, CASE
+            WHEN w.mark_class = 'comm_other' AND c.kind = 'comm' THEN c.class
+            ELSE coalesce(w.mark_class, c.class)
         END AS class, CASE
-            WHEN device_work.mark_class IS NULL THEN kernel_class.kind
-            WHEN starts_with(device_work.mark_class, 'memcpy') THEN 'memcpy'
-            WHEN starts_with(device_work.mark_class, 'comm') THEN 'comm'
+            WHEN w.mark_class IS NULL THEN c.kind
+            WHEN starts_with(w.mark_class, 'memcpy') THEN 'memcpy'
+            WHEN starts_with(w.mark_class, 'comm') THEN 'comm'
             ELSE 'compute'
         END AS kind,
-        device_work.ts_ns + device_work.dur_ns AS end_ns,
-        device_work.trace_id || '/' || device_work.device AS part,
+        w.ts_ns, w.dur_ns,
+        w.ts_ns + w.dur_ns AS end_ns,
+        w.correlation, w.bytes
+    FROM device_work AS w
+    INNER JOIN kernel_class AS c
+        ON w.name = c.name AND w.category IS NOT DISTINCT FROM c.category
+),
+
+work AS (
+    SELECT
+        *,
+        trace_id || '/' || device AS part,
         row_number() OVER () AS id
-    FROM device_work
-    INNER JOIN kernel_class
-        ON
-            device_work.name = kernel_class.name
-            AND device_work.category IS NOT DISTINCT FROM kernel_class.category
+    FROM swept
 ),
 
 owned AS (

@@ -21,14 +21,22 @@
 --   is_inside_launch   BOOLEAN                           the call that launched the next work had put other work there before the gap
 -- Invariant: end_ns > start_ns
 
-WITH work AS MATERIALIZED (
+WITH swept AS (
     SELECT
-        trace_id, device, event_id, piece, stream, kind, class, correlation, ts_ns AS start_ns,
-        end_ns,
+        trace_id, device, event_id, piece, stream, kind, class, correlation, ts_ns, end_ns
+    FROM device_events
+),
+
+work AS MATERIALIZED (
+    SELECT
+        *,
+        ts_ns AS start_ns,
         trace_id || '/' || device AS part,
         row_number() OVER () AS id,
-        latest_end_before_ns((trace_id, device, stream), ts_ns, end_ns, event_id) AS stream_end_ns
-    FROM device_events
+        latest_end_before_ns(
+            (trace_id, device, stream), ts_ns, end_ns, (end_ns, correlation, event_id)
+        ) AS stream_end_ns
+    FROM swept
 ),
 
 -- Calls that put more than one piece of work there, such as those that replay a graph.

@@ -34,6 +34,7 @@ from tracekit.analysis.rules import (
 )
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import Spec
+from tracekit.analysis.sweeps import sweep_table
 from tracekit.database import (
     SCRATCH,
     SMALL_SOURCE_BYTES,
@@ -170,7 +171,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
         connection.execute(f"CREATE TABLE {spec.name} ({columns})")
-    else:
+    elif not sweep_table(connection, spec):
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
         connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")

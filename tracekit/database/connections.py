@@ -143,10 +143,10 @@ SCRATCH = "scratch"
 
 def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Return a second connection to the same store, for another thread."""
-    row = connection.execute("SELECT current_database()").fetchone()
+    [(database,)] = connection.execute("SELECT current_database()").fetchall()
     cursor = connection.cursor()
     # A cursor begins in the database that its connection was opened with.
-    cursor.execute(f"USE {row[0] if row else 'memory'}")
+    cursor.execute(f"USE {database}")
     return cursor
 
 

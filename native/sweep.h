@@ -1,0 +1,82 @@
+/* A sweep takes the rows of an Arrow stream in their order, one by one, and gives rows of its own as
+ * another Arrow stream. What it holds does not grow with what it has handed on. */
+#ifndef TRACEKIT_SWEEP_H
+#define TRACEKIT_SWEEP_H
+
+#include "python_api.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_SWEEP_COLUMNS 16
+
+/* No time of an event, and no id. */
+#define NOTHING INT64_MIN
+
+/* Bytes that grow. */
+typedef struct {
+    char *data;
+    size_t size, room;
+} Buffer;
+
+bool buffer_grow(Buffer *buffer, size_t size);
+void buffer_drop(Buffer *buffer, size_t size); /* the first ones */
+void buffer_free(Buffer *buffer);
+
+static inline bool buffer_add(Buffer *buffer, const void *data, size_t size)
+{
+    if (buffer->room - buffer->size < size && !buffer_grow(buffer, size))
+        return false;
+    if (size > 0)
+        memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+    return true;
+}
+
+typedef struct Sweep Sweep;
+
+/* Columns are numbers of 64 bits ("l") or texts ("u"), as Arrow writes their types. */
+typedef struct {
+    const char *name;
+    const char *takes, *gives;                  /* a letter for each column */
+    const char *const names[MAX_SWEEP_COLUMNS]; /* of the columns that come out */
+    int part_columns;                           /* so many columns say which part a row is of */
+    bool widens; /* gives a row for each one, behind the columns that it has */
+    size_t state_bytes;
+    bool (*take)(Sweep *sweep, void *state, bool is_new_part); /* false where it gives up */
+    /* Where there is something to do: after the last row, and when all is over. */
+    bool (*end)(Sweep *sweep, void *state);
+    void (*free)(void *state);
+} SweepKind;
+
+extern const SweepKind OWNED_TIME, GAPS;
+
+/* Say why a sweep gives up, and return false. */
+bool sweep_fail(Sweep *sweep, const char *why);
+
+/* What was given with the stream, or NULL: who is asked, and letters for kinds of rows. */
+typedef struct {
+    PyObject *owner, *kinds;
+} SweepAsks;
+
+SweepAsks sweep_asks(const Sweep *sweep);
+
+/* Read a column of the row that is taken: NOTHING for a number, NULL for a text that is not there. */
+int64_t number_of(const Sweep *sweep, int column);
+const char *text_of(const Sweep *sweep, int column, size_t *size);
+
+/* Write a row: a value for each column in turn. */
+bool give_number(Sweep *sweep, int64_t number);
+bool give_text(Sweep *sweep, const char *text, size_t size);
+bool give_column(Sweep *sweep, int column); /* of the row that is taken */
+
+/* How many rows were given. */
+int64_t given_rows(const Sweep *sweep);
+
+/* Keep this row and those behind it: their numbers may change. For a sweep that widens. */
+void hold_back(Sweep *sweep, int64_t row);
+void change_number(Sweep *sweep, int64_t row, int column, int64_t number);
+
+#endif

@@ -1,0 +1,196 @@
+"""The compiled sweeps make the rows that SQL makes, in the same order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.macros import macros_of
+from tracekit.analysis.sweeps import SWEEPS, compiled_sweeps, sweep_table
+from tracekit.sql_text import rows
+
+pytest.importorskip(
+    "tracekit.analysis._sweeps",
+    reason="the sweeps are not compiled: there was no C compiler at installation",
+)
+
+INPUTS = {
+    "device_events": {
+        "device_work": "trace_id INTEGER, device VARCHAR, event_id BIGINT, piece BIGINT, "
+        "stream BIGINT, category VARCHAR, name VARCHAR, ts_ns BIGINT, dur_ns BIGINT, "
+        "correlation BIGINT, bytes BIGINT, mark_class VARCHAR",
+        "kernel_class": "name VARCHAR, category VARCHAR, class VARCHAR, kind VARCHAR",
+    },
+    "device_gaps": {
+        "device_events": "trace_id INTEGER, device VARCHAR, event_id BIGINT, piece BIGINT, "
+        "stream BIGINT, kind VARCHAR, class VARCHAR, ts_ns BIGINT, end_ns BIGINT, "
+        "correlation BIGINT",
+    },
+    "cpu_work": {
+        "event": "trace_id INTEGER, pid BIGINT, tid BIGINT, event_id BIGINT, category VARCHAR, "
+        "name VARCHAR, external_id BIGINT, ts_ns BIGINT, dur_ns BIGINT",
+        "accelerator": "trace_id INTEGER, accelerator VARCHAR, is_recorded BOOLEAN",
+    },
+}
+CLASSES = [
+    ("gemm", "kernel", "gemm", "compute"),
+    ("gemm", None, "other", "compute"),
+    ("all_reduce", "kernel", "comm_allreduce", "comm"),
+    ("copy", "gpu_memcpy", "memcpy_d2h", "memcpy"),
+]
+MARKS = [None, None, None, "comm_other", "memcpy_h2d", "attention"]
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for macro in macros_of(load_catalog().tables[name] for name in SWEEPS):
+            connection.execute(macro.sql)
+        yield connection
+
+
+def both(
+    connection: duckdb.DuckDBPyConnection, name: str, tables: dict[str, list[Row]]
+) -> tuple[list[Row] | None, list[Row]]:
+    """Return what the sweep of a table makes, None where it gives up, and what SQL does."""
+    spec = load_catalog().tables[name]
+    for table, columns in INPUTS[name].items():
+        connection.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
+        if tables[table]:
+            connection.execute(f"INSERT INTO {table} VALUES {rows(tables[table])}")
+    connection.execute(f"DROP TABLE IF EXISTS {name}")
+    is_swept = sweep_table(connection, spec)
+    swept = connection.execute(f"FROM {name}").fetchall() if is_swept else None
+    connection.execute(f"CREATE OR REPLACE TABLE {name} AS {spec.sql}")
+    return swept, connection.execute(f"FROM {name}").fetchall()
+
+
+def times(some: random.Random) -> tuple[int, int]:
+    """Return a start and a duration: few moments, so that many are equal."""
+    base = some.choice([0, 0, 0, -50, 2**61])
+    return base + some.randrange(40), some.choice([0, 0, 1, 2, 5, 30])
+
+
+def device_work(some: random.Random, count: int) -> dict[str, list[Row]]:
+    events = []
+    for event_id in range(count):
+        name, category, _, _ = some.choice(CLASSES)
+        device, stream = some.choice(["0", "0", "1", "cpu", ""]), some.choice([7, 8, -3, None])
+        correlation, size = some.choice([0, None, 5, 9]), some.choice([None, 64])
+        marks = (correlation, size, some.choice(MARKS))
+        start, length = times(some)
+        place = (some.randrange(2), device, event_id, 0, stream)
+        events.append((*place, category, name, start, length, *marks))
+    some.shuffle(events)
+    return {"device_work": events, "kernel_class": list(CLASSES)}
+
+
+def device_events(some: random.Random, count: int) -> dict[str, list[Row]]:
+    events: list[Row] = []
+    for event_id in range(count):
+        device, stream = some.choice(["0", "1"]), some.choice([7, 7, 8, None])
+        start, length = times(some)
+        kind = some.choice([("compute", "gemm"), ("comm", "comm_other"), ("memcpy", "")])
+        correlation = some.choice([None, 0, 3, 4, event_id + 10])
+        events.append(
+            (event_id % 2, device, event_id, 0, stream, *kind, start, start + length, correlation)
+        )
+    # As table device_events has them.
+    nulls_last = [(row[4] is None, row[4] or 0, row[9] is None, row[9] or 0) for row in events]
+    order = sorted(
+        range(count), key=lambda at: (*events[at][:2], *events[at][7:9], *nulls_last[at], at)
+    )
+    return {"device_events": [events[at] for at in order]}
+
+
+def cpu_events(some: random.Random, count: int) -> dict[str, list[Row]]:
+    kinds = [
+        ("cpu_op", "aten::mm"),
+        ("cpu_op", "aten::add"),
+        ("cpu_op", "autograd::engine"),
+        ("cpu_op", "MulBackward0"),
+        ("cpu_op", "c10d::allreduce_"),
+        ("user_annotation", "gloo:all_reduce"),
+        ("user_annotation", "step"),
+        ("cuda_runtime", "cudaLaunchKernel"),
+    ]
+    events: list[Row] = []
+    for event_id in range(count):
+        trace_id, tid = some.randrange(3), some.choice([1, 1, 1, 2, None])
+        kind, external = some.choice(kinds), some.choice([None, 1, 2])
+        events.append((trace_id, 1, tid, event_id, *kind, external, *times(some)))
+    some.shuffle(events)
+    traces = [(0, "cpu", True), (1, "cuda", True), (2, "cuda", False)]
+    return {"event": events, "accelerator": traces}
+
+
+MAKERS = {"device_events": device_work, "device_gaps": device_events, "cpu_work": cpu_events}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+@pytest.mark.parametrize("count", [0, 1, 8, 60, 400])
+def test_a_sweep_makes_the_rows_that_sql_makes(
+    connection: duckdb.DuckDBPyConnection, name: str, count: int
+) -> None:
+    for seed in range(6 if count else 1):
+        some = random.Random(seed * 1000 + count)
+        swept, made = both(connection, name, MAKERS[name](some, count))
+        assert swept == made
+    assert made or count < 60
+
+
+def test_more_rows_than_a_batch_has(connection: duckdb.DuckDBPyConnection) -> None:
+    """One copy is open for longer than a batch of rows lasts, and a collective across its end."""
+    kernels: list[Row] = [
+        (0, "0", at, 0, 7, "kernel", "gemm", at * 3, 2, None, None, None) for at in range(3)
+    ]
+    copies: list[Row] = [
+        (0, "0", 150_001, 0, 8, "gpu_memcpy", "copy", 10, 300_000, 1, 2, None),
+        (0, "0", 150_002, 0, 9, "kernel", "all_reduce", 300_001, 10, 1, 2, None),
+    ]
+    tables = {"device_work": kernels + copies, "kernel_class": list(CLASSES)}
+    both(connection, "device_events", tables)
+    connection.execute(
+        "INSERT INTO device_work SELECT 0, '0', i, 0, 7, 'kernel', 'gemm', i * 3, 2, NULL, NULL, "
+        "NULL FROM range(3, 150_000) AS t (i)"
+    )
+    spec = load_catalog().tables["device_events"]
+    connection.execute("DROP TABLE device_events")
+    assert sweep_table(connection, spec)
+    connection.execute(f"CREATE TABLE by_sql AS {spec.sql}")
+    (differ,) = connection.execute(
+        "SELECT count(*) FROM device_events AS a POSITIONAL JOIN by_sql AS b WHERE a <> b"
+    ).fetchall()[0]
+    found = connection.execute(
+        "SELECT event_id, kind_wall_ns, wall_ns FROM device_events WHERE event_id > 150_000"
+    ).fetchall()
+    assert differ == 0
+    assert found == [(150_001, 300_000, 99_997), (150_002, 10, 3)]
+
+
+def test_what_a_sweep_does_not_know_is_done_by_sql(connection: duckdb.DuckDBPyConnection) -> None:
+    work = [(0, "0", 1, 0, 7, "kernel", "odd", 5, 2, None, None, None)]
+    tables: dict[str, list[Row]] = {
+        "device_work": list(work),
+        "kernel_class": [("odd", "kernel", "odd", "odd")],
+    }
+    swept, made = both(connection, "device_events", tables)
+    assert swept is None
+    assert len(made) == 1
+
+
+def test_a_sweep_takes_the_columns_that_it_knows(connection: duckdb.DuckDBPyConnection) -> None:
+    compiled = compiled_sweeps()
+    for statement in ("SELECT 1", "SELECT 1.5, 'a', 1, 1, 1, 'a', 'a', 1, 1, 1"):
+        stream = connection.cursor().sql(statement).__arrow_c_stream__()
+        with pytest.raises(TypeError, match="the columns must be lullluulll"):
+            compiled.sweep("gaps", stream)
+    stream = connection.cursor().sql("SELECT 1").__arrow_c_stream__()
+    with pytest.raises(ValueError, match="no such sweep"):
+        compiled.sweep("none", stream)

@@ -1,0 +1,5 @@
+from typing_extensions import CapsuleType
+
+def sweep(
+    name: str, stream: CapsuleType, asked: object = ..., kinds: bytes = ..., /
+) -> CapsuleType: ...

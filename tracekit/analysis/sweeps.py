@@ -1,0 +1,113 @@
+"""Makes derived tables by one pass over sorted rows, in C where it is compiled.
+
+What takes SQL windows, joins and long plans is short as a sweep: a tenth of the time. The statement
+of such a table is what its rows are: its first part, ``swept``, is what the sweep takes too, and
+without a C compiler, or where a sweep gives up for want of memory, the whole of it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+
+from tracekit.database import cursor_of
+
+if TYPE_CHECKING:
+    from tracekit.analysis.spec import Spec
+
+
+class Sweep(NamedTuple):
+    """How a table is made by one.
+
+    Attributes:
+        name: the name of the sweep in native/.
+        taken: the order of the rows that it takes, where ``swept`` does not say it.
+        order: the order of the rows of the table, where it is not that in which they are given.
+        computed: columns of the table that the sweep does not give, in SQL.
+    """
+
+    name: str
+    taken: str = ""
+    order: str = ""
+    computed: Mapping[str, str] = MappingProxyType({})
+
+
+SWEEPS = {
+    "device_events": Sweep(
+        "owned_time",
+        taken="ORDER BY trace_id, device, ts_ns, end_ns, stream, correlation, event_id",
+    ),
+    "device_gaps": Sweep(
+        "gaps",
+        order="ORDER BY trace_id, gap_id",
+        computed={"gap_id": "row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, device)"},
+    ),
+}
+"""The tables that can be made so."""
+
+SWEPT = "swept_rows"
+
+
+def compiled_sweeps() -> Any:
+    """Return the module with the compiled sweeps, None where it is not there."""
+    try:
+        import tracekit.analysis._sweeps as _sweeps
+    except ImportError:
+        return None
+    return _sweeps
+
+
+def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
+    """Create a table by its sweep, where it has one that is compiled; return whether it was."""
+    sweep = SWEEPS.get(spec.name)
+    if sweep is None or compiled_sweeps() is None:
+        return False
+    columns = ", ".join(
+        f"({sweep.computed.get(column.name, column.name)})::{column.type} AS {column.name}"
+        for column in spec.columns
+    )
+    try:
+        with swept(connection, sweep.name, f"{swept_rows(spec)} {sweep.taken}"):
+            connection.execute(
+                f"CREATE TABLE {spec.name} AS SELECT {columns} FROM {SWEPT} {sweep.order}"
+            )
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        return False
+    return True
+
+
+@contextmanager
+def swept(
+    connection: duckdb.DuckDBPyConnection, name: str, statement: str, *asked: object
+) -> Iterator[None]:
+    """Have what a compiled sweep makes of the rows of a statement as ``SWEPT``, to be read once."""
+    # What makes the rows and what takes them run at the same time.
+    source = cursor_of(connection)
+    try:
+        stream = source.sql(statement).__arrow_c_stream__()
+        connection.register(SWEPT, compiled_sweeps().sweep(name, stream, *asked))
+        try:
+            yield
+        finally:
+            connection.unregister(SWEPT)
+    except duckdb.Error as error:
+        # Errors come out of a stream as texts.
+        if "Out of Memory Error" in str(error):
+            raise duckdb.OutOfMemoryException(str(error)) from error
+        raise
+    finally:
+        source.close()
+
+
+def swept_rows(spec: Spec) -> str:
+    """Return the statement whose rows the sweep of a table takes, but for their order."""
+    _, found, rest = spec.sql.partition("WITH swept AS (")
+    if not found:
+        raise ValueError(f"{spec.name} does not begin with what is swept")
+    return rest.partition("\n),\n")[0]
