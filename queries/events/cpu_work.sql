@@ -20,22 +20,16 @@
 --   dur_ns    BIGINT            length of the piece, ns
 -- Invariant: dur_ns > 0
 
-WITH span AS (
+WITH swept AS (
     SELECT
-        trace_id, event_id,
-        -- Of equal spans the outer one is as in view nesting, whatever their order in the file.
-        row_number() OVER (
-            ORDER BY
-                CASE WHEN is_annotation(category) THEN 1 WHEN is_op(category) THEN 2 ELSE 3 END,
-                CASE WHEN is_op(category) THEN external_id END,
-                name DESC, event_id
-        ) AS place,
-        pid, tid, ts_ns, dur_ns,
-        ts_ns + dur_ns AS end_ns,
-        name LIKE 'c10d::%' OR is_annotation(category) AS is_collective,
-        (name LIKE '%::%' AND name NOT LIKE 'autograd::%' AND name NOT LIKE 'torch::autograd::%')
-        OR is_annotation(category)
-        OR is_launch_call(category) AS is_work
+        trace_id, pid, tid, event_id, ts_ns,
+        ts_ns + dur_ns AS end_ns, CASE
+            WHEN is_annotation(category) OR is_launch_call(category) THEN 1
+            WHEN name LIKE 'autograd::%' OR name LIKE 'torch::autograd::%' THEN 0
+            WHEN name LIKE '%::%' THEN 1
+            ELSE 0
+        END AS is_work,
+        CASE WHEN name LIKE 'c10d::%' OR is_annotation(category) THEN 1 ELSE 0 END AS is_collective
     FROM event
     WHERE
         trace_id IN (SELECT trace_id FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded)
@@ -48,25 +42,30 @@ WITH span AS (
             )
             OR (is_annotation(category) AND regexp_matches(name, '^(gloo|mpi|ucc|ccl|xccl):'))
         )
+    -- Of equal spans the outer one is as in view nesting, whatever their order in the file.
+    ORDER BY
+        trace_id, pid, tid, ts_ns, dur_ns DESC,
+        CASE WHEN is_annotation(category) THEN 1 WHEN is_op(category) THEN 2 ELSE 3 END,
+        CASE WHEN is_op(category) THEN external_id END,
+        name DESC, event_id
 ),
+
+placed AS (SELECT *, row_number() OVER () AS place FROM swept),
 
 free_span AS (
     SELECT
         *,
         greatest(ts_ns, coalesce(latest_end_before_ns(
-            (trace_id, pid, tid),
-            ts_ns,
-            CASE WHEN is_collective THEN end_ns END,
-            (-dur_ns, place)
+            (trace_id, pid, tid), ts_ns, CASE WHEN is_collective = 1 THEN end_ns END, place
         ), ts_ns)) AS from_ns
-    FROM span
+    FROM placed
 ),
 
 open_span AS (
     SELECT
         {trace_id: trace_id, pid: pid, tid: tid} AS part,
         -- A number sorts faster than a struct.
-        place * 2 + is_work::BIGINT AS id,
+        place * 2 + is_work AS id,
         from_ns AS start_ns, end_ns
     FROM free_span
     WHERE from_ns < end_ns
@@ -80,4 +79,4 @@ SELECT
 FROM interval_self('open_span') AS own
 INNER JOIN free_span ON own.id // 2 = free_span.place
 WHERE own.id % 2 = 1
-ORDER BY free_span.trace_id, own.start_ns, own.end_ns, free_span.place
+ORDER BY free_span.trace_id, own.start_ns, own.end_ns, free_span.event_id

@@ -46,6 +46,7 @@ SWEEPS = {
         order="ORDER BY trace_id, gap_id",
         computed={"gap_id": "row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, device)"},
     ),
+    "cpu_work": Sweep("self_time", order="ORDER BY trace_id, ts_ns, dur_ns, event_id"),
 }
 """The tables that can be made so."""
 
