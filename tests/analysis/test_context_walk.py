@@ -157,14 +157,19 @@ def innermost(events: list[Event], at: float, tid: int) -> int | None:
 SEEDS = range(12)
 
 
-@pytest.fixture(scope="module", params=[20_000, 7])
+@pytest.fixture(scope="module", params=["compiled", 20_000, 7])
 def ops_of_launches(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[tuple[int, int], int | None]:
-    """Return the op of every launch by seed and correlation, walked in chunks of some rows."""
+    """Return the op of every launch by seed and correlation, walked in chunks of some rows.
+
+    Where the walk is compiled, it is walked so too.
+    """
     cases = [random_spans(seed) for seed in SEEDS]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(context_walk, "_CHUNK_ROWS", request.param)
+        if request.param != "compiled":
+            patch.setattr(context_walk, "compiled_sweeps", lambda: None)
+            patch.setattr(context_walk, "_CHUNK_ROWS", request.param)
         with opened_as_ranks(tmp_path_factory.mktemp("random"), cases) as trace:
             rows = trace.sql(
                 "SELECT t.rank, e.correlation, e.op_id FROM attributed_events AS e"

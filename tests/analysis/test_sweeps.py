@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from traces_by_hand import Event, span
 
+import tracekit
+from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.macros import macros_of
 from tracekit.analysis.sweeps import SWEEPS, compiled_sweeps, sweep_table
@@ -194,3 +198,76 @@ def test_a_sweep_takes_the_columns_that_it_knows(connection: duckdb.DuckDBPyConn
     stream = connection.cursor().sql("SELECT 1").__arrow_c_stream__()
     with pytest.raises(ValueError, match="no such sweep"):
         compiled.sweep("none", stream)
+
+
+def spans_of_all_kinds(some: random.Random, count: int) -> list[Event]:
+    """Return spans that nest, cross and touch, of all that the walk over threads tells apart."""
+    kinds = [
+        *[("cpu_op", "aten::mm")] * 4,
+        ("cpu_op", "detach"),
+        ("cpu_op", "MyFunction"),
+        ("cpu_op", "c10d::allreduce_"),
+        ("cpu_op", "autograd::engine::evaluate_function: MmBackward0"),
+        ("cpu_op", "MmBackward0"),
+        ("cpu_op", "MyFunctionBackward"),
+        ("user_annotation", "tk/module/forward/fc#Linear"),
+        ("user_annotation", "tk/module/backward/fc#Linear"),
+        ("user_annotation", "tk/phase/decode"),
+        ("user_annotation", "gloo:all_reduce"),
+        ("user_annotation", "Optimizer.step#AdamW.step"),
+        ("user_annotation", "my range"),
+        ("python_function", "nn.Module: Linear_0"),
+        ("python_function", "nn.Module: Block_1"),
+        ("python_function", "torch/utils/checkpoint.py(1): recompute_fn"),
+    ]
+    events: list[Event] = []
+    for number in range(count):
+        category, name = some.choice(kinds)
+        args: dict[str, int] = {}
+        if category == "cpu_op" and some.random() < 0.5:
+            args["Sequence number"] = some.randrange(5)
+        if "Backward" in name and some.random() < 0.5:
+            args["Fwd thread id"] = 1
+        start = some.randrange(200)
+        end = start + some.choice([0, 1, 3, 20, 80]) + some.choice([0, 0, 0.5])
+        events.append(span(category, name, start, end, some.choice([1, 1, 2]), **args))
+        if some.random() < 0.4:
+            at = some.randrange(200)
+            events.append(
+                span("cuda_runtime", "cudaLaunchKernel", at, at, 1, correlation=number + 1)
+            )
+    return events
+
+
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_the_compiled_walk_notes_what_the_one_in_python_does(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_kernels: bool
+) -> None:
+    kernel = span("kernel", "k", 300, 301, 7, correlation=1, device=0, stream=7) | {"pid": 0}
+    for seed in range(6):
+        events = spans_of_all_kinds(random.Random(seed), 150)
+        path = tiny_trace([*events, *([kernel] if has_kernels else [])])
+        found = []
+        for is_compiled in (True, False):
+            with monkeypatch.context() as patch:
+                if not is_compiled:
+                    patch.setattr(context_walk, "compiled_sweeps", lambda: None)
+                with tracekit.open(path, cache=False) as trace:
+                    found.append(
+                        trace.sql("FROM surroundings ORDER BY ALL").rows
+                        + trace.sql("FROM module ORDER BY ALL").rows
+                    )
+        assert found[0] == found[1]
+        assert len(found[0]) > 20
+
+
+def test_what_the_walk_raises_comes_out(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(context_walk, "_inside", fail)
+    path = tiny_trace([span("python_function", "nn.Module: Linear_0", 1, 5)])
+    with pytest.raises(KeyboardInterrupt):
+        tracekit.open(path, cache=False)

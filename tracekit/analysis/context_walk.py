@@ -6,19 +6,24 @@ do not nest cleanly lose nothing: of two that cross, the earlier one ends where 
 begins, which leaves «the latest span still open» what it is at every moment; an end that is late by
 a rounding error is pulled in.
 
-Only what means something is fetched (table ``range_marker``), in chunks, and what is noted is
-written to files that DuckDB reads back, so memory does not grow with the trace.
+Only what means something is fetched (table ``range_marker``), a batch at a time, and what is noted
+is handed on, so memory does not grow with the trace. Where it is compiled, native/context_walk.c
+keeps the stack and asks here what spans mean, but for plain ops; elsewhere it is done here, and
+DuckDB reads what is noted from a file.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+import duckdb
 import msgspec
 
 from tracekit.analysis.derivative_nodes import DerivativeNodes
+from tracekit.analysis.sweeps import SWEPT, compiled_sweeps, swept
 from tracekit.analysis.walk_markers import (
     BACKWARD,
     BY_NODE,
@@ -37,9 +42,6 @@ from tracekit.analysis.walk_markers import (
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
 from tracekit.sql_text import quote
-
-if TYPE_CHECKING:
-    import duckdb
 
 WALK = "context_walk"
 """What SQL files write under ``Requires`` when they read the tables of the walk."""
@@ -68,27 +70,31 @@ _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 
 # What says something of its own inside of the range of a collective, which others run in too.
 _SAYING = frozenset((OP, NODE, FRAME, RANGE))
 
-_SPANS = f"""
+# The steps of an optimizer that run a backward pass.
+_CLOSURE_STEPS = """
 WITH node AS (
     SELECT e.trace_id, e.pid, e.ts_ns
     FROM event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     WHERE m.means = 'node' OR e.forward_thread > 0
-),
+)
 
-closure_step AS (
-    SELECT o.event_id
-    FROM (
-        SELECT e.event_id, e.trace_id, e.pid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
-        FROM event AS e
-        INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
-        WHERE m.phase = 'optimizer'
-    ) AS o
-    ASOF JOIN node AS n ON o.trace_id = n.trace_id AND o.pid = n.pid AND o.ts_ns <= n.ts_ns
-    WHERE n.ts_ns < o.end_ns
-),
+SELECT o.event_id
+FROM (
+    SELECT e.event_id, e.trace_id, e.pid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    WHERE m.phase = 'optimizer'
+) AS o
+ASOF JOIN node AS n ON o.trace_id = n.trace_id AND o.pid = n.pid AND o.ts_ns <= n.ts_ns
+WHERE n.ts_ns < o.end_ns
+"""
 
-span AS (
+# Where no name tells of an optimizer, there are none: a statement takes longer to plan with them.
+_HOLDS = f"m.phase = 'optimizer' AND e.event_id IN ({_CLOSURE_STEPS})"
+
+_SPANS = f"""
+WITH span AS (
     SELECT
         e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns,
         CASE WHEN is_python_call(e.category) THEN 0 WHEN is_annotation(e.category) THEN 1 ELSE 2 END
@@ -103,11 +109,7 @@ span AS (
                 ELSE 0
             END
             + CASE WHEN e.forward_thread > 0 THEN {_IS_NODE} ELSE 0 END
-            + CASE
-                WHEN m.phase = 'optimizer' AND e.event_id IN (SELECT event_id FROM closure_step)
-                    THEN {_HOLDS_BACKWARD}
-                ELSE 0
-            END AS marker
+            + CASE WHEN $holds THEN {_HOLDS_BACKWARD} ELSE 0 END AS marker
     FROM event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     UNION ALL
@@ -161,20 +163,42 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     numbered: set[int] = set()
     if any(marker.is_bare_node for marker in markers):
         numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
+    has_optimizer = any(tells(marker.told, "optimizer") for marker in markers)
+    spans = _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
-        contexts, modules = Path(work) / "contexts.json", Path(work) / "modules.json"
-        nodes = Path(work) / "nodes.json"
-        with (
-            contexts.open("wb") as context_file,
-            modules.open("wb") as module_file,
-            nodes.open("wb") as node_file,
-        ):
-            walk = _Walk(markers, qualified, numbered, context_file, module_file, node_file)
-            connection.execute(_SPANS)
-            while chunk := connection.fetchmany(_CHUNK_ROWS):
-                walk.feed(chunk)
+        modules, nodes = Path(work) / "modules.json", Path(work) / "nodes.json"
+        with modules.open("wb") as module_file, nodes.open("wb") as node_file:
+            walk = _Walk(markers, qualified, numbered, module_file, node_file)
+            if compiled_sweeps() is None:
+                contexts = Path(work) / "contexts.json"
+                with contexts.open("wb") as context_file:
+                    connection.execute(spans)
+                    while chunk := connection.fetchmany(_CHUNK_ROWS):
+                        walk.feed(chunk, context_file)
+                _load(connection, _listed(contexts, _CONTEXT_COLUMNS))
+            else:
+                kinds = b"".join(map(_kind_letter, markers))
+                try:
+                    with swept(connection, "contexts", spans, walk, kinds):
+                        _load(connection, SWEPT)
+                except duckdb.Error as error:
+                    raise walk.error or error from None
             walk.end_trace()
-        _load(connection, contexts, modules, nodes)
+        _load_modules(connection, modules)
+        if nodes.stat().st_size:
+            connection.execute(
+                "UPDATE scratch.walked "
+                "SET is_recompute = FALSE, is_derivative = has_derivative = 1 "
+                f"FROM {_listed(nodes, _NODE_COLUMNS)} AS n "
+                "WHERE is_numbered AND walked.trace_id = n.trace_id AND walked.node_id = n.node_id"
+            )
+
+
+def _kind_letter(marker: Marker) -> bytes:
+    """Return what native/context_walk.c is told of a marker: plain ops it does itself."""
+    if marker.kind == OP and not marker.is_bare_node:
+        return b"o"
+    return b"b" if marker.kind == BACKWARD else b"-"
 
 
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
@@ -188,34 +212,32 @@ class _Walk:
         markers: list[Marker],
         qualified: set[int],
         numbered: set[int],
-        context_file: IO[bytes],
         module_file: IO[bytes],
         node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
         self._numbered = numbered
-        self._context_file = context_file
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
         self._stack: list[tuple[int, _Context]] = []
-        self._thread: tuple[int, int] | None = None
+        self._thread: tuple[int, int, int] | None = None
         self._trace: TraceModules | None = None
+        self.error: BaseException | None = None
+        """What the compiled walk could not raise where it was raised."""
 
-    def feed(self, rows: list[tuple[int, int, int, int, int, int, int]]) -> None:
-        """Take the next spans, in order."""
-        stack, markers, nodes = self._stack, self._markers, self._nodes
-        pid_now, tid_now = self._thread or (None, None)
-        trace = self._trace
+    def feed(
+        self, rows: list[tuple[int, int, int, int, int, int, int]], context_file: IO[bytes]
+    ) -> None:
+        """Take the next spans, in order, and write what is noted."""
+        stack, markers = self._stack, self._markers
+        thread = self._thread
         out: list[tuple[int | None, ...]] = []
         for trace_id, pid, tid, event_id, start, end, bits in rows:
-            if tid != tid_now or pid != pid_now or trace is None or trace_id != trace.trace_id:
-                pid_now, tid_now = pid, tid
+            if thread != (trace_id, pid, tid):
+                thread = trace_id, pid, tid
                 stack.clear()
-                if trace is None or trace_id != trace.trace_id:
-                    self.end_trace()
-                    trace = self._trace = TraceModules(trace_id, trace_id in self._qualified)
-                nodes.begin_thread(trace_id)
+                self.begin_thread(trace_id)
             context = _OUTSIDE
             while stack and stack[-1][0] <= start:
                 stack.pop()
@@ -228,47 +250,58 @@ class _Walk:
                 stack.pop()
             if stack:
                 context = stack[-1][1]
-            if not bits:
+            if bits:
+                context = self.enter(context, start, end, event_id, bits)
+            if not bits or bits & (_HAS_SEQUENCE | _IS_WANTED):
                 out.append((trace_id, event_id, *context))
-                continue
-            marker = markers[bits >> _BITS]
-            kind = marker.kind
-            if marker.is_bare_node and trace_id in self._numbered and not bits & _IS_NODE:
-                marker, kind = _PLAIN_OP, OP
-            row = context[5]
-            if row < 0 and markers[-row].is_collective and (kind in _SAYING or marker.told):
-                context = (*context[:5], 0, *context[6:])
-            if kind == OP and not bits & _IS_NODE:
-                around, module, node, how, told, row, span, hook, part = context
-                if node is not None and not how & _AGAIN:
-                    if around == node:
-                        has_number = bits & _HAS_SEQUENCE > 0
-                        nodes.run_op(start, end, node, marker.label, has_number=has_number)
-                    else:
-                        nodes.run_inner_op(start, node, marker.label)
-                if bits & _HAS_SEQUENCE:
-                    how |= _IN_GRAD_MODE
-                    # An optimizer computes without gradients; what its closure does is forward.
-                    if _is_in_closure(how, told):
-                        told = row = 0
-                    # Mostly, grad mode is off in backward: only recomputation has numbers then.
-                    # What hooks do when a gradient is there, with grad mode on, is none of it.
-                    if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
-                        how |= _NUMBERED_IN_NODE
-                context = (event_id, module, node, how, told, row, span, hook, part)
-            else:
-                context = _inside(context, marker, event_id, bits, trace)
-                if context[2] == event_id:
-                    nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
-            if bits & (_HAS_SEQUENCE | _IS_WANTED):
-                out.append((trace_id, event_id, *context))
-            if end > start:
+            if bits and end > start:
                 stack.append((end, context))
-        self._thread = None if pid_now is None or tid_now is None else (pid_now, tid_now)
+        self._thread = thread
         if out:
             text = msgspec.json.encode(out)
-            self._context_file.write(text[1:-1].replace(b"],[", b"]\n["))
-            self._context_file.write(b"\n")
+            context_file.write(text[1:-1].replace(b"],[", b"]\n["))
+            context_file.write(b"\n")
+
+    def begin_thread(self, trace_id: int) -> None:
+        """Take the spans of another thread from here on."""
+        if self._trace is None or self._trace.trace_id != trace_id:
+            self.end_trace()
+            self._trace = TraceModules(trace_id, trace_id in self._qualified)
+        self._nodes.begin_thread(trace_id)
+
+    def enter(self, context: _Context, start: int, end: int, event_id: int, bits: int) -> _Context:
+        """Return the context inside of a span that is no launch."""
+        trace, nodes = self._trace, self._nodes
+        assert trace is not None
+        marker = self._markers[bits >> _BITS]
+        kind = marker.kind
+        if marker.is_bare_node and trace.trace_id in self._numbered and not bits & _IS_NODE:
+            marker, kind = _PLAIN_OP, OP
+        row = context[5]
+        if row < 0 and self._markers[-row].is_collective and (kind in _SAYING or marker.told):
+            context = (*context[:5], 0, *context[6:])
+        if kind != OP or bits & _IS_NODE:
+            context = _inside(context, marker, event_id, bits, trace)
+            if context[2] == event_id:
+                nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
+            return context
+        around, module, node, how, told, row, span, hook, part = context
+        if node is not None and not how & _AGAIN:
+            if around == node:
+                has_number = bits & _HAS_SEQUENCE > 0
+                nodes.run_op(start, end, node, marker.label, has_number=has_number)
+            else:
+                nodes.run_inner_op(start, node, marker.label)
+        if bits & _HAS_SEQUENCE:
+            how |= _IN_GRAD_MODE
+            # An optimizer computes without gradients; what its closure does is forward.
+            if _is_in_closure(how, told):
+                told = row = 0
+            # Mostly, grad mode is off in backward: only recomputation has numbers then.
+            # What hooks do when a gradient is there, with grad mode on, is none of it.
+            if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
+                how |= _NUMBERED_IN_NODE
+        return (event_id, module, node, how, told, row, span, hook, part)
 
     def end_trace(self) -> None:
         """Write the modules and nodes of the trace that was walked last."""
@@ -356,49 +389,47 @@ def _is_in_closure(how: int, told: int) -> bool:
     return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
-def _load(
-    connection: duckdb.DuckDBPyConnection, contexts: Path, modules: Path, nodes: Path
-) -> None:
-    """Make the tables of the walk from the files."""
-    again, derivative = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} > 0", "FALSE"
-    if nodes.stat().st_size:
-        listed = (
-            f"SELECT j FROM read_json({quote(str(nodes))}, "
-            "format = 'newline_delimited', records = false, columns = {j: 'BIGINT[]'})"
-        )
-        numbered = f"j[6] & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE}"
-        derivative = f"coalesce({numbered} AND [j[1], j[5], 1] IN ({listed}), FALSE)"
-        function = f"coalesce({numbered} AND [j[1], j[5], 0] IN ({listed}), FALSE)"
-        again = f"{again} AND NOT {derivative} AND NOT {function}"
+_CONTEXT_COLUMNS = (
+    *("trace_id", "event_id", "op_id", "module_number", "node_id", "how", "told", "row"),
+    *("range_number", "hook_number", "part_marker_id"),
+)
+_NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
+
+
+def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
+    """Return the rows of a file of JSON arrays, in SQL."""
+    picked = ", ".join(f"j[{place}] AS {name}" for place, name in enumerate(columns, start=1))
+    return (
+        f"(SELECT {picked} FROM read_json({quote(str(file))}, format = 'newline_delimited', "
+        f"records = false, columns = {{j: '{kind}[]'}}))"
+    )
+
+
+def _load(connection: duckdb.DuckDBPyConnection, contexts: str) -> None:
+    """Make the table of the walk from what was noted."""
     connection.execute(
-        "CREATE OR REPLACE TABLE scratch.walked AS SELECT j[1]::INTEGER AS trace_id, "
-        "j[2] AS event_id, j[3] AS op_id, j[4] AS module_number, j[5] AS node_id, "
-        f"{again} AS is_recompute, {derivative} AS is_derivative, "
-        f"j[6] & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
-        f"nullif(j[7] >> {PHASE_BITS}, 0) AS phase_marker_id, "
-        "nullif(abs(j[8]), 0) AS row_marker_id, "
-        "j[9] AS range_number, j[10] AS hook_number, j[11] AS part_marker_id "
-        f"FROM read_json({quote(str(contexts))}, format = 'newline_delimited', records = false, "
-        "columns = {j: 'BIGINT[]'})"
-        if contexts.stat().st_size
-        else "CREATE OR REPLACE TABLE scratch.walked (trace_id INTEGER, event_id BIGINT, "
-        "op_id BIGINT, module_number BIGINT, node_id BIGINT, is_recompute BOOLEAN, "
-        "is_derivative BOOLEAN, is_in_grad_mode BOOLEAN, phase_marker_id BIGINT, "
-        "row_marker_id BIGINT, range_number BIGINT, hook_number BIGINT, part_marker_id BIGINT)"
+        "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
+        "event_id, op_id, module_number, node_id, "
+        f"how & {_AGAIN | _NUMBERED_IN_NODE} > 0 AS is_recompute, FALSE AS is_derivative, "
+        f"how & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE} AS is_numbered, "
+        f"how & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
+        f"nullif(told >> {PHASE_BITS}, 0) AS phase_marker_id, "
+        "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
+        f"FROM {contexts}"
     )
-    columns = (
-        *("trace_id BIGINT", "number BIGINT", "module_id BIGINT", "parent_id BIGINT"),
-        *("name VARCHAR", "class VARCHAR", "path VARCHAR", "depth BIGINT", "layer BIGINT"),
-        *("source VARCHAR", "rollup_path VARCHAR", "position BIGINT", "last_position BIGINT"),
-    )
-    picked = ", ".join(
-        f"j[{position}]::{column.split()[1]} AS {column.split()[0]}"
-        for position, column in enumerate(columns, start=1)
-    )
+
+
+def _load_modules(connection: duckdb.DuckDBPyConnection, modules: Path) -> None:
+    """Make the table of the modules from their file."""
+    columns = {
+        **dict.fromkeys(("trace_id", "number", "module_id", "parent_id"), "BIGINT"),
+        **dict.fromkeys(("name", "class", "path"), "VARCHAR"),
+        **dict.fromkeys(("depth", "layer"), "BIGINT"),
+        **dict.fromkeys(("source", "rollup_path"), "VARCHAR"),
+        **dict.fromkeys(("position", "last_position"), "BIGINT"),
+    }
+    typed = ", ".join(f"{name}::{kind} AS {name}" for name, kind in columns.items())
     connection.execute(
-        f"CREATE OR REPLACE TABLE scratch.walked_module AS SELECT {picked} "
-        f"FROM read_json({quote(str(modules))}, format = 'newline_delimited', records = false, "
-        "columns = {j: 'VARCHAR[]'})"
-        if modules.stat().st_size
-        else f"CREATE OR REPLACE TABLE scratch.walked_module ({', '.join(columns)})"
+        f"CREATE OR REPLACE TABLE scratch.walked_module AS SELECT {typed} "
+        f"FROM {_listed(modules, tuple(columns), 'VARCHAR')}"
     )
