@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tracekit.analysis import catalog, derive
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK
 from tracekit.analysis.header import parse_header
@@ -104,3 +105,8 @@ def test_a_list_shows_what_the_headers_say() -> None:
     analyses = load_catalog().analyses
     read = [(s.name, s.subject, s.scope, s.question) for s in analyses.values()]
     assert [tuple(title) for title in analyses.titles()] == read
+
+
+def test_what_is_derived_in_python_decides_which_store_is_used() -> None:
+    steps = {step.__module__.rpartition(".")[2] + ".py" for step in derive._IN_PYTHON.values()}
+    assert steps | {"sweeps.py"} <= set(catalog._STEPS)

@@ -193,8 +193,8 @@ def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
 
 
 _STEPS = (
-    *("context_walk.py", "rules.py", "stretch_alignment.py"),
-    *("walk_markers.py", "walked_modules.py"),
+    *("context_walk.py", "derivative_nodes.py", "device_peaks.py", "device_rules.py", "rules.py"),
+    *("stretch_alignment.py", "sweeps.py", "walk_markers.py", "walked_modules.py"),
 )
 """The files of the steps that are no SQL. They are read, not imported: a store that is there needs
 none of them."""
