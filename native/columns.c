@@ -25,6 +25,13 @@ void batch_clear(Batch *batch)
     batch->row_count = batch->row_capacity = 0;
 }
 
+void batch_empty(Batch *batch)
+{
+    for (int i = 0; i < batch->column_count; i++)
+        batch->columns[i].size = 0;
+    batch->row_count = 0;
+}
+
 static bool grow(void **memory, size_t bytes)
 {
     void *grown = realloc(*memory, bytes);

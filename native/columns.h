@@ -44,6 +44,9 @@ size_t width_of(const Column *column);
 /* Free all memory; the batch is then one without rows. */
 void batch_clear(Batch *batch);
 
+/* Forget all rows, and keep the memory for those to come. */
+void batch_empty(Batch *batch);
+
 /* Make room for one more row in every column; false where there is no memory. */
 bool batch_reserve_row(Batch *batch);
 

@@ -15,6 +15,7 @@ typedef struct {
     Layout layout;
     int order[MAX_COLUMNS]; /* the column of each place in a row */
     Batch batch;
+    Structure structure;
     bool is_reading;
 } Columns;
 
@@ -58,6 +59,7 @@ static void columns_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     batch_clear(&((Columns *)self)->batch);
+    structure_free(&((Columns *)self)->structure);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -107,7 +109,7 @@ static PyObject *columns_read(PyObject *object, PyObject *args)
         self->is_reading = true;
         Py_BEGIN_ALLOW_THREADS
         run = read_events(text, bytes, at, first_event_id + event_count, &self->layout,
-                          &self->batch);
+                          &self->batch, &self->structure);
         Py_END_ALLOW_THREADS
         self->is_reading = false;
         event_count += (long long)(self->batch.row_count - row_count);
@@ -184,7 +186,7 @@ static PyObject *columns_take(PyObject *object, PyObject *unused)
     self->is_reading = true;
     Py_BEGIN_ALLOW_THREADS
     is_done = is_done && batch_export(&self->batch, &self->layout, array);
-    batch_clear(&self->batch);
+    batch_empty(&self->batch);
     Py_END_ALLOW_THREADS
     self->is_reading = false;
     if (!is_done) {
@@ -247,8 +249,32 @@ static PyType_Spec COLUMNS = {
     .slots = COLUMNS_SLOTS,
 };
 
+PyDoc_STRVAR(look_doc,
+"look(way, /)\n--\n\n"
+"Have all texts looked at in one way from now on, for tests: the rows are the same.\n"
+"\n"
+"Args:\n"
+"    way: 'avx2' or 'plain'.\n"
+"\n"
+"Returns:\n"
+"    False where this machine does not have it.\n");
+
+static PyObject *look(PyObject *module, PyObject *way)
+{
+    (void)module;
+    const char *name = PyUnicode_AsUTF8AndSize(way, NULL);
+    return name == NULL ? NULL : PyBool_FromLong(structure_use(name));
+}
+
+static PyMethodDef FUNCTIONS[] = {
+    {"look", look, METH_O, look_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static int add_type(PyObject *module)
 {
+    if (!structure_use("avx2"))
+        structure_use("plain");
     PyObject *type = PyType_FromSpec(&COLUMNS);
     int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "Columns", type);
     Py_XDECREF(type);
@@ -264,6 +290,7 @@ static struct PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tracekit.ingest._event_parser",
     .m_doc = "Reads the usual events of a Chrome trace into Arrow columns.",
+    .m_methods = FUNCTIONS,
     .m_slots = SLOTS,
 };
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "walker.h"
 #include "written_numbers.h"
 
 #define MAX_EXTRA_MEMBERS 16 /* of one event */
@@ -22,57 +23,55 @@ static bool is_key(const Token *key, const char *name, size_t bytes)
 }
 
 /* Read the arguments: copied without white space, and those that have columns into these. */
-static Outcome read_args(Reader *r, const Layout *layout, Batch *batch, Event *event)
+static Outcome read_args(Walker *w, const Layout *layout, Batch *batch, Event *event)
 {
-    Column *out = &batch->columns[ARGS];
+    Copy copy = {&batch->columns[ARGS], w->end, w->end, w->end};
     Outcome outcome;
-    if (*r->at != '{')
+    if (next_byte(w) != '{')
         return ODD;
-    r->at++;
-    put(out, "{", 1);
-    if (!skip_space(r))
+    copy_byte(w, &copy);
+    if (!has_place(w))
         return MORE;
-    bool is_closed = *r->at == '}';
-    r->at += is_closed;
+    bool is_closed = next_byte(w) == '}';
+    if (is_closed)
+        copy_byte(w, &copy);
     while (!is_closed) {
         Token key, value;
-        if ((outcome = read_key(r, &key)) != FINE)
+        if ((outcome = walk_key(w, &key)) != FINE)
             return outcome;
         if (key.has_escape)
             return ODD;
-        put_token(out, &key);
-        put(out, ":", 1);
+        copy_key(w, &copy, &key);
         int link = find_key(&layout->arguments, key.start, (size_t)(key.end - key.start));
         if (link < 0) {
-            outcome = copy_value(r, out, 1);
-        } else if (event->seen_links & 1ull << link || *r->at == '{' || *r->at == '[') {
+            outcome = copy_value(w, &copy, 1);
+        } else if (event->seen_links & 1ull << link || next_byte(w) == '{' ||
+                   next_byte(w) == '[') {
             outcome = ODD;
         } else {
             event->seen_links |= 1ull << link;
-            outcome = read_scalar(r, &value);
+            outcome = walk_scalar(w, &value);
             int64_t number = 0;
             bool is_null = outcome == FINE && value.type == NULL_TOKEN;
             if (outcome == FINE && !is_null)
                 outcome = to_integer(&value, &number);
             if (outcome == FINE) {
-                put_token(out, &value);
+                copy_token(&copy, &value);
                 bool is_none = layout->has_none[link] && number == layout->none[link];
                 set_int(batch, link, !is_null && !is_none, number);
             }
         }
         if (outcome != FINE)
             return outcome;
-        if ((outcome = read_separator(r, '}', &is_closed)) != FINE)
+        if ((outcome = copy_separator(w, &copy, '}', &is_closed)) != FINE)
             return outcome;
-        if (!is_closed)
-            put(out, ",", 1);
     }
-    put(out, "}", 1);
+    copy_piece(&copy);
     return FINE;
 }
 
 /* Read a member that has no column: it goes to column EXTRA. */
-static Outcome read_extra(Reader *r, Batch *batch, Event *event, const Token *key)
+static Outcome read_extra(Walker *w, Batch *batch, Event *event, const Token *key)
 {
     Column *out = &batch->columns[EXTRA];
     if (event->extra_count == MAX_EXTRA_MEMBERS)
@@ -83,12 +82,14 @@ static Outcome read_extra(Reader *r, Batch *batch, Event *event, const Token *ke
             return ODD;
     event->extra_keys[event->extra_count++] = *key;
     /* The text, and its share of what is put in between; see put_members. */
-    if (!column_reserve(out, (size_t)(r->end - key->start) + 64))
+    if (!column_reserve(out, (size_t)(w->end - key->start) + COPY_SLACK_BYTES + 64))
         return NO_MEMORY;
     put(out, event->extra_count == 1 ? "{" : ",", 1);
-    put_token(out, key);
-    put(out, ":", 1);
-    return copy_value(r, out, 1);
+    Copy copy = {out, w->end, w->end, w->end};
+    copy_key(w, &copy, key);
+    Outcome outcome = copy_value(w, &copy, 1);
+    copy_piece(&copy);
+    return outcome;
 }
 
 /* Put members that have no place in a column into EXTRA too, their values as strings. */
@@ -158,12 +159,12 @@ static int kind_of(const Layout *layout, const Event *event)
     if (phase->type != STRING || phase->end - phase->start != 1 || *phase->start < 0)
         return -1;
     int named = layout->named_kind_of[(int)*phase->start];
-    if (named >= 0) {
+    if (named >= 0 && name->type == STRING) {
         /* In another spelling it may be that name too. */
         if (name->has_escape)
             return -1;
         const char *wanted = layout->kind_event_name[named];
-        if (name->type == STRING && is_key(name, wanted, strlen(wanted)))
+        if (is_key(name, wanted, strlen(wanted)))
             return named;
     }
     return layout->kind_of[(int)*phase->start];
@@ -233,49 +234,49 @@ static Outcome set_columns(const Layout *layout, Batch *batch, Event *event, int
     return FINE;
 }
 
-/* Read one event into the row behind the last one. */
-static Outcome read_event(Reader *r, const Layout *layout, Batch *batch, int64_t event_id)
+/* Read one event, at which the next place is, into the row behind the last one. */
+static Outcome read_event(Walker *w, const Layout *layout, Batch *batch, int64_t event_id)
 {
     Event event;
     Outcome outcome;
-    memset(&event.members, 0, sizeof event.members);
+    for (int i = 0; i < MEMBERS; i++)
+        event.members[i].type = ABSENT;
     event.extra_count = 0;
     event.has_args = false;
     event.seen_links = 0;
-    if (*r->at != '{')
-        return ODD;
     if (!batch_reserve_row(batch))
         return NO_MEMORY;
     for (int column = FIRST_ARGUMENT; column < batch->column_count; column++)
         set_int(batch, column, false, 0);
-    r->at++;
-    if (!skip_space(r))
+    if ((outcome = walk_byte(w, '{')) != FINE)
+        return outcome;
+    if (!has_place(w))
         return MORE;
-    bool is_closed = *r->at == '}';
-    r->at += is_closed;
+    bool is_closed = next_byte(w) == '}';
+    w->at += is_closed;
     while (!is_closed) {
         Token key;
-        if ((outcome = read_key(r, &key)) != FINE)
+        if ((outcome = walk_key(w, &key)) != FINE)
             return outcome;
         if (key.has_escape)
             return ODD;
         int member = find_key(&layout->members, key.start, (size_t)(key.end - key.start));
         if (member >= 0 && member != M_ARGS) {
             Token *token = &event.members[member];
-            if (token->type != ABSENT || *r->at == '{' || *r->at == '[')
+            if (token->type != ABSENT || next_byte(w) == '{' || next_byte(w) == '[')
                 return ODD;
-            outcome = read_scalar(r, token);
+            outcome = walk_scalar(w, token);
         } else if (member < 0) {
-            outcome = read_extra(r, batch, &event, &key);
+            outcome = read_extra(w, batch, &event, &key);
         } else if (event.has_args) {
             outcome = ODD;
         } else {
             event.has_args = true;
-            outcome = read_args(r, layout, batch, &event);
+            outcome = read_args(w, layout, batch, &event);
         }
         if (outcome != FINE)
             return outcome;
-        if ((outcome = read_separator(r, '}', &is_closed)) != FINE)
+        if ((outcome = walk_separator(w, '}', &is_closed)) != FINE)
             return outcome;
     }
     return set_columns(layout, batch, &event, event_id);
@@ -283,7 +284,7 @@ static Outcome read_event(Reader *r, const Layout *layout, Batch *batch, int64_t
 
 /* -- a run of events --------------------------------------------------------------------------- */
 
-/* Judge an event that is not usual: where it ends, and whether it is well-formed. */
+/* Judge an event that is not read here: where it ends, and whether it is well-formed. */
 static Run read_odd(const char *text, size_t bytes, size_t at)
 {
     Run run = {DAMAGED, at, 0, 0, false};
@@ -302,12 +303,12 @@ static Run read_odd(const char *text, size_t bytes, size_t at)
 }
 
 Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_id,
-                const Layout *layout, Batch *batch)
+                const Layout *layout, Batch *batch, Structure *structure)
 {
     Run run = {TEXT_ENDS, at, 0, 0, false};
     Reader r = {text + at, text + bytes};
     /* All arguments together are no longer than what they are read from. */
-    if (!column_reserve(&batch->columns[ARGS], bytes - at)) {
+    if (!column_reserve(&batch->columns[ARGS], bytes - at + COPY_SLACK_BYTES)) {
         run.stop = OUT_OF_MEMORY;
         return run;
     }
@@ -318,27 +319,39 @@ Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_i
         run.used = (size_t)(r.at + 1 - text);
         return run;
     }
-    for (int64_t event_id = first_event_id;; event_id++) {
-        size_t start = (size_t)(r.at - text);
+    run.used = (size_t)(r.at - text);
+    structure_begin(structure, text, bytes, run.used);
+    Walker w = {text, text + bytes, NULL, NULL};
+    for (int64_t event_id = first_event_id;;) {
+        const uint32_t *begin = w.at;
         bool is_closed = false;
-        Outcome outcome = read_event(&r, layout, batch, event_id);
+        Outcome outcome = has_place(&w) ? read_event(&w, layout, batch, event_id) : MORE;
         if (outcome == FINE)
-            outcome = read_separator(&r, ']', &is_closed);
-        if (outcome == FINE && !is_closed && *r.at != '{')
+            outcome = walk_separator(&w, ']', &is_closed);
+        if (outcome == FINE && !is_closed && next_byte(&w) != '{')
             outcome = ODD;
-        if (outcome != FINE) {
-            batch_undo_row(batch);
-            if (outcome == NO_MEMORY)
-                run.stop = OUT_OF_MEMORY;
-            else if (outcome == ODD)
-                run = read_odd(text, bytes, start);
-            return run;
+        if (outcome == FINE) {
+            batch->row_count++;
+            event_id++;
+            run.used = is_closed ? (size_t)w.at[-1] + 1 : *w.at;
+            if (is_closed) {
+                run.stop = ARRAY_ENDS;
+                return run;
+            }
+            continue;
         }
-        batch->row_count++;
-        run.used = (size_t)(r.at - text);
-        if (is_closed) {
-            run.stop = ARRAY_ENDS;
-            return run;
+        batch_undo_row(batch);
+        if (outcome == MORE && structure_more(structure, run.used, (size_t)(w.last - begin))) {
+            w.at = structure->at;
+            w.last = w.at + structure->count;
+            continue;
         }
+        if (outcome == NO_MEMORY)
+            run.stop = OUT_OF_MEMORY;
+        else
+            run = read_odd(text, bytes, run.used);
+        if (outcome == MORE && run.stop == TEXT_ENDS && event_id == first_event_id)
+            run.used = at;
+        return run;
     }
 }

@@ -16,6 +16,7 @@
 #include "columns.h"
 #include "json_text.h"
 #include "layout.h"
+#include "structure.h"
 
 /* Why reading stopped. */
 typedef enum {
@@ -37,8 +38,9 @@ typedef struct {
 /* Read events up to the end of the array, or the last one that is surely followed by another.
  *
  * `at` is where the first event begins, or white space before it. The event of number
- * `first_event_id` is the first one; a row is added for each. */
+ * `first_event_id` is the first one; a row is added for each.
+ * `structure` is worked with; its memory is kept for the next time. */
 Run read_events(const char *text, size_t bytes, size_t at, int64_t first_event_id,
-                const Layout *layout, Batch *batch);
+                const Layout *layout, Batch *batch, Structure *structure);
 
 #endif

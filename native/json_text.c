@@ -295,12 +295,8 @@ static void put_escaped(Column *out, uint32_t code)
     }
 }
 
-void put_string(Column *out, const Token *token, bool is_resolved)
+void put_escaped_string(Column *out, const Token *token, bool is_resolved)
 {
-    if (!token->has_escape) {
-        put(out, token->start, (size_t)(token->end - token->start));
-        return;
-    }
     for (const char *p = token->start; p < token->end;) {
         if (*p != '\\') {
             put(out, p++, 1);
@@ -326,44 +322,6 @@ void put_token(Column *out, const Token *token)
     } else {
         put(out, token->start - is_quoted, (size_t)(token->end - token->start) + 2 * is_quoted);
     }
-}
-
-Outcome copy_value(Reader *r, Column *out, int depth)
-{
-    Token token;
-    Outcome outcome;
-    char opens = *r->at;
-    if (opens != '{' && opens != '[') {
-        outcome = read_scalar(r, &token);
-        if (outcome == FINE)
-            put_token(out, &token);
-        return outcome;
-    }
-    char closes = opens == '{' ? '}' : ']';
-    if (depth >= MAX_DEPTH)
-        return ODD;
-    r->at++;
-    put(out, &opens, 1);
-    if (!skip_space(r))
-        return MORE;
-    bool is_closed = *r->at == closes;
-    r->at += is_closed;
-    while (!is_closed) {
-        if (opens == '{') {
-            if ((outcome = read_key(r, &token)) != FINE)
-                return outcome;
-            put_token(out, &token);
-            put(out, ":", 1);
-        }
-        if ((outcome = copy_value(r, out, depth + 1)) != FINE)
-            return outcome;
-        if ((outcome = read_separator(r, closes, &is_closed)) != FINE)
-            return outcome;
-        if (!is_closed)
-            put(out, ",", 1);
-    }
-    put(out, &closes, 1);
-    return FINE;
 }
 
 Outcome skip_value(Reader *r, int depth)

@@ -1,4 +1,4 @@
-/* Reads JSON text (RFC 8259) strictly, and copies it without white space. */
+/* Reads JSON text (RFC 8259) strictly, byte by byte. */
 #ifndef TRACEKIT_JSON_TEXT_H
 #define TRACEKIT_JSON_TEXT_H
 
@@ -99,15 +99,21 @@ Outcome read_key(Reader *r, Token *key);
 /* Read what stands between two members or items: a comma, or the bracket that `closes`. */
 Outcome read_separator(Reader *r, char closes, bool *is_closed);
 
+/* Put what is between the quotes of a string, as put_string does. */
+void put_escaped_string(Column *out, const Token *token, bool is_resolved);
+
 /* Put what is between the quotes of a string, which has been read before, with every escape either
  * resolved or in its shortest form. `out` has room: neither is longer than what stands there. */
-void put_string(Column *out, const Token *token, bool is_resolved);
+static inline void put_string(Column *out, const Token *token, bool is_resolved)
+{
+    if (token->has_escape)
+        put_escaped_string(out, token, is_resolved);
+    else
+        put(out, token->start, (size_t)(token->end - token->start));
+}
 
 /* Copy a scalar as JSON; numbers keep all their digits. */
 void put_token(Column *out, const Token *token);
-
-/* Read any value and copy it without white space. `out` has room for the rest of the text. */
-Outcome copy_value(Reader *r, Column *out, int depth);
 
 /* Read any value, and go behind it. */
 Outcome skip_value(Reader *r, int depth);

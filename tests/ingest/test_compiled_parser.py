@@ -19,7 +19,7 @@ from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, compiled_columns
 from tracekit.ingest.faults import Faults
 
-pytest.importorskip(
+_event_parser = pytest.importorskip(
     "tracekit.ingest._event_parser",
     reason="the parser is not compiled: there was no C compiler at installation",
 )
@@ -327,3 +327,30 @@ def test_other_arguments_are_an_error(text: object) -> None:
         columns.read(b"[]", 1 << 64, lambda *_: True)
     with pytest.raises(TypeError):
         columns.read(b"[]")  # type: ignore[call-arg]
+
+
+ODD_ENDS = ('"', "\\", '\\"', "\x0c", "\x1a", "é", "{", "]", ":", ",", "7", "x", " ", "\n")
+
+
+@pytest.mark.parametrize("shift", range(0, 64, 7))
+def test_text_is_looked_at_alike_in_both_ways(shift: int) -> None:
+    """Whatever stands at the seam of the 64 bytes that are looked at together."""
+    args = '{"a\\\\\\"b": "\\\\", "c":[1.50 ,-2e3,{ }, "é\\u0007"] , "stream" : 7}'
+    events = f'[{" " * shift}{{{X}, "name":"n\\\\\\\\", "args": {args}}}\n,\t'
+    whole = events + events[1:] * 150 + f"{{{X}}}]"
+    texts = [
+        whole,
+        *(events[:at] + odd + events[at:] for at in range(0, 90, 4) for odd in ODD_ENDS),
+    ]
+    try:
+        for text in texts:
+            seen = []
+            for way in ("plain", "avx2"):
+                _event_parser.look(way)
+                columns, said_so, odd = parse(text)
+                seen.append((said_so, odd, columns.row_count and rows_in(columns)))
+            assert seen[0] == seen[1]
+    finally:
+        assert _event_parser.look("avx2") or _event_parser.look("plain")
+    assert said(whole) == (152, len(whole.encode()), "ended")
+    assert not _event_parser.look("another")

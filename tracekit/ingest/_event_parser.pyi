@@ -5,6 +5,8 @@ from typing_extensions import Buffer, CapsuleType
 
 _Row = tuple[int | str | None, ...]
 
+def look(way: Literal["avx2", "plain"], /) -> bool: ...
+
 class Columns:
     row_count: int
     def __init__(
