@@ -63,10 +63,12 @@ class Table:
                 f"CREATE VIEW {self.name} AS SELECT {picked} FROM record "
                 f"WHERE view_name = '{self.view_name}'"
             )
-        # zstd halves the store and is written faster than what DuckDB would choose for JSON.
+        # zstd halves the store and is written faster than what DuckDB would choose for JSON; of
+        # column extra, nearly always NULL, it would make half a MB for each group of rows.
+        zstd = " USING COMPRESSION zstd"
         columns = ", ".join(
             f'"{column.name}" {column.type}'
-            + (" USING COMPRESSION zstd" if column.type == "JSON" else "")
+            f"{zstd if column.type == 'JSON' and column.name != _EXTRA[0] else ''}"
             for column in self.columns
         )
         return f"CREATE TABLE {self.name} ({columns})"

@@ -35,9 +35,9 @@ class ChromeTraceReader:
         self.faults = self._collector.faults
         chosen = min(max(usual_text_bytes(stream.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
         self._block_bytes = block_bytes or chosen
-        # What is read at once takes many times its memory in Python, before it becomes columns.
-        most = self._block_bytes if self._collector.is_compiled else BLOCK_BYTES
-        self._text = TraceText(stream, self._collector, min(self._block_bytes, most))
+        # What is read at once takes many times its memory in Python, before it becomes columns; and
+        # the compiled parser reads it from the processor's cache.
+        self._text = TraceText(stream, self._collector, min(self._block_bytes, BLOCK_BYTES))
 
     @property
     def event_count(self) -> int:
