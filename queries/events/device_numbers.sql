@@ -33,32 +33,28 @@ CREATE OR REPLACE MACRO device_names() AS TABLE (
         GROUP BY trace_id, device_id
     ),
 
-    placed AS (
-        SELECT
-            *,
-            row_number() OVER (PARTITION BY trace_id ORDER BY device_id) AS place,
-            count(*) OVER (PARTITION BY trace_id) AS device_count
-        FROM listed
-    ),
-
+    -- One that all have in common is that of devices which are not listed, too.
     product AS (
-        SELECT trace_id, any_value(name) AS name
+        SELECT
+            trace_id,
+            list(device_id::VARCHAR ORDER BY device_id) AS ids,
+            list(name ORDER BY device_id) AS names,
+            if(count(name) = count(*) AND min(name) = max(name), min(name), NULL) AS name
         FROM listed
         GROUP BY trace_id
-        HAVING count(name) = count(*) AND count(DISTINCT name) = 1
     )
 
-    SELECT w.trace_id, w.device, coalesce(d.name, p.name) AS name
+    SELECT
+        trace_id, w.device,
+        coalesce(
+            CASE
+                WHEN NOT w.is_hip THEN p.names[list_position(p.ids, w.device)]
+                WHEN w.device_count = len(p.names) THEN p.names[w.place]
+            END,
+            p.name
+        ) AS name
     FROM devices_in_order() AS w
-    LEFT JOIN placed AS d
-        ON
-            w.trace_id = d.trace_id
-            AND if(
-                w.is_hip,
-                w.place = d.place AND w.device_count = d.device_count,
-                w.device = d.device_id::VARCHAR
-            )
-    LEFT JOIN product AS p ON w.trace_id = p.trace_id
+    LEFT JOIN product AS p USING (trace_id)
 );
 
 CREATE OR REPLACE MACRO memory_devices() AS TABLE (

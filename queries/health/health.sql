@@ -3,8 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, attributed_events, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, interval_neighbours, health_metrics, health_of_ranks
+-- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
+--           compiled_events, event_category, health_metrics, health_of_ranks
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -22,78 +22,69 @@ WITH launch_end AS (
     GROUP BY trace_id, correlation
 ),
 
-device_correlation AS (
-    SELECT DISTINCT trace_id, correlation
-    FROM device_events
-),
-
 -- Calls that put work on a device, and those that begin (1) or end (-1) the capture of a graph.
-launch_call AS MATERIALIZED (
+launch_call AS (
     SELECT
-        e.trace_id, e.pid, e.event_id, e.ts_ns,
-        contains(e.name, 'StreamBeginCapture')::INTEGER
-        - contains(e.name, 'StreamEndCapture')::INTEGER AS capture_change,
-        contains(e.name, 'GraphLaunch') AS is_replay,
-        d.correlation IS NOT NULL AS has_work
-    FROM event AS e
-    LEFT JOIN device_correlation AS d USING (trace_id, correlation)
+        trace_id, pid, event_id, ts_ns,
+        contains(name, 'StreamBeginCapture')::INTEGER
+        - contains(name, 'StreamEndCapture')::INTEGER AS capture_change,
+        contains(name, 'GraphLaunch') AS is_replay,
+        coalesce(
+            (trace_id, correlation) IN (
+                SELECT (trace_id, correlation) FROM device_events WHERE correlation IS NOT NULL
+            ),
+            FALSE
+        ) AS has_work
+    FROM event
     WHERE
-        (is_launch_of_work(e.category, e.name) AND e.correlation IS NOT NULL)
-        OR (is_launch_call(e.category) AND regexp_matches(e.name, 'Stream(Begin|End)Capture'))
+        (is_launch_of_work(category, name) AND correlation IS NOT NULL)
+        OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
 ),
 
-launching AS (
+-- What was captured runs in a later replay of the same file: it is not missing.
+captured_call AS (
     SELECT
-        trace_id,
-        count(*) AS launch_count,
-        count_if(is_replay) AS replay_count,
-        max(ts_ns) FILTER (is_replay AND has_work) AS last_replay_ts_ns
-    FROM launch_call
-    WHERE capture_change = 0
-    GROUP BY trace_id
-),
-
-workless AS (
-    SELECT
-        trace_id, ts_ns, capture_change,
-        sum(capture_change) OVER (
+        trace_id, ts_ns, capture_change, is_replay, has_work,
+        sum(capture_change) FILTER (NOT has_work) OVER (
             PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
-        ) > 0 AS is_captured
+        ) > 0 AS is_captured,
+        max(ts_ns) FILTER (is_replay AND has_work AND capture_change = 0) OVER (
+            PARTITION BY trace_id
+        ) AS last_replay_ts_ns
     FROM launch_call
-    WHERE NOT has_work
 ),
 
 launch_fact AS (
     SELECT
-        l.trace_id,
-        any_value(l.launch_count) AS launch_count,
-        any_value(l.replay_count) AS replay_count,
-        -- What was captured runs in a later replay of the same file: it is not missing.
-        count(w.trace_id) FILTER (
-            NOT w.is_captured OR coalesce(l.last_replay_ts_ns <= w.ts_ns, TRUE)
+        trace_id,
+        count(*) AS launch_count,
+        count_if(is_replay) AS replay_count,
+        count(*) FILTER (
+            NOT has_work AND (NOT is_captured OR coalesce(last_replay_ts_ns <= ts_ns, TRUE))
         ) AS workless_launch_count,
-        count(w.trace_id) FILTER (w.is_captured) AS captured_launch_count
-    FROM launching AS l
-    LEFT JOIN workless AS w ON l.trace_id = w.trace_id AND w.capture_change = 0
-    GROUP BY l.trace_id
+        count(*) FILTER (NOT has_work AND is_captured) AS captured_launch_count
+    FROM captured_call
+    WHERE capture_change = 0
+    GROUP BY trace_id
 ),
 
 work AS (
     SELECT
-        e.*,
-        l.correlation IS NOT NULL AS is_linked,
-        l.end_ns > e.ts_ns AS is_before_launch_end,
-        gap_before_ns(
-            (e.trace_id, e.device, e.stream), e.ts_ns, e.end_ns, (e.end_ns, e.event_id)
-        ) < 0 AS is_stream_overlap
+        e.trace_id, e.class, e.dur_ns, e.wall_ns, a.launch_id, a.op_id, a.module_id,
+        a.row_name, a.phase, a.is_inferred, a.link,
+        c.event_id IS NOT NULL AS is_compiled,
+        l.end_ns IS NOT NULL AS is_linked,
+        l.end_ns > e.ts_ns AS is_before_launch_end
     FROM device_events AS e
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch_end AS l USING (trace_id, correlation)
+    LEFT JOIN compiled_events AS c USING (trace_id, event_id, piece)
 ),
 
 device_fact AS (
     SELECT
         trace_id,
-        count(*) AS event_count,
+        count(*) AS device_event_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS busy_ns,
         sum(dur_ns) FILTER (is_linked)::BIGINT AS linked_ns,
@@ -101,40 +92,50 @@ device_fact AS (
         coalesce(sum(dur_ns) FILTER (NOT is_linked), 0)::BIGINT AS unlinked_ns,
         sum(dur_ns) FILTER (class <> 'other')::BIGINT AS classified_ns,
         count(*) FILTER (dur_ns = 0) AS zero_count,
-        count(*) FILTER (is_stream_overlap) AS stream_overlap_count,
-        count(*) FILTER (is_before_launch_end) AS before_launch_end_count
+        count(*) FILTER (is_before_launch_end) AS before_launch_end_count,
+        sum(dur_ns) FILTER (launch_id IS NOT NULL)::BIGINT AS launched_ns,
+        sum(dur_ns) FILTER (launch_id IS NOT NULL AND op_id IS NOT NULL)::BIGINT AS op_ns,
+        sum(dur_ns) FILTER (
+            launch_id IS NOT NULL AND row_name IS DISTINCT FROM '(unattributed)'
+        )::BIGINT AS placed_ns,
+        bool_or(module_id IS NOT NULL) AS has_modules,
+        sum(dur_ns) FILTER (phase <> 'other')::BIGINT AS phase_ns,
+        sum(dur_ns) FILTER (is_inferred)::BIGINT AS inferred_ns,
+        count(*) FILTER (link = 'before_window') AS before_window_count,
+        coalesce(sum(dur_ns) FILTER (link = 'before_window'), 0)::BIGINT AS before_window_ns,
+        count(*) FILTER (link = 'missing_launch') AS missing_launch_count,
+        coalesce(sum(dur_ns) FILTER (link = 'missing_launch'), 0)::BIGINT AS missing_launch_ns,
+        coalesce(sum(dur_ns) FILTER (is_compiled), 0)::BIGINT AS compiled_ns
     FROM work
+    GROUP BY trace_id
+),
+
+stream_end AS (
+    SELECT
+        trace_id, ts_ns,
+        max(end_ns) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, end_ns, event_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS end_ns
+    FROM device_events
+    WHERE device <> 'cpu'
+),
+
+stream_fact AS (
+    SELECT trace_id, count(*) FILTER (end_ns > ts_ns) AS stream_overlap_count
+    FROM stream_end
     GROUP BY trace_id
 ),
 
 idle_fact AS (
     SELECT
-        g.trace_id,
-        sum(g.idle_ns)::BIGINT AS idle_ns,
-        coalesce(sum(g.idle_ns) FILTER (g.cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
-        count(*) FILTER (g.reason = 'unusual delay') AS late_start_count,
-        coalesce(sum(g.idle_ns) FILTER (g.reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
-    FROM idle_gap AS g
-    GROUP BY g.trace_id
-),
-
-attributed_fact AS (
-    SELECT
-        d.trace_id,
-        sum(d.dur_ns) FILTER (d.launch_id IS NOT NULL)::BIGINT AS launched_ns,
-        sum(d.dur_ns) FILTER (d.launch_id IS NOT NULL AND d.op_id IS NOT NULL)::BIGINT AS op_ns,
-        sum(d.dur_ns) FILTER (
-            d.launch_id IS NOT NULL AND d.row_name IS DISTINCT FROM '(unattributed)'
-        )::BIGINT AS placed_ns,
-        coalesce(bool_or(d.module_id IS NOT NULL), FALSE) AS has_modules,
-        sum(d.dur_ns) FILTER (d.phase <> 'other')::BIGINT AS phase_ns,
-        sum(d.dur_ns) FILTER (d.is_inferred)::BIGINT AS inferred_ns,
-        count(*) FILTER (d.link = 'before_window') AS before_window_count,
-        coalesce(sum(d.dur_ns) FILTER (d.link = 'before_window'), 0)::BIGINT AS before_window_ns,
-        count(*) FILTER (d.link = 'missing_launch') AS missing_launch_count,
-        coalesce(sum(d.dur_ns) FILTER (d.link = 'missing_launch'), 0)::BIGINT AS missing_launch_ns
-    FROM attributed_events AS d
-    GROUP BY d.trace_id
+        trace_id,
+        sum(idle_ns)::BIGINT AS idle_ns,
+        coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
+        count(*) FILTER (reason = 'unusual delay') AS late_start_count,
+        coalesce(sum(idle_ns) FILTER (reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
+    FROM idle_gap
+    GROUP BY trace_id
 ),
 
 module_fact AS (
@@ -156,38 +157,30 @@ region_fact AS (
     GROUP BY trace_id
 ),
 
-compiled_fact AS (
-    SELECT d.trace_id, sum(d.dur_ns)::BIGINT AS compiled_ns
-    FROM device_events AS d
-    INNER JOIN compiled_events AS c USING (trace_id, event_id, piece)
-    GROUP BY d.trace_id
-),
-
 fact AS MATERIALIZED (
     SELECT
         t.*,
         a.accelerator, a.is_recorded, a.reason AS unrecorded_reason, a.unknown AS unknown_devices,
         t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
-        d.* EXCLUDE (trace_id, event_count),
+        d.* EXCLUDE (trace_id, device_event_count, compiled_ns),
+        coalesce(d.device_event_count, 0) AS device_event_count,
+        s.stream_overlap_count,
         l.* EXCLUDE (trace_id),
-        coalesce(d.event_count, 0) AS device_event_count,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
-        c.* EXCLUDE (trace_id),
         m.cut_path_count,
         g.* EXCLUDE (trace_id),
-        if(g.region_count IS NULL, NULL, coalesce(x.compiled_ns, 0)) AS compiled_ns,
+        if(g.region_count IS NULL, NULL, coalesce(d.compiled_ns, 0)) AS compiled_ns,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a USING (trace_id)
     LEFT JOIN device_fact AS d USING (trace_id)
+    LEFT JOIN stream_fact AS s USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
     LEFT JOIN idle_fact AS i USING (trace_id)
-    LEFT JOIN attributed_fact AS c USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
     LEFT JOIN region_fact AS g USING (trace_id)
-    LEFT JOIN compiled_fact AS x USING (trace_id)
     INNER JOIN rank_facts() AS r USING (trace_id)
 ),
 

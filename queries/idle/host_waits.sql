@@ -17,20 +17,17 @@
 --   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done), copy (until it has begun) or lock (for another thread)
 -- Invariant: dur_ns > 0
 
-WITH waiting_call AS (
+WITH timed_call AS (
     SELECT
         trace_id, event_id, pid, tid, name, correlation, ts_ns, dur_ns, CASE
             WHEN is_launch_call(category) THEN host_call_wait(name)
             ELSE host_range_wait(category, name)
         END AS kind
     FROM event
-    WHERE
-        dur_ns > 0
-        AND CASE
-            WHEN is_launch_call(category) THEN host_call_wait(name)
-            ELSE host_range_wait(category, name)
-        END IS NOT NULL
+    WHERE dur_ns > 0
 ),
+
+waiting_call AS (SELECT * FROM timed_call WHERE kind IS NOT NULL),
 
 copied_work AS (
     SELECT

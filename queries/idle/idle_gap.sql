@@ -16,11 +16,7 @@
 --                                              usual_delay_count of them), nor than longest_hold_ns
 --   unknown         unusual delay              nothing was in between, but the gap is longer than that
 -- The launch was late. A launching thread that waited for another one, for more than half of the host's part of the gap
--- (from its start until the launch call returned), is not looked at: that other thread is. Whoever calls a backward pass
--- waits for the thread that runs its nodes, from the first to the last, or as long as the stack shows run_backward; else
--- the thread of the forward ops is the one that called. And the thread of the nodes waits between two passes for the
--- one that calls them, if it is always the same. Where the stack shows that a thread waits for a lock or a queue, it waits
--- for the thread that gave something back last: in the last tenth of the wait, or in its last longest_hold_ns. The launch
+-- (from its start until the launch call returned), is not looked at: that other thread is (table thread_waits). The launch
 -- came late because for more than half of the host's part that thread was
 --   data_loading    host waited                in a data loader
 --   allocator       host waited                getting or returning memory of the device; or the launch call was running
@@ -38,8 +34,8 @@
 -- backward pass, it has phase backward and no module.
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, attribution, surroundings, launch, host_waits, interval_innermost,
---           interval_common, interval_overlap, idle_limits, wait_key, host_wait_names
+-- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, thread_waits, interval_innermost,
+--           interval_common, interval_overlap, idle_limits, wait_key
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1
@@ -126,218 +122,76 @@ first_launch AS (
     GROUP BY trace_id, pid, tid, ts_ns
 ),
 
-node AS (
-    SELECT trace_id, node_id, max(forward_op_id) AS forward_op_id
-    FROM surroundings
-    WHERE node_id IS NOT NULL
-    GROUP BY trace_id, node_id
-),
-
-backward_call AS (
-    SELECT trace_id, pid, ts_ns, arg_max(tid, (dur_ns, tid)) AS tid, ts_ns + max(dur_ns) AS end_ns
-    FROM event
-    WHERE is_python_call(category) AND contains(name, 'run_backward')
-    GROUP BY trace_id, pid, ts_ns
-),
-
-called_node AS (
-    SELECT
-        node.trace_id, span.pid, span.tid,
-        if(called.end_ns > span.ts_ns, called.tid, forward_op.tid) AS caller_tid,
-        if(called.end_ns > span.ts_ns, called.ts_ns, span.ts_ns) AS start_ns,
-        if(called.end_ns > span.ts_ns, called.end_ns, span.ts_ns + span.dur_ns) AS end_ns
-    FROM node
-    INNER JOIN event AS span ON node.trace_id = span.trace_id AND node.node_id = span.event_id
-    LEFT JOIN event AS forward_op
-        ON
-            node.trace_id = forward_op.trace_id
-            AND node.forward_op_id = forward_op.event_id
-            AND span.pid = forward_op.pid
-    ASOF LEFT JOIN backward_call AS called
-        ON span.trace_id = called.trace_id AND span.pid = called.pid AND span.ts_ns >= called.ts_ns
-),
-
--- Nodes without a forward op in the trace were called by whoever called the others of their thread.
-pass_node AS (
-    SELECT
-        * REPLACE (if(first_tid = last_tid, first_tid, caller_tid) AS caller_tid),
-        first_tid = last_tid AS has_one_caller
-    FROM (
-        SELECT
-            *,
-            min(caller_tid) OVER (PARTITION BY trace_id, pid, tid) AS first_tid,
-            max(caller_tid) OVER (PARTITION BY trace_id, pid, tid) AS last_tid
-        FROM called_node
-    ) AS node
-),
-
--- What runs on another thread between two launches of the one that called is one pass. Where several threads run its
--- nodes, the last one is waited for.
-backward_pass AS (
-    SELECT
-        node.trace_id, node.pid, node.caller_tid,
-        arg_max(node.tid, (node.end_ns, node.tid)) AS tid,
-        min(node.start_ns) AS start_ns,
-        max(node.end_ns) AS end_ns,
-        bool_and(node.has_one_caller) AS has_one_caller
-    FROM pass_node AS node
-    ASOF LEFT JOIN first_launch
-        ON
-            node.trace_id = first_launch.trace_id
-            AND node.pid = first_launch.pid
-            AND node.caller_tid = first_launch.tid
-            AND node.start_ns >= first_launch.ts_ns
-    WHERE node.caller_tid <> node.tid
-    GROUP BY node.trace_id, node.pid, node.caller_tid, first_launch.ts_ns
-),
-
-hand_over AS (
-    SELECT trace_id, pid, ts_ns, max(tid) AS tid
-    FROM event
-    WHERE host_range_hands_over(category, name)
-    GROUP BY trace_id, pid, ts_ns
-),
-
-loading AS (
-    SELECT trace_id, pid, tid, ts_ns, ts_ns + dur_ns AS end_ns
-    FROM host_waits
-    WHERE kind = 'data_loading'
-),
-
--- What a data loader waits for is data.
-handed_over AS (
-    SELECT
-        lock_wait.trace_id, lock_wait.pid, lock_wait.tid AS waiting_tid, hand_over.tid,
-        lock_wait.ts_ns AS start_ns,
-        lock_wait.ts_ns + lock_wait.dur_ns AS end_ns
-    FROM host_waits AS lock_wait
-    ASOF INNER JOIN hand_over
-        ON
-            lock_wait.trace_id = hand_over.trace_id
-            AND lock_wait.pid = hand_over.pid
-            AND lock_wait.ts_ns + lock_wait.dur_ns >= hand_over.ts_ns
-    ASOF LEFT JOIN loading
-        ON
-            lock_wait.trace_id = loading.trace_id
-            AND lock_wait.pid = loading.pid
-            AND lock_wait.tid = loading.tid
-            AND lock_wait.ts_ns >= loading.ts_ns
-    WHERE
-        lock_wait.kind = 'lock'
-        AND lock_wait.tid <> hand_over.tid
-        AND hand_over.ts_ns > lock_wait.ts_ns
-        AND hand_over.ts_ns
-        >= lock_wait.ts_ns + lock_wait.dur_ns - greatest(longest_hold_ns(), lock_wait.dur_ns // 10)
-        AND coalesce(loading.end_ns <= lock_wait.ts_ns, TRUE)
-),
-
--- Which thread waited for which other one, and when? Of a thread, no two begin at once.
-thread_stand AS (
-    SELECT trace_id, pid, waiting_tid, start_ns, max((end_ns, is_backward, tid)) AS latest
-    FROM (
-        SELECT trace_id, pid, caller_tid AS waiting_tid, tid, start_ns, end_ns, TRUE AS is_backward
-        FROM backward_pass
-        UNION ALL
-        -- Behind the last node, hooks may still launch work.
-        SELECT
-            pass.trace_id, pass.pid, pass.tid AS waiting_tid, pass.caller_tid AS tid,
-            greatest(
-                lag(pass.end_ns, 1, 0) OVER (
-                    PARTITION BY pass.trace_id, pass.pid, pass.tid
-                    ORDER BY pass.start_ns, pass.caller_tid
-                ),
-                launch.ts_ns
-            ) AS start_ns,
-            pass.start_ns AS end_ns, FALSE AS is_backward
-        FROM backward_pass AS pass
-        ASOF LEFT JOIN first_launch AS launch
-            ON
-                pass.trace_id = launch.trace_id
-                AND pass.pid = launch.pid
-                AND pass.tid = launch.tid
-                AND pass.start_ns > launch.ts_ns
-        WHERE pass.has_one_caller
-        UNION ALL
-        SELECT trace_id, pid, waiting_tid, tid, start_ns, end_ns, FALSE AS is_backward
-        FROM handed_over
-    ) AS stand
-    GROUP BY trace_id, pid, waiting_tid, start_ns
-),
-
 late_gap AS MATERIALIZED (
     SELECT
         gap.id,
         coalesce(other.rowid, gap.thread) AS thread,
         coalesce(other.tid, gap.tid) AS tid,
-        coalesce(other.tid IS NOT NULL AND stand.latest[2], FALSE) AS is_in_backward,
-        if(other.tid IS NULL, gap.start_ns, greatest(gap.start_ns, stand.start_ns)) AS start_ns,
-        if(other.tid IS NULL, gap.late_ns, least(gap.late_ns, stand.latest[1])) AS end_ns,
+        coalesce(other.tid IS NOT NULL AND wait.is_backward, FALSE) AS is_in_backward,
+        if(other.tid IS NULL, gap.start_ns, greatest(gap.start_ns, wait.start_ns)) AS start_ns,
+        if(other.tid IS NULL, gap.late_ns, least(gap.late_ns, wait.end_ns)) AS end_ns,
         gap.middle_ns
     FROM (
         SELECT
-            id, trace_id, pid, tid, thread, start_ns,
+            *,
             start_ns + host_ns AS late_ns,
             start_ns + host_ns // 2 AS middle_ns
         FROM timed_gap
         WHERE is_late
     ) AS gap
-    ASOF LEFT JOIN thread_stand AS stand
+    ASOF LEFT JOIN thread_waits AS wait
         ON
-            gap.trace_id = stand.trace_id
-            AND gap.pid = stand.pid
-            AND gap.tid = stand.waiting_tid
-            AND gap.middle_ns >= stand.start_ns
+            gap.trace_id = wait.trace_id
+            AND gap.pid = wait.pid
+            AND gap.tid = wait.waiting_tid
+            AND gap.middle_ns >= wait.start_ns
     LEFT JOIN thread AS other
         ON
-            stand.trace_id = other.trace_id
-            AND stand.pid = other.pid
-            AND stand.latest[3] = other.tid
-            AND common_ns(gap.start_ns, gap.late_ns, stand.start_ns, stand.latest[1]) * 2
+            wait.trace_id = other.trace_id
+            AND wait.pid = other.pid
+            AND wait.tid = other.tid
+            AND common_ns(gap.start_ns, gap.late_ns, wait.start_ns, wait.end_ns) * 2
             > gap.late_ns - gap.start_ns
 ),
 
 process AS (
-    SELECT trace_id, pid, min(rowid) AS number
+    SELECT trace_id, pid, -1 - min(rowid) AS number
     FROM thread
     GROUP BY trace_id, pid
 ),
 
--- A thread and a kind are one number, and so are a gap and a kind.
-thread_wait AS (
+-- The driver's lock is that of the process, whose number is below those of threads.
+host_wait AS (
     SELECT
-        wait_key(thread.rowid, host_waits.kind) AS part,
-        host_waits.ts_ns AS start_ns,
-        host_waits.ts_ns + host_waits.dur_ns AS end_ns
-    FROM host_waits
-    INNER JOIN thread
-        ON
-            host_waits.trace_id = thread.trace_id
-            AND host_waits.pid = thread.pid
-            AND host_waits.tid = thread.tid
+        thread.rowid AS thread, wait.kind,
+        wait_key(thread.rowid, wait.kind) AS part,
+        wait.ts_ns AS start_ns,
+        wait.ts_ns + wait.dur_ns AS end_ns
+    FROM host_waits AS wait
+    INNER JOIN thread USING (trace_id, pid, tid)
     UNION ALL
     SELECT
-        -1 - process.number AS part,
-        host_waits.ts_ns AS start_ns,
-        host_waits.ts_ns + host_waits.dur_ns AS end_ns
-    FROM host_waits
-    INNER JOIN process ON host_waits.trace_id = process.trace_id AND host_waits.pid = process.pid
-    WHERE host_waits.kind = 'allocator'
+        process.number AS thread, wait.kind,
+        wait_key(process.number, wait.kind) AS part,
+        wait.ts_ns AS start_ns,
+        wait.ts_ns + wait.dur_ns AS end_ns
+    FROM host_waits AS wait
+    INNER JOIN process USING (trace_id, pid)
+    WHERE wait.kind = 'allocator'
 ),
 
-wait_kind AS (SELECT unnest(wait_kinds()) AS kind),
+wait_kind AS (
+    SELECT DISTINCT thread, kind, part
+    FROM host_wait
+),
 
-late_gap_kind AS (
-    SELECT
-        wait_key(late_gap.id, wait_kind.kind) AS id,
-        wait_key(late_gap.thread, wait_kind.kind) AS part,
-        late_gap.start_ns, late_gap.end_ns
+host_part AS (
+    SELECT id, thread, start_ns, end_ns
     FROM late_gap
-    CROSS JOIN wait_kind
     UNION ALL
-    -- The driver's lock is that of the process, whose number is below those of threads.
     SELECT
-        wait_key(gap.id, 'allocator') AS id,
-        -1 - process.number AS part,
+        gap.id,
+        process.number AS thread,
         greatest(gap.call_ns, gap.start_ns) AS start_ns,
         gap.start_ns + gap.host_ns AS end_ns
     FROM timed_gap AS gap
@@ -345,25 +199,30 @@ late_gap_kind AS (
     WHERE gap.is_late AND gap.link = 'launch'
 ),
 
-covered_kind AS (
-    SELECT id_of_wait_key(id) AS id, kind_of_wait_key(id) AS kind, overlap_ns, ahead_ns
-    FROM interval_overlap('late_gap_kind', 'thread_wait')
+-- The host's part of a gap, for each kind of wait that its thread ever has.
+looked_at AS (
+    SELECT wait_key(id, kind) AS id, part, start_ns, end_ns
+    FROM host_part
+    INNER JOIN wait_kind USING (thread)
 ),
 
--- How long the thread waited in the host's part of a gap, by kind, and how long a wait for the device had been running
--- when the gap began.
+waited AS (
+    SELECT id_of_wait_key(id) AS id, kind_of_wait_key(id) AS kind, overlap_ns, ahead_ns
+    FROM interval_overlap('looked_at', 'host_wait')
+),
+
+-- How long it waited then, and how long a wait for the device had been running when the gap began.
 waiting_time AS (
     SELECT
         id,
-        max(overlap_ns) FILTER (kind = 'data_loading') AS data_loading_ns,
+        sum(overlap_ns) FILTER (kind = 'data_loading') AS data_loading_ns,
         sum(overlap_ns) FILTER (kind = 'allocator') AS allocator_ns,
-        max(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
-        max(overlap_ns) FILTER (kind = 'sync') AS sync_ns,
-        max(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
+        sum(overlap_ns) FILTER (kind = 'comm_wait') AS comm_wait_ns,
+        sum(overlap_ns + coalesce(ahead_ns, 0)) FILTER (kind = 'sync') AS sync_ns,
+        sum(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
         sum(overlap_ns) FILTER (kind = 'lock') AS lock_ns,
-        max(ahead_ns) FILTER (kind = 'sync') AS sync_ahead_ns,
         max(ahead_ns) FILTER (kind = 'copy') AS copy_ahead_ns
-    FROM covered_kind
+    FROM waited
     GROUP BY id
 ),
 
@@ -414,12 +273,7 @@ judged_gap AS (
         (
             coalesce(waiting_time.sync_ns, 0)
             + coalesce(waiting_time.copy_ns, 0)
-            + coalesce(waiting_time.sync_ahead_ns, 0)
-            + CASE
-                WHEN timed_gap.previous_class = 'memcpy_d2h'
-                    THEN coalesce(waiting_time.copy_ahead_ns, 0)
-                ELSE 0
-            END
+            + if(previous_class = 'memcpy_d2h', coalesce(waiting_time.copy_ahead_ns, 0), 0)
         ) * 2 > timed_gap.host_ns AS is_sync,
         coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.host_ns AS is_locked,
         ordered_launch.launch_id IS NOT NULL AS is_ordered,

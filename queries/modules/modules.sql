@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, module, phase_order
+-- Requires: device_events, attribution, device_windows, module, phase_order
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
@@ -37,13 +37,14 @@
 
 WITH own AS (
     SELECT
-        d.trace_id, d.device, d.phase, d.module_id, d.row_name,
-        count(*) FILTER (d.piece = 0) AS kernel_count,
+        trace_id, d.device, a.phase, a.module_id, a.row_name,
+        count(*) FILTER (piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
-    FROM attributed_events AS d
-    WHERE $phase IS NULL OR d.phase = $phase
-    GROUP BY d.trace_id, d.device, d.phase, d.module_id, d.row_name
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    WHERE $phase IS NULL OR a.phase = $phase
+    GROUP BY trace_id, d.device, a.phase, a.module_id, a.row_name
 ),
 
 -- A group is a phase on a device. What is inside of a module lies between two places of the tree, so it is the

@@ -5,7 +5,7 @@
 -- model between two steps, the first of them ends where the device begins with that.
 --
 -- Kind:     view
--- Requires: attributed_events, step_ranges, interval_neighbours
+-- Requires: device_events, attribution, step_ranges, interval_neighbours
 -- Columns:
 --   trace_id   INTEGER -> trace           the trace
 --   device     VARCHAR -> device_windows  number of the device, or cpu
@@ -16,10 +16,11 @@
 --   ends_with  VARCHAR                    what span_ns ends with: next step, evaluation, last event or range on the CPU
 
 WITH work AS (
-    SELECT d.trace_id, d.device, d.step, min(d.ts_ns) AS start_ns, max(d.end_ns) AS end_ns
-    FROM attributed_events AS d
-    WHERE d.step IS NOT NULL
-    GROUP BY d.trace_id, d.device, d.step
+    SELECT trace_id, d.device, a.step, min(d.ts_ns) AS start_ns, max(d.end_ns) AS end_ns
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    WHERE a.step IS NOT NULL
+    GROUP BY trace_id, d.device, a.step
 ),
 
 on_cpu AS (
@@ -29,9 +30,10 @@ on_cpu AS (
 ),
 
 evaluation AS (
-    SELECT trace_id, device, ts_ns
-    FROM attributed_events
-    WHERE step IS NULL AND phase = 'evaluation'
+    SELECT trace_id, d.device, d.ts_ns
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    WHERE a.step IS NULL AND a.phase = 'evaluation'
 ),
 
 followed AS (

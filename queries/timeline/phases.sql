@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, idle_gap, phase_order
+-- Requires: device_events, attribution, device_windows, idle_gap, phase_order
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
@@ -23,8 +23,11 @@
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
 
 WITH placed AS (
-    SELECT trace_id, device, phase, is_inferred, kind, piece, dur_ns, wall_ns, 0 AS idle_ns
-    FROM attributed_events
+    SELECT
+        trace_id, d.device, a.phase, a.is_inferred, d.kind, piece, d.dur_ns, d.wall_ns,
+        0 AS idle_ns
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     UNION ALL BY NAME
     SELECT trace_id, device, phase, 0 AS dur_ns, 0 AS wall_ns, idle_ns
     FROM idle_gap

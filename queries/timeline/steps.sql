@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_steps, step_ranges
+-- Requires: device_events, attribution, device_windows, device_steps, step_ranges
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -24,13 +24,14 @@
 
 WITH step_work AS (
     SELECT
-        d.trace_id, d.device, d.step,
+        trace_id, d.device, a.step,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
         sum(d.wall_ns)::BIGINT AS wall_ns
-    FROM attributed_events AS d
-    WHERE d.trace_id IN (SELECT trace_id FROM step_ranges)
-    GROUP BY d.trace_id, d.device, d.step
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    WHERE trace_id IN (SELECT trace_id FROM step_ranges)
+    GROUP BY trace_id, d.device, a.step
 ),
 
 -- A number that comes twice is one step: from the first start to the last end.

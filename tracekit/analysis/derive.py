@@ -22,7 +22,7 @@ from tracekit.analysis.device_rules import (
     create_device_marks,
     create_unrecorded_marks,
 )
-from tracekit.analysis.macros import ONLY_IF, macros_of_stores_in_order, provide_macros
+from tracekit.analysis.macros import is_of_nothing, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.rules import (
     CLASS_FACT,
     RULED_RANGE,
@@ -168,7 +168,7 @@ def _heights(graph: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    if spec.name in ONLY_IF and not connection.execute(ONLY_IF[spec.name]).fetchall():
+    if is_of_nothing(connection, spec):
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
         connection.execute(f"CREATE TABLE {spec.name} ({columns})")
     elif not sweep_table(connection, spec):

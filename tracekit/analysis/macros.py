@@ -33,6 +33,11 @@ ONLY_IF = {
     "OR trace_id IN (SELECT trace_id FROM device) "
     "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
     "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
+    # A lock, or autograd on more than one thread.
+    "thread_waits": "SELECT 1 FROM host_waits WHERE kind = 'lock' UNION ALL "
+    "SELECT 1 FROM event WHERE is_python_call(category) AND contains(name, 'run_backward') "
+    "UNION ALL SELECT 1 FROM surroundings INNER JOIN event USING (trace_id, event_id) "
+    "GROUP BY trace_id, pid HAVING bool_or(node_id IS NOT NULL) AND min(tid) < max(tid) LIMIT 1",
     "neighbours": "SELECT 1 FROM trace_traits WHERE is_training LIMIT 1",
     "repetition": "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1",
     # The forms of ranges that tell a batch, less closely than the table itself looks.
@@ -43,8 +48,15 @@ ONLY_IF = {
     "OR (category, name) IN (SELECT (category, name) FROM range_marker WHERE means = 'frame') "
     "LIMIT 1",
     "serving_step_work": "SELECT 1 FROM serving_step_ranges LIMIT 1",
+    **dict.fromkeys(
+        ("communication", "collectives", "overlap"),
+        "SELECT 1 FROM collective_events LIMIT 1",
+    ),
+    "memcpy": "SELECT 1 FROM device_events WHERE kind = 'memcpy' OR class = 'memset' LIMIT 1",
+    "steps": "SELECT 1 FROM step_ranges LIMIT 1",
+    "unrecorded": "SELECT 1 FROM accelerator WHERE NOT is_recorded LIMIT 1",
 }
-"""Tables whose statement is long to plan, and what must return a row for them to have one."""
+"""Tables and analyses that are long to plan, and what must return a row for them to have one."""
 
 _KEPT = ("collective_matches",)
 """Macros that take no argument, and whose rows most analyses of runs read: see `rows_kept`."""
@@ -94,6 +106,14 @@ def macros_of_stores_in_order() -> list[Spec]:
 def macros_of_stores() -> frozenset[str]:
     """Return the names of the macros that every store has."""
     return frozenset(spec.name for spec in macros_of_stores_in_order())
+
+
+def is_of_nothing(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
+    """Whether a table, or an analysis of tracekit's, has no row for want of what it is of."""
+    catalog = load_catalog()
+    if spec.name not in ONLY_IF or catalog.analyses.get(spec.name, spec) is not spec:
+        return False
+    return not connection.execute(ONLY_IF[spec.name]).fetchall()
 
 
 def provide_macros(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:

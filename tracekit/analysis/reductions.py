@@ -75,7 +75,7 @@ def lay_rows(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
 
 
-def is_of_nothing(spec: Spec, inputs: Inputs) -> bool:
+def reduces_nothing(spec: Spec, inputs: Inputs) -> bool:
     """Whether an analysis reduces no row: then it has none.
 
     What it names first is what it reduces; what comes behind it is looked at besides.

@@ -9,12 +9,13 @@ of names and rules would compile it for every pair.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.analysis.catalog import QUERIES
+from tracekit.analysis.pattern_words import may_match, ways_to_match
 from tracekit.database import SCRATCH
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
@@ -323,7 +324,6 @@ FROM device_work
 GROUP BY category, name
 """
 
-# Of Python calls there are very many, and a rule for few of them.
 _RANGE_NAMES = """
 SELECT DISTINCT
     category,
@@ -332,7 +332,7 @@ SELECT DISTINCT
         WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
     END AS applies_to
 FROM event
-WHERE is_op(category) OR is_annotation(category) OR (is_python_call(category) AND {is_marked_call})
+WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 """
 
 
@@ -379,6 +379,33 @@ def first_match(conditions: Iterable[tuple[str, int]]) -> str:
     return f"CASE {cases} END" if cases else "NULL::INTEGER"
 
 
+_MOST_LETTERS = 300_000
+"""How long the names of a subject may be together to look there for the words of patterns."""
+
+
+def _fill_names(
+    connection: duckdb.DuckDBPyConnection, table: str, names: str
+) -> Callable[[str, str], bool]:
+    """Fill a table with names; return what says whether a pattern of a subject may match some."""
+    connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
+    subjects = connection.execute(
+        f"SELECT applies_to, sum(length(name)) <= {_MOST_LETTERS} FROM {SCRATCH}.{table} GROUP BY 1"
+    ).fetchall()
+    folded: dict[str, str | None] = {}
+    for subject, are_short in subjects:
+        found = connection.execute(
+            f"SELECT name FROM {SCRATCH}.{table} "
+            f"WHERE {are_short} AND applies_to = {quote(subject)}"
+        ).fetchall()
+        folded[subject] = "\n".join(name for (name,) in found).casefold() if are_short else None
+
+    def may_apply(subject: str, pattern: str) -> bool:
+        text = folded.get(subject)
+        return subject in folded and (text is None or may_match(ways_to_match(pattern), text))
+
+    return may_apply
+
+
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
     """Return the SQL for the first match among the rules that apply to a name's `applies_to`."""
     grouped: dict[str, list[tuple[str, int]]] = {}
@@ -391,9 +418,9 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
 def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill table ``ruled_work``, in a store with table ``kernel_rule`` and view ``device_work``."""
     # Only patterns that may match are compiled, which takes half a millisecond each.
+    may_apply = _fill_names(connection, RULED_WORK, _WORK_NAMES)
     rules = connection.execute(
-        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule "
-        f"WHERE applies_to IN (SELECT applies_to FROM ({_WORK_NAMES})) ORDER BY rule_id"
+        "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
     ).fetchall()
     decided = _by_subject(
         (
@@ -403,36 +430,35 @@ def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
             rule_id,
         )
         for rule_id, applies_to, pattern, category in rules
+        if may_apply(applies_to, pattern)
     )
     connection.execute(
         f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_WORK} AS "
-        f"SELECT category, name, {decided} AS rule_id FROM ({_WORK_NAMES})"
+        f"SELECT category, name, {decided} AS rule_id FROM {SCRATCH}.{RULED_WORK}"
     )
 
 
 def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``ruled_range``, in a store with the tables ``range_rule`` and ``event_kind``."""
-    rules = connection.execute(
-        "SELECT rule_id, applies_to, pattern, label, class FROM range_rule ORDER BY rule_id"
-    ).fetchall()
-    (has_calls,) = connection.execute(
-        "SELECT bool_or(is_python_call(category)) FROM event_kind"
-    ).fetchone() or (None,)
-    # Without calls, the patterns that choose among them need not be compiled.
-    rules = [rule for rule in rules if has_calls or rule[1] != "call"]
-    calls = "|".join(f"(?:{rule[2]})" for rule in rules if rule[1] == "call")
-    names = _RANGE_NAMES.format(
-        is_marked_call=f"regexp_matches(name, {quote(calls)})" if calls else "FALSE"
-    )
+    """Fill table ``ruled_range``, in a store with table ``range_rule``."""
+    may_apply = _fill_names(connection, RULED_RANGE, _RANGE_NAMES)
+    rules = [
+        rule
+        for rule in connection.execute(
+            "SELECT rule_id, applies_to, pattern, label, class FROM range_rule ORDER BY rule_id"
+        ).fetchall()
+        if may_apply(rule[1], rule[2])
+    ]
     decided = _by_subject(
         (applies_to, condition(pattern), rule_id) for rule_id, applies_to, pattern, _, _ in rules
     )
-    # Each name has its rule looked for once, whatever is asked of the rule.
+    # Each name has its rule looked for once, whatever is asked of the rule. Of Python calls there
+    # are very many, and a rule for few of them.
     connection.execute(
         f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_RANGE} AS WITH ruled AS MATERIALIZED "
-        f"(SELECT category, name, {decided} AS rule_id FROM ({names})) SELECT category, name, "
+        f"(SELECT *, {decided} AS rule_id FROM {SCRATCH}.{RULED_RANGE}) SELECT category, name, "
         f"rule_id, {_templates((rule[0], rule[3], rule[2]) for rule in rules)} AS label, "
-        f"{_templates((rule[0], rule[4], rule[2]) for rule in rules)} AS module_class FROM ruled"
+        f"{_templates((rule[0], rule[4], rule[2]) for rule in rules)} AS module_class FROM ruled "
+        "WHERE applies_to <> 'call' OR rule_id IS NOT NULL"
     )
 
 

@@ -14,15 +14,15 @@ import duckdb
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import Deadline, interruptible
-from tracekit.analysis.macros import provide_macros, provide_macros_in
+from tracekit.analysis.macros import is_of_nothing, provide_macros, provide_macros_in
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.reductions import (
     Inputs,
     check_reduced,
     columns_read,
-    is_of_nothing,
     passed_on,
+    reduces_nothing,
     rows_laid,
 )
 from tracekit.analysis.result import Column, Result, RowStream
@@ -153,7 +153,7 @@ def run_reductions(
     read = {
         one: inputs[one]
         for spec in specs
-        if not is_of_nothing(spec, inputs)
+        if not reduces_nothing(spec, inputs)
         for one in spec.reduces
     }
 
@@ -193,7 +193,7 @@ def _run(
     is_laid: bool = False,
 ) -> Result:
     statement = with_values(spec, bind(spec, params))
-    if is_of_nothing(spec, inputs):
+    if reduces_nothing(spec, inputs):
         declared = tuple(Column(column.name, column.type) for column in spec.columns)
         return Result(spec.name, declared, [])
 
@@ -287,6 +287,8 @@ def _open_text(
 
 def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> _Answer:
     with _left_clean(connection):
+        if is_of_nothing(connection, spec):
+            return tuple(Column(column.name, column.type) for column in spec.columns), []
         provide_tables(connection, spec)
         provide_macros(connection, spec)
         connection.execute(statement)

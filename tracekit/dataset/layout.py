@@ -59,6 +59,7 @@ LARGE_TABLES = (
     "neighbours",
     "repetition",
     "surroundings",
+    "thread_waits",
 )
 """Tables of many rows a rank, mostly: they stay in the pieces."""
 

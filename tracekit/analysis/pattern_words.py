@@ -1,0 +1,62 @@
+"""Which patterns could match any of some names, told by the words that a match must hold.
+
+Compiling the patterns of all rules takes longer than matching them, and most of them are for other
+traces: of a hundred, a quarter is left. Only what must hold for a match is looked at, so a pattern
+that is left out would have matched nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+Ways: TypeAlias = "list[list[str | Ways]]"
+"""Alternatives; each lists what a match by it holds: words in lower case, further alternatives."""
+
+_ANY: Ways = [[]]
+
+_TOKEN = re.compile(
+    r"(?P<class>\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\])|(?P<flags>\(\?[imsU-]+\))"
+    r"|(?P<open>\((?!\?)|\(\?[imsU-]*:)|(?P<close>\))|(?P<bar>\|)"
+    r"|(?P<optional>[*?]|\{0?,?\d*\}|\{0,\})|(?P<repeated>\+|\{\d+(?:,\d*)?\})"
+    r"|(?P<word>[\w:]+)|(?P<mark>\\[\WwWdDsSbBA]|[.^$, <>=/&#%@~!\"';-])",
+    re.ASCII,
+)
+
+
+def ways_to_match(pattern: str) -> Ways:
+    """Return what a match of a regular expression (RE2) must hold; of unusual syntax, nothing."""
+    groups: list[Ways] = [[[]]]
+    before = ""
+    end = 0
+    for token in _TOKEN.finditer(pattern):
+        kind = str(token.lastgroup)
+        if token.start() != end:
+            return _ANY
+        end = token.end()
+        held = groups[-1][-1]
+        if kind == "word":
+            held.append(token[0].lower())
+        elif kind == "open":
+            groups.append([[]])
+        elif kind == "close":
+            if len(groups) == 1:
+                return _ANY
+            group = groups.pop()
+            groups[-1][-1].append(group)
+        elif kind == "bar":
+            groups[-1].append([])
+        elif kind == "optional" and before in ("word", "close"):
+            # Of a word, the last letter alone is.
+            last = held.pop()
+            held.extend([last[:-1]] if isinstance(last, str) else [])
+        before = kind
+    return groups[0] if len(groups) == 1 and end == len(pattern) else _ANY
+
+
+def may_match(ways: Ways, names: str) -> bool:
+    """Whether one of the names, all in one text that is folded (`str.casefold`), may be matched."""
+    return any(
+        all(one in names if isinstance(one, str) else may_match(one, names) for one in held)
+        for held in ways
+    )
