@@ -28,7 +28,7 @@ WITH launched AS (
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     LEFT JOIN scratch.class_fact AS c USING (class)
     WHERE k.launch_id IS NOT NULL
-    GROUP BY k.trace_id, k.launch_id, k.launch_ts_ns
+    GROUP BY ALL
 ),
 
 launch_fact AS (
@@ -43,11 +43,29 @@ launch_fact AS (
 
 launch_phase AS MATERIALIZED (SELECT * FROM own_phase('launch_fact')),
 
+node_thread AS (
+    SELECT DISTINCT l.trace_id, l.pid, l.tid
+    FROM surroundings AS s
+    INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
+    WHERE s.node_id IS NOT NULL
+),
+
+-- Launches that tell no phase themselves.
+silent AS MATERIALIZED (
+    SELECT
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode,
+        n.tid IS NOT NULL AS is_on_node_thread
+    FROM launch_phase AS p
+    INNER JOIN launch AS l USING (trace_id, launch_id)
+    LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
+    WHERE p.own.phase IS NULL
+),
+
 -- Launches that have a phase, and zero_grad, which may launch nothing; and work of a model that tells none.
 moment AS (
     SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
-    FROM launch_phase
-    WHERE own.phase IS NULL AND is_model
+    FROM silent
+    WHERE is_model
     UNION ALL
     SELECT
         trace_id, launch_ts_ns AS at_ns, CASE
@@ -94,26 +112,17 @@ told_moment AS (
         )
 ),
 
-node_thread AS (
-    SELECT DISTINCT l.trace_id, l.pid, l.tid
-    FROM surroundings AS s
-    INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
-    WHERE s.node_id IS NOT NULL
-),
-
 numbered AS (
     SELECT
-        p.trace_id, p.launch_id, p.launch_ts_ns, b.label AS label_before, a.label AS label_after,
-        n.tid IS NOT NULL AS is_on_node_thread,
+        p.trace_id, p.launch_id, p.launch_ts_ns, p.is_on_node_thread, b.label AS label_before,
+        a.label AS label_after,
         bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
-    FROM launch_phase AS p
-    INNER JOIN launch AS l USING (trace_id, launch_id)
-    LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
+    FROM silent AS p
     ASOF LEFT JOIN told_moment AS b
         ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
     ASOF LEFT JOIN told_moment AS a
         ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
-    WHERE p.own.phase IS NULL AND p.is_in_grad_mode
+    WHERE p.is_in_grad_mode
 ),
 
 numbered_forward AS (
@@ -144,15 +153,12 @@ SELECT
     p.trace_id, p.launch_id, b.label AS label_before, b.at_ns AS before_ts_ns,
     a.label AS label_after, a.at_ns AS after_ts_ns,
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
-    n.tid IS NOT NULL AS is_on_node_thread,
+    p.is_on_node_thread,
     bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
-FROM launch_phase AS p
-INNER JOIN launch AS l USING (trace_id, launch_id)
-LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
+FROM silent AS p
 LEFT JOIN numbered_forward AS f USING (trace_id, launch_id)
 ASOF LEFT JOIN labelled_moment AS b
     ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
 ASOF LEFT JOIN labelled_moment AS a
     ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
-WHERE p.own.phase IS NULL
 ORDER BY p.trace_id, p.launch_id
