@@ -111,13 +111,7 @@ own_forward AS (
         n.trace_id, n.event_id AS node_id, f.event_id AS forward_op_id, f.module_id, f.range_id,
         f.part_marker_id, f.first_node_id
     FROM node_thread AS n
-    ASOF INNER JOIN forward_op AS f
-        ON
-            n.trace_id = f.trace_id
-            AND n.pid = f.pid
-            AND n.tid = f.tid
-            AND n.sequence_number = f.sequence_number
-            AND n.ts_ns >= f.ts_ns
+    ASOF INNER JOIN forward_op AS f USING (trace_id, pid, tid, sequence_number, ts_ns)
 ),
 
 -- From a node to the one whose derivative it is of, and so on, back to one of a forward op. Nobody takes derivatives of

@@ -99,8 +99,7 @@ timed_gap AS MATERIALIZED (
             FALSE
         ) AS is_late
     FROM gap
-    LEFT JOIN thread
-        ON gap.trace_id = thread.trace_id AND gap.pid = thread.pid AND gap.tid = thread.tid
+    LEFT JOIN thread USING (trace_id, pid, tid)
 ),
 
 -- How long work may start late without a reason.
@@ -119,7 +118,7 @@ usual_delay AS (
 first_launch AS (
     SELECT trace_id, pid, tid, ts_ns, min(launch_id) AS launch_id
     FROM launch
-    GROUP BY trace_id, pid, tid, ts_ns
+    GROUP BY ALL
 ),
 
 late_gap AS MATERIALIZED (
@@ -254,8 +253,7 @@ op_span AS (
         thread.rowid AS part, event.event_id AS id, event.ts_ns AS start_ns,
         event.ts_ns + event.dur_ns AS end_ns
     FROM event
-    INNER JOIN thread
-        ON event.trace_id = thread.trace_id AND event.pid = thread.pid AND event.tid = thread.tid
+    INNER JOIN thread USING (trace_id, pid, tid)
     WHERE is_op(event.category)
 ),
 
@@ -281,15 +279,11 @@ judged_gap AS (
         timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
             AS is_usual_delay
     FROM timed_gap
-    LEFT JOIN late_gap ON timed_gap.id = late_gap.id
-    LEFT JOIN waiting_time ON timed_gap.id = waiting_time.id
-    LEFT JOIN ordered_launch
-        ON
-            timed_gap.trace_id = ordered_launch.trace_id
-            AND timed_gap.launch_id = ordered_launch.launch_id
-    LEFT JOIN busy_op ON timed_gap.id = busy_op.id
-    LEFT JOIN usual_delay
-        ON timed_gap.trace_id = usual_delay.trace_id AND timed_gap.device = usual_delay.device
+    LEFT JOIN late_gap USING (id)
+    LEFT JOIN waiting_time USING (id)
+    LEFT JOIN ordered_launch USING (trace_id, launch_id)
+    LEFT JOIN busy_op USING (id)
+    LEFT JOIN usual_delay USING (trace_id, device)
 ),
 
 explained_gap AS (

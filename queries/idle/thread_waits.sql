@@ -20,14 +20,14 @@
 WITH first_launch AS (
     SELECT trace_id, pid, tid, ts_ns, min(launch_id) AS launch_id
     FROM launch
-    GROUP BY trace_id, pid, tid, ts_ns
+    GROUP BY ALL
 ),
 
 node AS (
-    SELECT trace_id, node_id, max(forward_op_id) AS forward_op_id
+    SELECT trace_id, node_id AS event_id, max(forward_op_id) AS forward_op_id
     FROM surroundings
     WHERE node_id IS NOT NULL
-    GROUP BY trace_id, node_id
+    GROUP BY ALL
 ),
 
 backward_call AS (
@@ -39,15 +39,15 @@ backward_call AS (
 
 called_node AS (
     SELECT
-        node.trace_id, span.pid, span.tid,
+        span.trace_id, span.pid, span.tid,
         if(called.end_ns > span.ts_ns, called.tid, forward_op.tid) AS caller_tid,
         if(called.end_ns > span.ts_ns, called.ts_ns, span.ts_ns) AS start_ns,
         if(called.end_ns > span.ts_ns, called.end_ns, span.ts_ns + span.dur_ns) AS end_ns
     FROM node
-    INNER JOIN event AS span ON node.trace_id = span.trace_id AND node.node_id = span.event_id
+    INNER JOIN event AS span USING (trace_id, event_id)
     LEFT JOIN event AS forward_op
         ON
-            node.trace_id = forward_op.trace_id
+            span.trace_id = forward_op.trace_id
             AND node.forward_op_id = forward_op.event_id
             AND span.pid = forward_op.pid
     ASOF LEFT JOIN backward_call AS called

@@ -388,20 +388,23 @@ def _fill_names(
 ) -> Callable[[str, str], bool]:
     """Fill a table with names; return what says whether a pattern of a subject may match some."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
-    subjects = connection.execute(
-        f"SELECT applies_to, sum(length(name)) <= {_MOST_LETTERS} FROM {SCRATCH}.{table} GROUP BY 1"
-    ).fetchall()
-    folded: dict[str, str | None] = {}
-    for subject, are_short in subjects:
-        found = connection.execute(
-            f"SELECT name FROM {SCRATCH}.{table} "
-            f"WHERE {are_short} AND applies_to = {quote(subject)}"
-        ).fetchall()
-        folded[subject] = "\n".join(name for (name,) in found).casefold() if are_short else None
+    names: dict[str, list[str | None]] = {}
+    for subject, name in connection.execute(
+        "SELECT DISTINCT applies_to, if("
+        f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MOST_LETTERS}, name, NULL) "
+        f"FROM {SCRATCH}.{table}"
+    ).fetchall():
+        names.setdefault(subject, []).append(name)
+    texts = {
+        subject: None if None in some else "\n".join(map(str, some)).casefold()
+        for subject, some in names.items()
+    }
 
     def may_apply(subject: str, pattern: str) -> bool:
-        text = folded.get(subject)
-        return subject in folded and (text is None or may_match(ways_to_match(pattern), text))
+        if subject not in texts:
+            return False
+        text = texts[subject]
+        return text is None or may_match(ways_to_match(pattern), text)
 
     return may_apply
 
