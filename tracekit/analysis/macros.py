@@ -33,11 +33,12 @@ ONLY_IF = {
     "OR trace_id IN (SELECT trace_id FROM device) "
     "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
     "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
-    # A lock, or autograd on more than one thread.
+    # A lock, or nodes of autograd on another thread than their forward ops.
     "thread_waits": "SELECT 1 FROM host_waits WHERE kind = 'lock' UNION ALL "
     "SELECT 1 FROM event WHERE is_python_call(category) AND contains(name, 'run_backward') "
-    "UNION ALL SELECT 1 FROM surroundings INNER JOIN event USING (trace_id, event_id) "
-    "GROUP BY trace_id, pid HAVING bool_or(node_id IS NOT NULL) AND min(tid) < max(tid) LIMIT 1",
+    "UNION ALL SELECT 1 FROM surroundings AS s INNER JOIN event AS e USING (trace_id, event_id) "
+    "INNER JOIN event AS f ON s.trace_id = f.trace_id AND s.forward_op_id = f.event_id "
+    "WHERE e.pid = f.pid AND e.tid <> f.tid LIMIT 1",
     "neighbours": "SELECT 1 FROM trace_traits WHERE is_training LIMIT 1",
     "repetition": "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1",
     # The forms of ranges that tell a batch, less closely than the table itself looks.
