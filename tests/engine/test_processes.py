@@ -26,12 +26,13 @@ import os, pathlib, signal
 from tracekit.engine import unit, worker_process
 load = unit.load_trace
 def killed(connection, reading, trace_id):
-    load(connection, reading, trace_id)
+    rank = load(connection, reading, trace_id)
     once = pathlib.Path({once!r})
     if reading.path.name == {name!r} and not once.exists():
         if {is_once}:
             once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    return rank
 unit.load_trace = killed
 worker_process.serve(int(sys.argv[1]), sys.argv[2])
 """

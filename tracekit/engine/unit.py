@@ -144,16 +144,13 @@ class Worker:
         for rank in ranks:
             try:
                 with Reading(place_of(rank.location)) as reading:
-                    load_trace(connection, reading, rank.trace_id)
+                    number = load_trace(connection, reading, rank.trace_id)
             except duckdb.Error:
                 raise
             except _BAD_DATA as error:
                 forget_trace(connection, rank.trace_id)
                 failures.append(_failure(rank, error))
                 continue
-            (number,) = connection.execute(
-                f"SELECT rank FROM trace WHERE trace_id = {rank.trace_id}"
-            ).fetchone() or (None,)
             if number in taken:
                 forget_trace(connection, rank.trace_id)
                 later.append(rank)
@@ -165,7 +162,8 @@ class Worker:
     def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Piece:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
-        derive(connection, also={THREAD: fill_threads}, room=_do_it)
+        text_bytes = sum(rank.text_bytes for rank in ranks)
+        derive(connection, text_bytes, also={THREAD: fill_threads}, room=_do_it)
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         for name in self._order.analyses:
             spec = load_catalog().analysis(name)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.files import File
+from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place
 from tracekit.units import MB
 
@@ -121,30 +122,35 @@ _TEXT_SHARE = 0.36
 """What JSON text a unit can take at once, of its memory."""
 
 LEAST_BATCH_BYTES = 48 * MB
-"""Up to this much JSON text a batch is not split for the sake of another worker."""
+"""Up to this much cost a batch is not split for the sake of another worker."""
 
 
 def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
     """Put traces into batches, neighbours together; one that is large is alone."""
-    total_bytes = sum(rank.text_bytes for rank in ranks)
-    share_bytes = max(total_bytes / max(1, worker_count), LEAST_BATCH_BYTES)
-    most_bytes = min(memory_bytes * _TEXT_SHARE, share_bytes)
-    # As many batches as that needs, as many for each worker, each of about the same size: nobody
+    most_bytes = memory_bytes * _TEXT_SHARE
+    workers = max(1, worker_count)
+    cost = cost_bytes([rank.text_bytes for rank in ranks])
+    # As many batches as memory needs, as many for each worker, each of about the same cost: nobody
     # waits for the last one.
-    count = max(1, -int(-total_bytes // most_bytes))
+    for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
+    count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:
-        count = -(-count // max(1, worker_count)) * max(1, worker_count)
-    even_bytes = total_bytes / count
+        count = -(-count // workers) * workers
+    even_cost = cost / count
     batches: list[Batch] = []
     waiting: list[Rank] = []
-    taken_bytes = 0
+    taken_bytes = taken_cost = 0
     for rank in ranks:
+        rank_cost = cost_bytes([rank.text_bytes])
         # A batch ends where its sum comes nearest to its share.
-        if waiting and taken_bytes + rank.text_bytes / 2 > even_bytes:
+        if waiting and (
+            taken_cost + rank_cost / 2 > even_cost or taken_bytes + rank.text_bytes / 2 > most_bytes
+        ):
             batches.append(Batch(len(batches), tuple(waiting)))
-            waiting, taken_bytes = [], 0
+            waiting, taken_bytes, taken_cost = [], 0, 0
         waiting.append(rank)
         taken_bytes += rank.text_bytes
+        taken_cost += rank_cost
     if waiting:
         batches.append(Batch(len(batches), tuple(waiting)))
     return batches
