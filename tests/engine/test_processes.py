@@ -76,7 +76,7 @@ def test_what_kills_its_worker_twice_is_listed_alone(
     again = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit", CHOICE)
     assert again.missing == []
     assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
-    assert not (tmp_path / "run.tracekit/pieces").exists()
+    assert not (tmp_path / "run.tracekit/shards").exists()
 
 
 def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a unit of work is given, and what it leaves. All of it can be pickled.
 
-A unit takes a batch of traces (mostly ranks) and an order, which is the same for all batches of a
+A unit takes a batch of traces (mostly ranks) and a job spec, which is the same for all batches of a
 run. The ids of traces are given with them: what a unit leaves is final, whatever was done before it
 and wherever.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.files import File
+from tracekit.dataset.shards import ShardTrace
 from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place
 from tracekit.units import MB
@@ -34,6 +35,11 @@ class Rank:
     identity: str | None = None
     run_id: str | None = None
 
+    @property
+    def in_shard(self) -> ShardTrace:
+        """The trace as a shard of a dataset names it."""
+        return ShardTrace(self.trace_id, self.location.shown, self.identity)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -53,14 +59,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobSpec:
     """What is wanted of every batch.
 
     Attributes:
         analyses: names of analyses of scope ``trace`` whose rows with default parameters are
             wanted.
         dataset: the dataset that the large tables are written to; None to leave them out.
-        recipe: digest of what decides what is derived; pieces of another recipe are not taken over.
+        recipe: digest of what decides what is derived; shards of another recipe are not taken over.
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
         memory_bytes: what one unit may take, its process included, bytes.
@@ -77,7 +83,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Shard:
     """What became of some traces of a batch that were read: the result.
 
     Attributes:
@@ -102,18 +108,18 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one unit left; every trace of its batch is in a piece or among the failures.
+class BatchResult:
+    """What one unit left; every trace of its batch is in a shard or among the failures.
 
     Attributes:
         batch: what it was given.
-        pieces: what was read: mostly one piece.
+        shards: what was read: mostly one shard.
         failures: what was not.
         seconds: how long it took.
     """
 
     batch: Batch
-    pieces: tuple[Piece, ...]
+    shards: tuple[Shard, ...]
     failures: tuple[Failure, ...]
     seconds: float = 0.0
 

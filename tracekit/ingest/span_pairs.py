@@ -209,7 +209,8 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
     """Give every begin the time to its end, and note in table unpaired what has no counterpart.
 
-    Returns how many rows that table has of the trace then. A begin without an end lasts until the end of the trace.
+    A begin without an end lasts until the end of the trace. Returns how many rows that table has of
+    the trace then.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "
@@ -222,4 +223,4 @@ def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
     (unpaired_count,) = connection.execute(
         f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
     ).fetchone() or (0,)
-    return unpaired_count
+    return int(unpaired_count)
