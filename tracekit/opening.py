@@ -173,7 +173,9 @@ def open(
             from tracekit.engine.many_ranks import DistributedIngest, not_for_breakdown
 
             left_out = not_for_breakdown(contents, given) if only_breakdown else ()
-            many = DistributedIngest(sources, contents, choice, rules_path, ranks_progress, left_out)
+            many = DistributedIngest(
+                sources, contents, choice, rules_path, ranks_progress, left_out
+            )
             if accept_summary and is_kept:
                 many = many.or_summary(given)
             return many.open(

@@ -17,7 +17,7 @@ import tracekit
 from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.many_ranks import ingest_dataset
-from tracekit.engine.work import Batch, JobSpec, BatchResult
+from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import UsageError
 from tracekit.storage import Location
 

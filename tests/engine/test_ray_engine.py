@@ -19,7 +19,7 @@ from traces_by_hand import call, kernel, span
 from tracekit.dataset.manifest import Manifest
 from tracekit.engine import engines, ray_engine
 from tracekit.engine.dataset_writer import make_dataset, recipe_of
-from tracekit.engine.work import Batch, JobSpec, BatchResult, Rank
+from tracekit.engine.work import Batch, BatchResult, JobSpec, Rank
 from tracekit.errors import UsageError
 from tracekit.storage import Location
 from tracekit.units import MB

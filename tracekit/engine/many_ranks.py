@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.dataset.manifest import Manifest
-    from tracekit.engine.engines import Engine
     from tracekit.engine.dataset_writer import RunProgress
+    from tracekit.engine.engines import Engine
     from tracekit.ingest.sources import Sources
 
 _log = logging.getLogger("tracekit")
