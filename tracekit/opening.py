@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.database import Build
     from tracekit.engine.choice import EngineChoice
-    from tracekit.engine.making import RunProgress
+    from tracekit.engine.dataset_writer import RunProgress
     from tracekit.ingest.reading import Reading
     from tracekit.storage import Location
 
@@ -171,10 +171,12 @@ def open(
 
         choice = engine or EngineChoice()
         if are_many(sources, choice) and _are_files(sources):
-            from tracekit.engine.many_ranks import ManyRanks, not_for_breakdown
+            from tracekit.engine.many_ranks import DistributedIngest, not_for_breakdown
 
             left_out = not_for_breakdown(contents, given) if only_breakdown else ()
-            many = ManyRanks(sources, contents, choice, rules_path, ranks_progress, left_out)
+            many = DistributedIngest(
+                sources, contents, choice, rules_path, ranks_progress, left_out
+            )
             if accept_summary and is_kept:
                 many = many.or_summary(given)
             return many.open(

@@ -47,7 +47,7 @@ def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -
         "tracekit_version": "0",
         "traces": [],
         "missing": [],
-        "pieces": [],
+        "shards": [],
         "tables": {},
         "analyses": {},
     }

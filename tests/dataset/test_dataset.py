@@ -19,7 +19,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
-from tracekit.engine import making, many_ranks
+from tracekit.engine import dataset_writer, many_ranks
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation
 
@@ -104,13 +104,13 @@ def test_an_unreadable_rank_is_listed_and_read_later(
 
     files[2].write_bytes(whole)
     read: list[int] = []
-    make_batches = making.make_batches
+    make_batches = dataset_writer.make_batches
 
     def spied(ranks: Any, *others: Any) -> Any:
         read.extend(rank.trace_id for rank in ranks)
         return make_batches(ranks, *others)
 
-    monkeypatch.setattr(making, "make_batches", spied)
+    monkeypatch.setattr(dataset_writer, "make_batches", spied)
     make(tmp_path)
     assert read == [2]
     with tracekit.open(dataset) as trace:
@@ -164,15 +164,15 @@ def test_a_full_disk_leaves_what_was_written(
 
 def test_of_two_writers_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ranks(tmp_path / "run", 2)
-    write = making._write_manifest
+    write = dataset_writer._write_manifest
 
     def overtaken(*arguments: Any, **named: Any) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(making, "_write_manifest", write)
+            patched.setattr(dataset_writer, "_write_manifest", write)
             make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
         write(*arguments, **named)
 
-    monkeypatch.setattr(making, "_write_manifest", overtaken)
+    monkeypatch.setattr(dataset_writer, "_write_manifest", overtaken)
     with pytest.raises(StoreError, match="exists already"):
         make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     with tracekit.open(tmp_path / "run.tracekit") as trace:

@@ -32,6 +32,14 @@ def test_ranks_share_batches_as_their_bytes_allow() -> None:
     assert sizes(2, 900, 1, 1, 1) == [1, 3]
 
 
+def test_many_small_ranks_leave_no_worker_without_work() -> None:
+    """What a rank costs besides its bytes counts too, and memory holds whatever it costs."""
+    assert sizes(2, *[0] * 40) == [40]
+    assert sizes(2, *[0] * 64) == [32, 32]
+    assert sizes(2, *[0] * 1024) == [512, 512]
+    assert sizes(2, *[0] * 1000, *[17] * 12) == [608, 403, 1]
+
+
 @pytest.mark.parametrize(
     ("count", "total", "shares"),
     [

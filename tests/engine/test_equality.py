@@ -71,7 +71,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
             choice = EngineChoice(name, worker_count=2)
             manifest = ingest_dataset([run], dataset, engine=choice)
             assert not manifest.missing
-            assert len(manifest.pieces) > 1
+            assert len(manifest.shards) > 1
     return found
 
 

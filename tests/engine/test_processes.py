@@ -26,12 +26,13 @@ import os, pathlib, signal
 from tracekit.engine import unit, worker_process
 load = unit.load_trace
 def killed(connection, reading, trace_id):
-    load(connection, reading, trace_id)
+    rank = load(connection, reading, trace_id)
     once = pathlib.Path({once!r})
     if reading.path.name == {name!r} and not once.exists():
         if {is_once}:
             once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    return rank
 unit.load_trace = killed
 worker_process.serve(int(sys.argv[1]), sys.argv[2])
 """
@@ -75,7 +76,7 @@ def test_what_kills_its_worker_twice_is_listed_alone(
     again = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit", CHOICE)
     assert again.missing == []
     assert ranks_in(tmp_path / "run.tracekit") == [0, 1, 2, 3]
-    assert not (tmp_path / "run.tracekit/pieces").exists()
+    assert not (tmp_path / "run.tracekit/shards").exists()
 
 
 def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:

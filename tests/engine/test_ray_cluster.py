@@ -17,7 +17,7 @@ import tracekit
 from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.many_ranks import ingest_dataset
-from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import UsageError
 from tracekit.storage import Location
 
@@ -78,11 +78,11 @@ class Leaving:
     def worker_count(self) -> int:
         return self._engine.worker_count
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
-        for number, outcome in enumerate(self._engine.run(batches, order)):
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
+        for number, result in enumerate(self._engine.run(batches, job)):
             if number == 0:
                 self._leave()
-            yield outcome
+            yield result
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_running_cluster_is_joined_and_loses_a_node(
     assert manifest.analyses == expected.analyses
     assert manifest.tables.keys() == expected.tables.keys()
     for name, files in expected.tables.items():
-        if files[0].piece is None:
+        if files[0].shard is None:
             assert manifest.tables[name] == files, name
         else:
             counts = [sum(f.row_count for f in m.tables[name]) for m in (manifest, expected)]

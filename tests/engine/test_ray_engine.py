@@ -18,8 +18,8 @@ from traces_by_hand import call, kernel, span
 
 from tracekit.dataset.manifest import Manifest
 from tracekit.engine import engines, ray_engine
-from tracekit.engine.making import make_dataset, recipe_of
-from tracekit.engine.work import Batch, Order, Outcome, Rank
+from tracekit.engine.dataset_writer import make_dataset, recipe_of
+from tracekit.engine.work import Batch, BatchResult, JobSpec, Rank
 from tracekit.errors import UsageError
 from tracekit.storage import Location
 from tracekit.units import MB
@@ -78,28 +78,28 @@ def _step(start: int, number: int, late: int) -> list[dict[str, Any]]:
 class Watched:
     def __init__(self, engine: engines.Engine) -> None:
         self._engine = engine
-        self.outcomes: list[Outcome] = []
+        self.results: list[BatchResult] = []
 
     @property
     def worker_count(self) -> int:
         return self._engine.worker_count
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
-        for outcome in self._engine.run(batches, order):
-            self.outcomes.append(outcome)
-            yield outcome
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
+        for result in self._engine.run(batches, job):
+            self.results.append(result)
+            yield result
 
 
 def made_by(engine: engines.Engine, ranks: Sequence[Rank], folder: Path) -> Manifest:
     # test_equality.py has all that a dataset keeps done in processes, too.
     analyses = ("trace", "timeline", "kernel_classes", "collectives")
-    order = Order(
+    job = JobSpec(
         analyses=analyses,
         dataset=Location.of(folder),
         recipe=recipe_of(None, analyses),
         memory_bytes=MEMORY_BYTES,
     )
-    return make_dataset(ranks, order, engine)
+    return make_dataset(ranks, job, engine)
 
 
 def workers_at_work() -> list[int]:
@@ -144,7 +144,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
     # It was killed in the middle, and its four ranks were done again, each for itself; on a busy
     # machine the signal may come when the batch is done already.
     assert len(killed) == 1
-    done = sorted(len(outcome.batch.ranks) for outcome in engine.outcomes)
+    done = sorted(len(result.batch.ranks) for result in engine.results)
     assert done in (4 * [1] + 3 * [4], 4 * [4])
     assert [missing.trace_id for missing in made.missing] == [11]
     assert made.missing == expected.missing
@@ -155,7 +155,7 @@ def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: 
         assert made.analyses[name] == file, name
     assert set(made.tables) == set(expected.tables)
     for name, files in expected.tables.items():
-        if files[0].piece is None:
+        if files[0].shard is None:
             assert made.tables[name] == files, name
         else:
             assert rows_of(tmp_path / "ray.tracekit", made, name) == rows_of(
@@ -178,8 +178,8 @@ def rows_of(folder: Path, manifest: Manifest, table: str) -> list[Any]:
 @pytest.mark.slow
 def test_who_is_told_to_stop_leaves_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
     batches = [Batch(number, (rank,)) for number, rank in enumerate(ranks[:4])]
-    order = Order(("timeline",), Location.of(tmp_path / "x"), "", memory_bytes=MEMORY_BYTES)
-    running = ray_engine.RayEngine(2).run(batches, order)
+    job = JobSpec(("timeline",), Location.of(tmp_path / "x"), "", memory_bytes=MEMORY_BYTES)
+    running = ray_engine.RayEngine(2).run(batches, job)
     next(running)
     running.close()
     deadline = time.monotonic() + 30
@@ -192,7 +192,7 @@ def test_who_is_told_to_stop_leaves_nothing(ray: Any, ranks: list[Rank], tmp_pat
 def test_a_version_that_differs_is_refused(ranks: list[Rank]) -> None:
     from tracekit.engine.worker_process import do_batch
 
-    answer = do_batch(Order((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
+    answer = do_batch(JobSpec((), None, ""), Batch(0, (ranks[0],)), "0.0.0")
     assert isinstance(answer, UsageError)
     assert "a node of the Ray cluster has tracekit" in answer.message
 

@@ -8,7 +8,7 @@ from typing import Any
 from tracekit.analysis.scopes import Contents
 from tracekit.dataset.manifest import Manifest
 from tracekit.engine.choice import EngineChoice
-from tracekit.engine.many_ranks import ManyRanks, ingest_dataset
+from tracekit.engine.many_ranks import DistributedIngest, ingest_dataset
 from tracekit.ingest.sources import find_sources
 from tracekit.storage import Location, Place
 
@@ -28,5 +28,5 @@ def make_with_timeline(
 
     For tests of how a dataset comes about, whatever is in it.
     """
-    many = ManyRanks(find_sources([run]), Contents(True, (), False, False), engine)
+    many = DistributedIngest(find_sources([run]), Contents(True, (), False, False), engine)
     return many.make(Location.of(output), ["timeline"])

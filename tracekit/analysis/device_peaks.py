@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracekit import sql_text
 from tracekit.analysis.rules import builtin_content
+from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,6 +58,7 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
     )
 
 
+@cache
 def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | None:
     """Find the peak rates of a device by its name in a trace.
 
@@ -119,4 +120,6 @@ def _insert_peaks(
         for dtype, rate in peak.flop_per_s.items()
     ]
     if found:
-        connection.execute(f"INSERT INTO {table} VALUES {sql_text.rows(found)}")
+        described = connection.execute(f"DESCRIBE {table}").fetchall()
+        types = {name: kind for name, kind, *_ in described}
+        connection.execute(f"INSERT INTO {table} {select_rows(types, found)}")

@@ -388,16 +388,16 @@ def _fill_names(
 ) -> Callable[[str, str], bool]:
     """Fill a table with names; return what says whether a pattern of a subject may match some."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
-    names: dict[str, list[str | None]] = {}
+    found: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
         "SELECT DISTINCT applies_to, if("
         f"sum(length(name)) OVER (PARTITION BY applies_to) <= {_MOST_LETTERS}, name, NULL) "
         f"FROM {SCRATCH}.{table}"
     ).fetchall():
-        names.setdefault(subject, []).append(name)
+        found.setdefault(subject, []).append(name)
     texts = {
         subject: None if None in some else "\n".join(map(str, some)).casefold()
-        for subject, some in names.items()
+        for subject, some in found.items()
     }
 
     def may_apply(subject: str, pattern: str) -> bool:

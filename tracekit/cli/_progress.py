@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
 
-    from tracekit.engine.making import RunProgress
+    from tracekit.engine.dataset_writer import RunProgress
     from tracekit.ingest.progress import Progress
 
 PATIENCE_S = 2.0

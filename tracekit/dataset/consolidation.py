@@ -1,8 +1,8 @@
-"""Puts the small tables and the rows of analyses of all pieces into one file each.
+"""Puts the small tables and the rows of analyses of all shards into one file each.
 
 They come as the bytes of small Parquet files, from whatever engine and in any order, lie in a
 folder of this machine until all are there, and are sorted then: the files are the same, however the
-pieces were made.
+shards were made.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MARKER_NUMBER = "marker_number"
 """Which row of table range_marker a number in table surroundings means, by trace."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
-"""What health says of a trace beside others; a piece does not know of all."""
+"""What health says of a trace beside others; a shard does not know of all."""
 
 
 class SmallFiles:
-    """The small files of pieces, on their way into one file each."""
+    """The small files of shards, on their way into one file each."""
 
     def __init__(self, folder: Path, memory_bytes: int = 256 << 20) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class SmallFiles:
         """The rank of each trace; there once all are consolidated."""
 
     def add(self, trace_ids: tuple[int, ...], small: Mapping[str, bytes]) -> int:
-        """Take the small files of a piece; return its number."""
+        """Take the small files of a shard; return its number."""
         number = len(self._traces)
         self._traces.append(trace_ids)
         for name, data in small.items():
@@ -78,10 +78,10 @@ class SmallFiles:
 
         connection.execute(
             f"CREATE TABLE trace AS FROM {self._read('tables/trace')}; "
-            "CREATE TABLE piece_trace (piece BIGINT, trace_id INTEGER)"
+            "CREATE TABLE shard_trace (shard BIGINT, trace_id INTEGER)"
         )
-        pairs = [(piece, one) for piece, ids in enumerate(self._traces) for one in ids]
-        connection.execute(f"INSERT INTO piece_trace VALUES {rows(pairs)}")
+        pairs = [(shard, one) for shard, ids in enumerate(self._traces) for one in ids]
+        connection.execute(f"INSERT INTO shard_trace VALUES {rows(pairs)}")
         connection.execute(load_catalog().macros["health_of_ranks"].sql)
 
     def _statements(self) -> Iterator[tuple[str, str]]:
@@ -105,15 +105,15 @@ class SmallFiles:
         return f"SELECT * EXCLUDE (file_row_number) FROM {source} ORDER BY {keys}, file_row_number"
 
     def _marker_numbers(self) -> str:
-        """Return SQL for the numbers of markers: each piece counted its own from 1."""
-        pieces = " UNION ALL ".join(
-            f"SELECT {number} AS piece, marker_id, category, name FROM read_parquet("
+        """Return SQL for the numbers of markers: each shard counted its own from 1."""
+        shards = " UNION ALL ".join(
+            f"SELECT {number} AS shard, marker_id, category, name FROM read_parquet("
             f"{quote(str(self._place('tables/range_marker', number)))})"
             for number in self._names["tables/range_marker"]
         )
         return (
-            "SELECT t.trace_id, p.marker_id AS piece_marker_id, a.marker_id "
-            f"FROM ({pieces}) AS p INNER JOIN piece_trace AS t ON p.piece = t.piece "
+            "SELECT t.trace_id, p.marker_id AS shard_marker_id, a.marker_id "
+            f"FROM ({shards}) AS p INNER JOIN shard_trace AS t ON p.shard = t.shard "
             f"INNER JOIN ({_numbered(self._read('tables/range_marker'))}) AS a "
             "ON p.category = a.category AND p.name = a.name "
             "ORDER BY t.trace_id, p.marker_id"
@@ -130,7 +130,7 @@ class SmallFiles:
 
 
 def _numbered(source: str) -> str:
-    """Return SQL for the markers of all pieces, each once, numbered as in a store."""
+    """Return SQL for the markers of all shards, each once, numbered as in a store."""
     return (
         "SELECT * REPLACE ((row_number() OVER (ORDER BY category, name))::INTEGER AS marker_id) "
         "FROM (SELECT DISTINCT ON (category, name) * FROM "

@@ -3,13 +3,13 @@
 A dataset is a folder ``NAME.tracekit``:
 
 - ``manifest.json``: what is in it. It is written last; without it there is no dataset.
-- ``tables/<table>/<piece>.parquet``: a large table; each file holds the rows of some ranks, those
-  of one piece, sorted by trace and time.
+- ``tables/<table>/<shard>.parquet``: a large table; each file holds the rows of some ranks, those
+  of one shard, sorted by trace and time.
 - ``tables/<table>/all-….parquet``: a small table, of all ranks.
 - ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
   parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Those of
   scope ``run`` that a breakdown has are there as they are.
-- ``pieces/<piece>.zip``: the small tables and the rows of the analyses of one piece, as long as
+- ``shards/<shard>.zip``: the small tables and the rows of the analyses of one shard, as long as
   the dataset is not whole.
 """
 
@@ -19,7 +19,7 @@ MANIFEST_NAME = "manifest.json"
 SUFFIX = ".tracekit"
 
 FORMAT = "tracekit dataset"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 SMALL_TABLES = (
     "trace",
@@ -61,10 +61,10 @@ LARGE_TABLES = (
     "surroundings",
     "thread_waits",
 )
-"""Tables of many rows a rank, mostly: they stay in the pieces."""
+"""Tables of many rows a rank, mostly: they stay in the shards."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables whose rows are of names and not of traces: every piece has those of its own names."""
+"""Tables whose rows are of names and not of traces: every shard has those of its own names."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """How a table is sorted; the others are sorted by trace, device and time as they are derived."""

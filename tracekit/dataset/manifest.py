@@ -42,23 +42,23 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a dataset: its name, what it must be, and which of the pieces it is of.
+    """A file of a dataset: its name, what it must be, and which of the shards it is of.
 
-    `piece` is a place in the manifest's `pieces`; None of a file that is about all traces.
+    `shard` is a place in the manifest's `shards`; None of a file that is about all traces.
     """
 
     name: str
     size_bytes: int
     sha256: str
     row_count: int
-    piece: int | None = None
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What is in a dataset.
 
-    `pieces` are the ids of the traces that were read together; `tables` and `analyses` the files by
+    `shards` are the ids of the traces that were read together; `tables` and `analyses` the files by
     name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
     and has_benchmarks whether those hold any. `left_out` are tables that are not there, whatever
     they would hold: those of a summary, which answers a breakdown.
@@ -68,7 +68,7 @@ class Manifest:
     tracekit_version: str
     traces: list[TraceEntry]
     missing: list[Missing]
-    pieces: list[list[int]]
+    shards: list[list[int]]
     tables: dict[str, list[ListedFile]]
     analyses: dict[str, ListedFile]
     runs: list[str] = field(default_factory=list)

@@ -180,9 +180,9 @@ def _with_markers(source: str, numbers: str) -> str:
         SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
         FROM {source} AS s
         LEFT JOIN {numbers} AS p
-            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.piece_marker_id
+            ON s.trace_id = p.trace_id AND s.phase_marker_id = p.shard_marker_id
         LEFT JOIN {numbers} AS r
-            ON s.trace_id = r.trace_id AND s.row_marker_id = r.piece_marker_id)"""
+            ON s.trace_id = r.trace_id AND s.row_marker_id = r.shard_marker_id)"""
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:

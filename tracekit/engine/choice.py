@@ -8,10 +8,15 @@ from tracekit.ingest.sources import usual_text_bytes
 from tracekit.units import MB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.ingest.sources import Sources
 
 MANY_BYTES = 64 * MB
-"""With so much JSON text, several traces are sooner read by units than one after the other."""
+"""At such a cost several traces are sooner read by units than one after the other."""
+
+_RANK_BYTES = 1 * MB
+"""What a rank costs besides its text, as so much text: statements of its own, rows of its own."""
 
 
 class EngineChoice(NamedTuple):
@@ -34,4 +39,11 @@ def are_many(sources: Sources, choice: EngineChoice) -> bool:
     """Whether traces are read by units of work."""
     if choice.name is not None:
         return bool(sources.traces)
-    return len(sources.traces) > 1 and sum(map(usual_text_bytes, sources.traces)) >= MANY_BYTES
+    if len(sources.traces) == 1:
+        return False
+    return cost_bytes([*map(usual_text_bytes, sources.traces)]) >= MANY_BYTES
+
+
+def cost_bytes(text_bytes: Sequence[int]) -> int:
+    """Return how much JSON text of one trace takes as long as traces of these sizes do."""
+    return sum(text_bytes) + len(text_bytes) * _RANK_BYTES

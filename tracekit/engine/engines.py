@@ -6,14 +6,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tracekit.engine.work import Batch, Failure, Order, Outcome
+from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec
 from tracekit.errors import UsageError
 
 
 class Engine(Protocol):
     """Does units of work: in a loop, in processes of this machine, on a cluster.
 
-    The same batches and order leave the same results on each engine, byte for byte; only in which
+    The same batches and job leave the same results on each engine, byte for byte; only in which
     order they come, and how long they take, differs.
     """
 
@@ -22,10 +22,10 @@ class Engine(Protocol):
         """How many units it does at a time, at most."""
         ...
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
         """Do a unit for each batch; yield what each leaves, as soon as it is there, in any order.
 
-        Every trace of every batch comes back exactly once, in a piece or as a failure: also where a
+        Every trace of every batch comes back exactly once, in a shard or as a failure: also where a
         worker died. Then its batch is done once more, each trace for itself, and what dies again is
         a failure. Only a few batches more than there are workers are under way at a time. Closing
         the generator (an error, Ctrl-C) ends all workers before it returns, and nothing
@@ -33,7 +33,7 @@ class Engine(Protocol):
 
         Args:
             batches: what to do, largest first is best.
-            order: what is wanted; ``memory_bytes`` holds for each unit.
+            job: what is wanted; ``memory_bytes`` holds for each unit.
 
         Raises:
             UsageError: the engine cannot be had: what it needs is not installed.
@@ -51,11 +51,11 @@ class SerialEngine:
 
     worker_count: int = 1
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
         """Do a unit for each batch, in their order."""
         from tracekit.engine.unit import Worker
 
-        with Worker(order) as worker:
+        with Worker(job) as worker:
             for batch in batches:
                 yield worker.do(batch)
 
@@ -92,7 +92,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
     )
 
 
-def given_up(batch: Batch, how_often: str, reason: str) -> Outcome:
+def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
     """Return what is left of a batch whose worker ends whenever it is done."""
     failures = tuple(
         Failure(
@@ -102,4 +102,4 @@ def given_up(batch: Batch, how_often: str, reason: str) -> Outcome:
         )
         for rank in batch.ranks
     )
-    return Outcome(batch, (), failures)
+    return BatchResult(batch, (), failures)

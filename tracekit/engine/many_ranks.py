@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
 from tracekit.analysis.scopes import Contents
 from tracekit.engine.choice import EngineChoice
-from tracekit.engine.making import RunProgress, make_dataset, recipe_of
-from tracekit.engine.work import Order, Rank
+from tracekit.engine.dataset_writer import RunProgress, make_dataset, recipe_of
+from tracekit.engine.work import JobSpec, Rank
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.sources import (
     find_sources,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.dataset.manifest import Manifest
+    from tracekit.engine.dataset_writer import RunProgress
     from tracekit.engine.engines import Engine
-    from tracekit.engine.making import RunProgress
     from tracekit.ingest.sources import Sources
 
 _log = logging.getLogger("tracekit")
@@ -67,7 +67,7 @@ def not_for_breakdown(
 
 
 @dataclass(frozen=True, slots=True)
-class ManyRanks:
+class DistributedIngest:
     """Traces that are read by units of work, and what of them is wanted.
 
     Args:
@@ -99,7 +99,7 @@ class ManyRanks:
         """
         wanted = tuple(self._of_breakdown() if analyses is None else analyses)
         engine, count, memory_bytes = self._engine()
-        order = Order(
+        job = JobSpec(
             analyses=wanted,
             dataset=dataset,
             recipe=recipe_of(self.rules, wanted, self.left_out),
@@ -110,7 +110,7 @@ class ManyRanks:
         )
         return make_dataset(
             self._ranks(),
-            order,
+            job,
             engine,
             self.progress,
             worker_count=count,
@@ -184,7 +184,7 @@ class ManyRanks:
                 ],
             )
 
-    def or_summary(self, ceilings: CeilingSources | None) -> ManyRanks:
+    def or_summary(self, ceilings: CeilingSources | None) -> DistributedIngest:
         """Return what a breakdown kept of these traces, if nothing but that is in the cache."""
         summary = replace(self, left_out=not_for_breakdown(self.contents, ceilings))
         if self._is_whole(Location.of(self._cached())):
@@ -347,5 +347,5 @@ def ingest_dataset(
         for name, spec in load_catalog().analyses.items()
         if spec.scope == "trace" and not spec.needs and not any(p.is_required for p in spec.params)
     ]
-    many = ManyRanks(sources, contents, engine or EngineChoice(), rules, progress)
+    many = DistributedIngest(sources, contents, engine or EngineChoice(), rules, progress)
     return many.make(dataset, answerable, replaces=force)

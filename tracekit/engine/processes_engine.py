@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tracekit.database import temporary_folder
 from tracekit.engine.engines import DiedError, given_up
-from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import TracekitError
 
 _PATIENCE_S = 5.0
@@ -57,25 +57,25 @@ class ProcessesEngine:
 
     worker_count: int
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
         """Do a unit for each batch; yield what each leaves as soon as it is there."""
         if not batches:
             return
-        with contextlib.closing(_Pool(order, min(self.worker_count, len(batches)))) as pool:
-            yield from pool.outcomes(batches)
+        with contextlib.closing(_Pool(job, min(self.worker_count, len(batches)))) as pool:
+            yield from pool.results(batches)
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Workers of one order."""
+    """Workers of one job."""
 
-    order: Order
+    job: JobSpec
     worker_count: int
     folder: Path = field(default_factory=temporary_folder)
     workers: list[_Process] = field(default_factory=list)
     started_count: int = 0
 
-    def outcomes(self, batches: Sequence[Batch]) -> Iterator[Outcome]:
+    def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
         waiting = deque(_Task(batch) for batch in batches)
         while waiting or any(worker.task for worker in self.workers):
             self._employ(waiting)
@@ -122,10 +122,10 @@ class _Pool:
         worker = _Process(process, ours, folder)
         self.workers.append(worker)
         with contextlib.suppress(OSError):
-            ours.send(self.order)
+            ours.send(self.job)
         return worker
 
-    def _bury(self, worker: _Process, waiting: deque[_Task]) -> Iterator[Outcome]:
+    def _bury(self, worker: _Process, waiting: deque[_Task]) -> Iterator[BatchResult]:
         """Take leave of a worker that died; have its batch done again, or give it up."""
         self.workers.remove(worker)
         _end([worker])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import __version__
 from tracekit.engine.engines import DiedError, given_up
 from tracekit.engine.machine import processor_count
-from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.engine.worker_process import Answer, do_batch
 from tracekit.errors import TracekitError, UsageError
 from tracekit.units import format_bytes
@@ -98,47 +98,47 @@ class RayEngine:
         """Whether there is a cluster already that it joins."""
         return bool(self.address or os.environ.get("RAY_ADDRESS"))
 
-    def run(self, batches: Sequence[Batch], order: Order) -> Generator[Outcome, None, None]:
+    def run(self, batches: Sequence[Batch], job: JobSpec) -> Generator[BatchResult, None, None]:
         """Do a unit for each batch; yield what each leaves as soon as it is there."""
         if not batches:
             return
         with _connected(self) as ray:
             worker_count = min(self.worker_count, len(batches))
-            with contextlib.closing(_Tasks(ray, order, worker_count)) as tasks:
-                yield from tasks.outcomes(batches)
+            with contextlib.closing(_Tasks(ray, job, worker_count)) as tasks:
+                yield from tasks.results(batches)
 
 
 class _Tasks:
-    """The tasks of one order that are under way."""
+    """The tasks of one job that are under way."""
 
-    def __init__(self, ray: ModuleType, order: Order, worker_count: int) -> None:
+    def __init__(self, ray: ModuleType, job: JobSpec, worker_count: int) -> None:
         self._ray = ray
-        self._memory_bytes = order.memory_bytes
-        _check_memory(ray, order.memory_bytes)
-        self._order = ray.put(order)
+        self._memory_bytes = job.memory_bytes
+        _check_memory(ray, job.memory_bytes)
+        self._job = ray.put(job)
         # One waits for each node that gets free: no round trip lies between two batches.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # Tasks that die are done anew by us: in smaller pieces, and not for ever.
+        # Tasks that die are done anew by us: in smaller shards, and not for ever.
         self._remote = ray.remote(
             num_cpus=1,
-            memory=order.memory_bytes,
+            memory=job.memory_bytes,
             max_retries=0,
             scheduling_strategy="SPREAD",
         )(do_batch)
 
-    def outcomes(self, batches: Sequence[Batch]) -> Iterator[Outcome]:
+    def results(self, batches: Sequence[Batch]) -> Iterator[BatchResult]:
         waiting = deque(_Task(batch) for batch in batches)
         while waiting or self._under_way:
             while waiting and len(self._under_way) < self._most:
                 task = waiting.popleft()
-                reference = self._remote.remote(self._order, task.batch, __version__)
+                reference = self._remote.remote(self._job, task.batch, __version__)
                 self._under_way[reference] = task
             done, _ = self._ray.wait([*self._under_way], num_returns=1)
             for reference in done:
                 task = self._under_way.pop(reference)
                 answer = self._answer(reference)
-                if isinstance(answer, Outcome):
+                if isinstance(answer, BatchResult):
                     yield answer
                 elif task.death_count + 1 < _MOST_DEATHS:
                     # Each for itself: one of them may be too much, and takes no other with it.
@@ -149,7 +149,7 @@ class _Tasks:
                     ended = f"the task that read it ended {_MOST_DEATHS} times"
                     yield given_up(task.batch, ended, answer)
 
-    def _answer(self, reference: Any) -> Outcome | str:
+    def _answer(self, reference: Any) -> BatchResult | str:
         """Return what a task left, or why there is no such thing any more.
 
         Raises:

@@ -26,8 +26,8 @@ from tracekit.analysis.session_tables import provide_tables
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
-from tracekit.dataset.pieces import Description, PieceTrace, key_of, write_piece
-from tracekit.engine.work import Batch, Failure, Order, Outcome, Piece, Rank
+from tracekit.dataset.shards import Description, key_of, write_shard
+from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
 from tracekit.errors import TracekitError
 from tracekit.ingest.load import forget_trace, load_trace
 from tracekit.ingest.reading import Reading
@@ -49,16 +49,16 @@ _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 
 
 class Worker:
-    """Does units of one order, one after the other, on one thread; a context manager.
+    """Does units of one job, one after the other, on one thread; a context manager.
 
     Args:
-        order: what is wanted of every batch.
+        job: what is wanted of every batch.
         folder: where what spills and what is being written may lie, which somebody else removes;
             None for a temporary one.
     """
 
-    def __init__(self, order: Order, folder: Path | None = None) -> None:
-        self._order = order
+    def __init__(self, job: JobSpec, folder: Path | None = None) -> None:
+        self._job = job
         self._given_folder = folder
         self._resources = contextlib.ExitStack()
 
@@ -67,9 +67,9 @@ class Worker:
         if self._given_folder is None:
             self._resources.callback(shutil.rmtree, self._folder, ignore_errors=True)
         self._rules: Path | None = None
-        if self._order.rules_text is not None:
+        if self._job.rules_text is not None:
             self._rules = self._folder / "rules.toml"
-            self._rules.write_text(self._order.rules_text, encoding="utf-8")
+            self._rules.write_text(self._job.rules_text, encoding="utf-8")
         return self
 
     def __exit__(
@@ -80,45 +80,45 @@ class Worker:
     ) -> None:
         self._resources.close()
 
-    def do(self, batch: Batch) -> Outcome:
+    def do(self, batch: Batch) -> BatchResult:
         """Do the unit of one batch.
 
         Whatever is wrong with a trace, or with the disk, is a failure in the result; what raises is
         a defect of tracekit.
         """
         begin = time.monotonic()
-        pieces, failures = self._do(batch)
-        return Outcome(
+        shards, failures = self._do(batch)
+        return BatchResult(
             batch,
-            tuple(pieces),
+            tuple(shards),
             tuple(failures),
             time.monotonic() - begin,
         )
 
-    def _do(self, batch: Batch) -> tuple[list[Piece], list[Failure]]:
+    def _do(self, batch: Batch) -> tuple[list[Shard], list[Failure]]:
         failures: list[Failure] = []
         later: Sequence[Rank] = ()
-        pieces: list[Piece] = []
+        shards: list[Shard] = []
         try:
             with self._database() as connection:
                 loaded, later, failures = self._load(connection, batch.ranks)
                 if loaded:
-                    pieces.append(self._finish(connection, loaded))
+                    shards.append(self._finish(connection, loaded))
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
                 return [], [_failure(batch.ranks[0], error)]
             # One trace must not take the others with it, nor may all be too much at once.
-            failures, later, pieces = [], batch.ranks, []
+            failures, later, shards = [], batch.ranks, []
         for rank in later:
-            more_pieces, more_failures = self._do(Batch(batch.number, (rank,)))
-            pieces += more_pieces
+            more_shards, more_failures = self._do(Batch(batch.number, (rank,)))
+            shards += more_shards
             failures += more_failures
-        return pieces, failures
+        return shards, failures
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a database in memory that is ready for traces."""
-        buffer_bytes = max(self._order.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
+        buffer_bytes = max(self._job.memory_bytes - _OF_THE_PROCESS_BYTES, _LEAST_BUFFER_BYTES)
         with duckdb.connect() as connection:
             # Another thread would not be faster: the next worker has its processor.
             connection.execute(
@@ -144,16 +144,13 @@ class Worker:
         for rank in ranks:
             try:
                 with Reading(place_of(rank.location)) as reading:
-                    load_trace(connection, reading, rank.trace_id)
+                    number = load_trace(connection, reading, rank.trace_id)
             except duckdb.Error:
                 raise
             except _BAD_DATA as error:
                 forget_trace(connection, rank.trace_id)
                 failures.append(_failure(rank, error))
                 continue
-            (number,) = connection.execute(
-                f"SELECT rank FROM trace WHERE trace_id = {rank.trace_id}"
-            ).fetchone() or (None,)
             if number in taken:
                 forget_trace(connection, rank.trace_id)
                 later.append(rank)
@@ -162,39 +159,40 @@ class Worker:
                 loaded.append(rank)
         return loaded, later, failures
 
-    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Piece:
+    def _finish(self, connection: duckdb.DuckDBPyConnection, ranks: list[Rank]) -> Shard:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
-        derive(connection, also={THREAD: fill_threads}, room=_do_it)
+        text_bytes = sum(rank.text_bytes for rank in ranks)
+        derive(connection, text_bytes, also={THREAD: fill_threads}, room=_do_it)
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
-        for name in self._order.analyses:
+        for name in self._job.analyses:
             spec = load_catalog().analysis(name)
             small[f"analyses/{name}"] = self._answer(connection, spec)
-        dataset = self._order.dataset
-        left_out = LARGE_TABLES if dataset is None else self._order.left_out
+        dataset = self._job.dataset
+        left_out = LARGE_TABLES if dataset is None else self._job.left_out
         counts = {
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
             if name not in left_out
         }
         if dataset is None:
-            return Piece(tuple(ranks), small)
-        traces = tuple(piece_trace(rank) for rank in ranks)
-        key = key_of(self._order.recipe, traces)
+            return Shard(tuple(ranks), small)
+        traces = tuple(rank.in_shard for rank in ranks)
+        key = key_of(self._job.recipe, traces)
         files: dict[str, File] = {}
         for name, count in counts.items():
             if count:
                 self._write(connection, name)
                 folder = f"tables/{name}"
                 files[name] = put_file(dataset, folder, key, self._file, count)
-        description = Description(self._order.recipe, traces, files)
-        write_piece(dataset, key, description, small)
-        return Piece(tuple(ranks), small, files)
+        description = Description(self._job.recipe, traces, files)
+        write_shard(dataset, key, description, small)
+        return Shard(tuple(ranks), small, files)
 
     def _load_runs(self, connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> None:
-        if not self._order.runs:
+        if not self._job.runs:
             return
-        load_runs(connection, self._order.runs, self._folder)
+        load_runs(connection, self._job.runs, self._folder)
         of_ranks = [(rank.trace_id, rank.run_id) for rank in ranks if rank.run_id is not None]
         if of_ranks:
             connection.execute(
@@ -231,11 +229,6 @@ class Worker:
         )
         connection.execute("DROP TABLE temp.answer")
         return self._file.read_bytes()
-
-
-def piece_trace(rank: Rank) -> PieceTrace:
-    """Return a trace as a piece names it."""
-    return PieceTrace(rank.trace_id, rank.location.shown, rank.identity)
 
 
 def _do_it(connection: object, text_bytes: int, step: object) -> None:

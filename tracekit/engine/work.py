@@ -1,6 +1,6 @@
 """What a unit of work is given, and what it leaves. All of it can be pickled.
 
-A unit takes a batch of traces (mostly ranks) and an order, which is the same for all batches of a
+A unit takes a batch of traces (mostly ranks) and a job spec, which is the same for all batches of a
 run. The ids of traces are given with them: what a unit leaves is final, whatever was done before it
 and wherever.
 """
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracekit.dataset.files import File
+from tracekit.dataset.shards import ShardTrace
+from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place
 from tracekit.units import MB
 
@@ -33,6 +35,11 @@ class Rank:
     identity: str | None = None
     run_id: str | None = None
 
+    @property
+    def in_shard(self) -> ShardTrace:
+        """The trace as a shard of a dataset names it."""
+        return ShardTrace(self.trace_id, self.location.shown, self.identity)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -52,14 +59,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobSpec:
     """What is wanted of every batch.
 
     Attributes:
         analyses: names of analyses of scope ``trace`` whose rows with default parameters are
             wanted.
         dataset: the dataset that the large tables are written to; None to leave them out.
-        recipe: digest of what decides what is derived; pieces of another recipe are not taken over.
+        recipe: digest of what decides what is derived; shards of another recipe are not taken over.
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
         memory_bytes: what one unit may take, its process included, bytes.
@@ -76,7 +83,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Shard:
     """What became of some traces of a batch that were read: the result.
 
     Attributes:
@@ -101,18 +108,18 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one unit left; every trace of its batch is in a piece or among the failures.
+class BatchResult:
+    """What one unit left; every trace of its batch is in a shard or among the failures.
 
     Attributes:
         batch: what it was given.
-        pieces: what was read: mostly one piece.
+        shards: what was read: mostly one shard.
         failures: what was not.
         seconds: how long it took.
     """
 
     batch: Batch
-    pieces: tuple[Piece, ...]
+    shards: tuple[Shard, ...]
     failures: tuple[Failure, ...]
     seconds: float = 0.0
 
@@ -121,30 +128,35 @@ _TEXT_SHARE = 0.36
 """What JSON text a unit can take at once, of its memory."""
 
 LEAST_BATCH_BYTES = 48 * MB
-"""Up to this much JSON text a batch is not split for the sake of another worker."""
+"""Up to this much cost a batch is not split for the sake of another worker."""
 
 
 def make_batches(ranks: Sequence[Rank], memory_bytes: int, worker_count: int) -> list[Batch]:
     """Put traces into batches, neighbours together; one that is large is alone."""
-    total_bytes = sum(rank.text_bytes for rank in ranks)
-    share_bytes = max(total_bytes / max(1, worker_count), LEAST_BATCH_BYTES)
-    most_bytes = min(memory_bytes * _TEXT_SHARE, share_bytes)
-    # As many batches as that needs, as many for each worker, each of about the same size: nobody
+    most_bytes = memory_bytes * _TEXT_SHARE
+    workers = max(1, worker_count)
+    cost = cost_bytes([rank.text_bytes for rank in ranks])
+    # As many batches as memory needs, as many for each worker, each of about the same cost: nobody
     # waits for the last one.
-    count = max(1, -int(-total_bytes // most_bytes))
+    for_memory = -int(-sum(rank.text_bytes for rank in ranks) // most_bytes)
+    count = max(1, for_memory, min(workers, -(-cost // LEAST_BATCH_BYTES)))
     if count > 1:
-        count = -(-count // max(1, worker_count)) * max(1, worker_count)
-    even_bytes = total_bytes / count
+        count = -(-count // workers) * workers
+    even_cost = cost / count
     batches: list[Batch] = []
     waiting: list[Rank] = []
-    taken_bytes = 0
+    taken_bytes = taken_cost = 0
     for rank in ranks:
+        rank_cost = cost_bytes([rank.text_bytes])
         # A batch ends where its sum comes nearest to its share.
-        if waiting and taken_bytes + rank.text_bytes / 2 > even_bytes:
+        if waiting and (
+            taken_cost + rank_cost / 2 > even_cost or taken_bytes + rank.text_bytes / 2 > most_bytes
+        ):
             batches.append(Batch(len(batches), tuple(waiting)))
-            waiting, taken_bytes = [], 0
+            waiting, taken_bytes, taken_cost = [], 0, 0
         waiting.append(rank)
         taken_bytes += rank.text_bytes
+        taken_cost += rank_cost
     if waiting:
         batches.append(Batch(len(batches), tuple(waiting)))
     return batches

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from tracekit import __version__
-from tracekit.engine.work import Batch, Order, Outcome
+from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import TracekitError, UsageError
 
 
 def serve(file_number: int, folder: str) -> NoReturn:
     """Do the batches that come through a pipe, and send back what each leaves.
 
-    The first thing that comes is the order. A defect of tracekit is sent back as its traceback.
+    The first thing that comes is the job spec. A defect of tracekit is sent back as its traceback.
 
     Args:
         file_number: of this end of the pipe.
@@ -32,14 +32,14 @@ def serve(file_number: int, folder: str) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     pipe = Connection(file_number)
     arrived: queue.SimpleQueue[object] = queue.SimpleQueue()
-    order = pipe.recv()
+    job = pipe.recv()
     threading.Thread(target=_receive, args=(pipe, arrived), daemon=True).start()
 
     from tracekit.engine.unit import Worker
 
     _tune()
     try:
-        with Worker(order, Path(folder)) as worker:
+        with Worker(job, Path(folder)) as worker:
             while True:
                 batch = arrived.get()
                 assert isinstance(batch, Batch)
@@ -64,11 +64,11 @@ def _receive(pipe: Connection, arrived: queue.SimpleQueue[object]) -> None:
             os._exit(1)
 
 
-Answer: TypeAlias = Outcome | TracekitError | str
-"""What a task leaves: an outcome, an error that ends the run, or the traceback of a defect."""
+Answer: TypeAlias = BatchResult | TracekitError | str
+"""What a task leaves: an result, an error that ends the run, or the traceback of a defect."""
 
 
-def do_batch(order: Order, batch: Batch, version: str) -> Answer:
+def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
     """Do the unit of one batch."""
     if version != __version__:
         return UsageError(
@@ -79,7 +79,7 @@ def do_batch(order: Order, batch: Batch, version: str) -> Answer:
     try:
         from tracekit.engine.unit import Worker
 
-        with Worker(order) as worker:
+        with Worker(job) as worker:
             return worker.do(batch)
     except TracekitError as error:
         return error

@@ -48,8 +48,10 @@ def forget_trace(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE trace_id = {trace_id}")
 
 
-def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
-    """Read one trace file into the ingested tables, but for table thread.
+def load_trace(
+    connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
+) -> int | None:
+    """Read one trace file into the ingested tables, but for table thread; return its rank.
 
     Raises:
         TraceError: the file cannot be read, or holds no readable event.
@@ -60,21 +62,33 @@ def load_trace(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id
     # Profilers of services write their environment there; a store is passed on more readily than
     # the file that it was made from.
     mask_members(metadata)
-    counted = connection.execute(
-        "SELECT view_name, count(*), count(dur_ns) FROM record "
-        f"WHERE trace_id = {trace_id} GROUP BY view_name"
-    ).fetchall()
-    counts = {kind.name: 0 for kind in KINDS} | {name: count for name, count, _ in counted}
-    if (
-        any(name == "event" and count > timed for name, count, timed in counted)
-        or (counts["span_end"])
-    ):
-        pair_spans(connection, trace_id)
+    counts, is_paired, window = _counted(connection, trace_id)
+    unpaired_count = 0
+    if not is_paired:
+        unpaired_count = pair_spans(connection, trace_id)
+        _, _, window = _counted(connection, trace_id)
     if not any(counts.values()):
         raise reader.unreadable()
     _insert_faults(connection, trace_id, reader.faults)
-    _insert_trace(connection, trace_id, reading, metadata, counts)
+    rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
     _insert_described(connection, trace_id, metadata)
+    return rank
+
+
+def _counted(
+    connection: duckdb.DuckDBPyConnection, trace_id: int
+) -> tuple[dict[str, int], bool, tuple[int | None, int | None]]:
+    """Return how many rows each kind has, whether no span lacks an end, and the events' window."""
+    counts = {kind.name: 0 for kind in KINDS}
+    is_paired, window = True, (None, None)
+    for name, count, timed, begin_ns, end_ns in connection.execute(
+        "SELECT view_name, count(*), count(dur_ns), min(ts_ns), max(ts_ns + dur_ns) FROM record "
+        f"WHERE trace_id = {trace_id} GROUP BY view_name"
+    ).fetchall():
+        counts[name] = count
+        if name == "event":
+            is_paired, window = count == timed, (begin_ns, end_ns)
+    return counts, is_paired and not counts["span_end"], window
 
 
 def _load_events(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
@@ -115,24 +129,22 @@ def _insert_trace(
     reading: Reading,
     metadata: Mapping[str, object],
     counts: Mapping[str, int],
-) -> None:
+    window: tuple[int | None, int | None],
+    unpaired_count: int,
+) -> int | None:
+    """Fill the row of table trace; return its rank."""
     path, stream, reader = reading.path, reading.stream, reading.reader
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, Mapping) else {}
     rank, rank_source = find_rank(metadata, path.name)
+    rank = rank if rank is not None and rank < 2**31 else None
     readable = sum(counts.values())
-    span = connection.execute(
-        f"SELECT min(ts_ns), max(ts_ns + dur_ns) FROM event WHERE trace_id = {trace_id}"
-    ).fetchone() or (None, None)
-    (unpaired_count,) = connection.execute(
-        f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
-    ).fetchone() or (0,)
     world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
         "path": _unicode(str(resolved(path))),
         "file_name": _unicode(path.name),
-        "rank": rank if rank is not None and rank < 2**31 else None,
+        "rank": rank,
         "rank_source": rank_source,
         "world_size": None if world_size is None or world_size < 1 else world_size,
         "backend": _text(info.get("backend")),
@@ -161,13 +173,14 @@ def _insert_trace(
         "unpaired_count": unpaired_count,
         "is_truncated": reader.truncation is not None,
         "truncation_reason": reader.truncation,
-        "first_ts_ns": span[0],
-        "last_end_ns": span[1],
+        "first_ts_ns": window[0],
+        "last_end_ns": window[1],
         "metadata": _json(metadata),
     }
     connection.execute(
         f"INSERT INTO trace ({', '.join(row)}) VALUES ({', '.join(map(literal, row.values()))})"
     )
+    return rank
 
 
 def _insert_described(

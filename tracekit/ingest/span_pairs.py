@@ -206,10 +206,11 @@ DELETE FROM record WHERE trace_id = {trace_id} AND view_name = 'event' AND dur_n
 """
 
 
-def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
+def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
     """Give every begin the time to its end, and note in table unpaired what has no counterpart.
 
-    A begin without an end lasts until the end of the trace.
+    A begin without an end lasts until the end of the trace. Returns how many rows that table has of
+    the trace then.
     """
     (end_ns,) = connection.execute(
         "SELECT max(ts_ns + CASE WHEN ph = 'X' THEN dur_ns ELSE 0 END) FROM record "
@@ -219,3 +220,7 @@ def pair_spans(connection: duckdb.DuckDBPyConnection, trace_id: int) -> None:
         connection.execute(statement.format(trace_id=trace_id, end_ns=end_ns or 0))
     for table in ("edge", "pair"):
         connection.execute(f"DROP TABLE scratch.{table}")
+    (unpaired_count,) = connection.execute(
+        f"SELECT count(*) FROM unpaired WHERE trace_id = {trace_id}"
+    ).fetchone() or (0,)
+    return int(unpaired_count)

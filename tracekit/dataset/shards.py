@@ -1,7 +1,7 @@
-"""Pieces of a dataset that is being made: what a unit of work left, kept so that a rerun finds it.
+"""Shards of a dataset that is being made: what a unit of work left, kept so that a rerun finds it.
 
-A piece is a zip archive below ``pieces/``: ``piece.json``, and the small tables and the rows of the
-analyses as Parquet files. It is written behind the files of the large tables that it names: a piece
+A shard is a zip archive below ``shards/``: ``shard.json``, and the small tables and the rows of the
+analyses as Parquet files. It is written behind the files of the large tables that it names: a shard
 that is there is whole.
 """
 
@@ -19,16 +19,16 @@ import msgspec
 from tracekit.dataset.files import File, is_there
 from tracekit.storage import Location
 
-FOLDER = "pieces"
-_DESCRIPTION = "piece.json"
+FOLDER = "shards"
+_DESCRIPTION = "shard.json"
 _SMALL = re.compile(r"(?:tables|analyses)/[a-z0-9_]+")
 _FILE = re.compile(r"tables/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 _MAX_SMALL_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTrace:
-    """A trace of a piece: its id, how its location is shown, and what changes when it does."""
+class ShardTrace:
+    """A trace of a shard: its id, how its location is shown, and what changes when it does."""
 
     trace_id: int
     shown: str
@@ -37,14 +37,14 @@ class PieceTrace:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a piece says of itself.
+    """What a shard says of itself.
 
     `recipe` is a digest of what decides what is derived; `files` are those of the large tables, by
     table.
     """
 
     recipe: str
-    traces: tuple[PieceTrace, ...]
+    traces: tuple[ShardTrace, ...]
     files: dict[str, File]
 
 
@@ -52,30 +52,30 @@ class Description:
 _decoder = msgspec.json.Decoder(Description)
 
 
-def key_of(recipe: str, traces: Sequence[PieceTrace]) -> str:
-    """Return the name of a piece: its first trace, and a digest of what decides what is in it."""
+def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
+    """Return the name of a shard: its first trace, and a digest of what decides what is in it."""
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 
 
-def write_piece(
+def write_shard(
     dataset: Location, key: str, description: Description, small: Mapping[str, bytes]
 ) -> None:
-    """Write a piece; its files of large tables are there."""
+    """Write a shard; its files of large tables are there."""
     text = io.BytesIO()
     with zipfile.ZipFile(text, "w") as archive:
         contents = {_DESCRIPTION: msgspec.json.encode(description)}
         contents |= {f"{name}.parquet": data for name, data in small.items()}
         for name, data in contents.items():
-            # No time of now: the same piece is the same bytes.
+            # No time of now: the same shard is the same bytes.
             archive.writestr(zipfile.ZipInfo(name), data)
     dataset.join(FOLDER, f"{key}.zip").write_bytes(text.getvalue())
 
 
-def read_pieces(
-    dataset: Location, recipe: str, traces: Mapping[int, PieceTrace]
+def read_shards(
+    dataset: Location, recipe: str, traces: Mapping[int, ShardTrace]
 ) -> list[tuple[Description, dict[str, bytes]]]:
-    """Return the pieces that lie in a dataset and can be taken over, with their small files.
+    """Return the shards that lie in a dataset and can be taken over, with their small files.
 
     Those are of these traces as they are now, of the same recipe, no two of one trace, and their
     files are there with matching checksums. Others are passed over.
@@ -105,10 +105,10 @@ def read_pieces(
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
-    """Read one piece."""
+    """Read one shard."""
     with zipfile.ZipFile(io.BytesIO(place.read_bytes(_MAX_SMALL_BYTES))) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
-            raise ValueError("too large for a piece")
+            raise ValueError("too large for a shard")
         description = _decoder.decode(archive.read(_DESCRIPTION))
         for name, file in description.files.items():
             if not _FILE.fullmatch(file.name) or file.name.split("/")[1] != name:

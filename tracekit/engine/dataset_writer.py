@@ -18,9 +18,8 @@ from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.files import put_file
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
-from tracekit.dataset.pieces import FOLDER as PIECES
-from tracekit.dataset.pieces import read_pieces
-from tracekit.engine.unit import piece_trace
+from tracekit.dataset.shards import FOLDER as SHARDS
+from tracekit.dataset.shards import read_shards
 from tracekit.engine.work import make_batches
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from tracekit.dataset.files import File
     from tracekit.dataset.manifest import Manifest
     from tracekit.engine.engines import Engine
-    from tracekit.engine.work import Failure, Order, Outcome, Rank
+    from tracekit.engine.work import BatchResult, Failure, JobSpec, Rank
     from tracekit.storage import Location
 
 
@@ -55,16 +54,16 @@ class RunProgress:
     done_bytes: int = 0
     read_bytes: int = 0
     failures: list[Failure] = field(default_factory=list)
-    slowest: Outcome | None = None
+    slowest: BatchResult | None = None
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, result: BatchResult) -> None:
         """Take what a unit left."""
-        self.failures += outcome.failures
-        self.done_count += sum(len(piece.ranks) for piece in outcome.pieces)
-        self.done_bytes += outcome.batch.text_bytes
-        self.read_bytes += outcome.batch.text_bytes
-        if self.slowest is None or outcome.seconds > self.slowest.seconds:
-            self.slowest = outcome
+        self.failures += result.failures
+        self.done_count += sum(len(shard.ranks) for shard in result.shards)
+        self.done_bytes += result.batch.text_bytes
+        self.read_bytes += result.batch.text_bytes
+        if self.slowest is None or result.seconds > self.slowest.seconds:
+            self.slowest = result
 
 
 def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[str] = ()) -> str:
@@ -82,7 +81,7 @@ def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[st
 
 def make_dataset(
     ranks: Sequence[Rank],
-    order: Order,
+    job: JobSpec,
     engine: Engine,
     progress: Callable[[RunProgress], None] | None = None,
     *,
@@ -99,35 +98,35 @@ def make_dataset(
         TraceError: not one trace could be read.
         StoreError: there is a dataset already, or it cannot be written.
     """
-    dataset = order.dataset
+    dataset = job.dataset
     assert dataset is not None
     before = None if replaces else read_manifest(dataset)
-    if before is not None and not _is_continued(before, ranks, order):
+    if before is not None and not _is_continued(before, ranks, job):
         raise exists_already(dataset)
     folder = temporary_folder()
     try:
-        small = SmallFiles(folder / "small", order.memory_bytes)
+        small = SmallFiles(folder / "small", job.memory_bytes)
         state = RunProgress(len(ranks), sum(rank.text_bytes for rank in ranks))
         try:
-            pieces = _taken_over(ranks, order, small)
-            done = {one for ids, _ in pieces for one in ids}
+            shards = _taken_over(ranks, job, small)
+            done = {one for ids, _ in shards for one in ids}
             open_ranks = [rank for rank in ranks if rank.trace_id not in done]
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
-            batches = make_batches(open_ranks, order.memory_bytes, worker_count)
-            with contextlib.closing(engine.run(batches, order)) as outcomes:
-                for outcome in outcomes:
-                    for piece in outcome.pieces:
-                        ids = tuple(rank.trace_id for rank in piece.ranks)
-                        small.add(ids, piece.small)
-                        pieces.append((ids, piece.files))
-                    state.take(outcome)
+            batches = make_batches(open_ranks, job.memory_bytes, worker_count)
+            with contextlib.closing(engine.run(batches, job)) as results:
+                for result in results:
+                    for shard in result.shards:
+                        ids = tuple(rank.trace_id for rank in shard.ranks)
+                        small.add(ids, shard.small)
+                        shards.append((ids, shard.files))
+                    state.take(result)
                     if progress is not None:
                         progress(state)
-            if not pieces:
+            if not shards:
                 first = min(state.failures, key=lambda failure: failure.rank.trace_id)
                 raise TraceError(first.reason, hint=first.hint)
-            manifest = _manifest(ranks, order, sorted(pieces), state.failures, small, folder)
+            manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
             manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
@@ -139,44 +138,44 @@ def make_dataset(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_continued(before: Manifest, ranks: Sequence[Rank], order: Order) -> bool:
+def _is_continued(before: Manifest, ranks: Sequence[Rank], job: JobSpec) -> bool:
     """Whether a dataset lacks some of the traces that are given, and holds no others."""
     given = {rank.location.shown for rank in ranks}
     of_before = {trace.location for trace in before.traces}
     of_before |= {missing.location for missing in before.missing}
-    return bool(before.missing) and before.recipe == order.recipe and of_before <= given
+    return bool(before.missing) and before.recipe == job.recipe and of_before <= given
 
 
-_Piece = tuple[tuple[int, ...], dict[str, "File"]]
-"""The ids of the traces of a piece, and its files by table."""
+_Shard = tuple[tuple[int, ...], dict[str, "File"]]
+"""The ids of the traces of a shard, and its files by table."""
 
 
-def _taken_over(ranks: Sequence[Rank], order: Order, small: SmallFiles) -> list[_Piece]:
-    """Return the pieces that an earlier attempt left."""
-    assert order.dataset is not None
-    pieces: list[_Piece] = []
-    traces = {rank.trace_id: piece_trace(rank) for rank in ranks}
-    for description, files in read_pieces(order.dataset, order.recipe, traces):
+def _taken_over(ranks: Sequence[Rank], job: JobSpec, small: SmallFiles) -> list[_Shard]:
+    """Return the shards that an earlier attempt left."""
+    assert job.dataset is not None
+    shards: list[_Shard] = []
+    traces = {rank.trace_id: rank.in_shard for rank in ranks}
+    for description, files in read_shards(job.dataset, job.recipe, traces):
         ids = tuple(trace.trace_id for trace in description.traces)
         small.add(ids, files)
-        pieces.append((ids, description.files))
-    return pieces
+        shards.append((ids, description.files))
+    return shards
 
 
 def _manifest(
     ranks: Sequence[Rank],
-    order: Order,
-    pieces: Sequence[_Piece],
+    job: JobSpec,
+    shards: Sequence[_Shard],
     failures: Sequence[Failure],
     small: SmallFiles,
     folder: Path,
 ) -> Manifest:
     """Write the files that are about all traces; return what says what there is."""
-    dataset = order.dataset
+    dataset = job.dataset
     assert dataset is not None
     tables: dict[str, list[ListedFile]] = {}
     analyses: dict[str, ListedFile] = {}
-    for number, (_, files) in enumerate(pieces):
+    for number, (_, files) in enumerate(shards):
         for table, file in sorted(files.items()):
             tables.setdefault(table, []).append(_listed(file, number))
     for name, path, row_count in small.consolidated():
@@ -187,15 +186,15 @@ def _manifest(
         else:
             analyses[plain] = _listed(file)
     has_requests = has_benchmarks = False
-    for table, path, row_count in write_run_tables(order.runs, folder):
+    for table, path, row_count in write_run_tables(job.runs, folder):
         has_requests |= table == "request"
         has_benchmarks |= table == "benchmark"
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
         tables.setdefault(table, []).append(_listed(file))
     numbers = small.ranks
-    read = {one for ids, _ in pieces for one in ids}
+    read = {one for ids, _ in shards for one in ids}
     return Manifest(
-        recipe=order.recipe,
+        recipe=job.recipe,
         tracekit_version=__version__,
         traces=[
             TraceEntry(
@@ -211,14 +210,14 @@ def _manifest(
             ),
             key=lambda missing: missing.trace_id,
         ),
-        pieces=[list(ids) for ids, _ in pieces],
+        shards=[list(ids) for ids, _ in shards],
         tables=dict(sorted(tables.items())),
         analyses=dict(sorted(analyses.items())),
-        runs=[str(run) for run in order.runs],
-        rules=order.rules_text,
+        runs=[str(run) for run in job.runs],
+        rules=job.rules_text,
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,
-        left_out=[*order.left_out],
+        left_out=[*job.left_out],
     )
 
 
@@ -230,8 +229,8 @@ def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manif
     return replace(manifest, analyses=dict(sorted(analyses.items())))
 
 
-def _listed(file: File, piece: int | None = None) -> ListedFile:
-    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, piece)
+def _listed(file: File, shard: int | None = None) -> ListedFile:
+    return ListedFile(file.name, file.size_bytes, file.sha256, file.row_count, shard)
 
 
 def _write_manifest(
@@ -249,9 +248,9 @@ def _write_manifest(
 
 
 def _tidy(dataset: Location, manifest: Manifest) -> None:
-    """Remove what a whole dataset does not name: pieces, and what other attempts left."""
+    """Remove what a whole dataset does not name: shards, and what other attempts left."""
     with contextlib.suppress(OSError):
-        dataset.join(PIECES).delete_tree()
+        dataset.join(SHARDS).delete_tree()
     named = {file.name for file in manifest.files}
     for kind in ("tables", "analyses"):
         for inside in dataset.join(kind).entries():
