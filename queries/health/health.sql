@@ -4,7 +4,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, event_category, health_of_ranks
+--           compiled_events, event_category, health_of_ranks, interval_neighbours
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -113,10 +113,8 @@ device_fact AS (
 stream_end AS (
     SELECT
         trace_id, ts_ns,
-        max(end_ns) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, end_ns, event_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS end_ns
+        latest_end_before_ns((trace_id, device, stream), ts_ns, end_ns, (end_ns, event_id))
+            AS end_ns
     FROM device_events
     WHERE device <> 'cpu'
 ),

@@ -3,7 +3,7 @@
 -- are one row, (smaller), so that a page has room for any trace; tracekit pivot sums all of view work.
 --
 -- Kind:     analysis
--- Scope:    trace
+-- Scope:    run
 -- Requires: work
 -- Params:
 --   cells  BIGINT = 900  cells of their own, the largest; 0 for all

@@ -15,6 +15,7 @@ from run_of_ranks import write_ranks
 import tracekit
 import tracekit.schema
 from tracekit.analysis.query_errors import store_error
+from tracekit.dataset.layout import FORMAT_VERSION
 from tracekit.engine import many_ranks
 from tracekit.errors import StoreError
 
@@ -24,11 +25,11 @@ from tracekit.errors import StoreError
     [
         ({"format": "other"}, "not the manifest of a dataset"),
         ({"schema_version": 1}, "with schema 1, this tracekit reads"),
-        ({"format_version": 3}, "has version 3 with schema"),
+        ({"format_version": 4}, "has version 4 with schema"),
         ({"tables": {"trace": [3]}}, "not the manifest of a dataset"),
         ({"tables": 3}, "not the manifest of a dataset"),
         ({"format_version": 1}, "has version 1 with schema"),
-        ({"format_version": "2"}, "has version 2 with schema"),
+        ({"format_version": "3"}, "has version 3 with schema"),
         ({"tables": {"trace": 3}}, "not the manifest of a dataset"),
         ("../../etc/x.parquet", "no name of a file in one"),
         ("tables/device/x.parquet", "no name of a file in one"),
@@ -41,7 +42,7 @@ def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -
     file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
     said: dict[str, Any] = {
         "format": "tracekit dataset",
-        "format_version": 2,
+        "format_version": FORMAT_VERSION,
         "schema_version": tracekit.schema.SCHEMA_VERSION,
         "recipe": "r",
         "tracekit_version": "0",

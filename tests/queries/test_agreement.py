@@ -173,6 +173,7 @@ APART = {
     "mfu": "operations, by step",
     "split": "parts of steps, which leave out what lies before and behind them",
     "timeline_events": "single events and tiles, to be drawn",
+    "pivot_cells": "the smallest are one row; test_pivot.py sums them",
     "compiled": "no rows where nothing was compiled; the others are looked at below",
 }
 
