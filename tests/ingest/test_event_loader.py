@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
 from tracekit.database import Build, build_temporary
+from tracekit.ingest.chrome_trace import ChromeTraceReader
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.event_loader import EventLoader
+from tracekit.ingest.reading import Reading
 
 
 @pytest.fixture
@@ -119,3 +122,14 @@ def test_events_that_were_taken_before_are_no_end(own_build: Build) -> None:
     finally:
         loader.close()
     assert rows(own_build) == []
+
+
+def test_the_memory_of_columns_goes_with_the_last_block(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps([event(0)]))
+    with Reading(tmp_path / "trace.json") as reading:
+        assert [block.row_count for block in reading.blocks()] == [1]
+        reader = reading.reader
+    assert isinstance(reader, ChromeTraceReader)
+    # A reading is in a cycle: what it holds may live on.
+    assert not reader._collector.is_compiled
+    assert reader.event_count == 1

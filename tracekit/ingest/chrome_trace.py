@@ -55,10 +55,13 @@ class ChromeTraceReader:
         Raises:
             TraceError: the file cannot be read.
         """
-        for _ in self._text.read():
-            if self._collector.text_bytes >= self._block_bytes:
-                yield from self._taken()
-        yield from self._taken()
+        try:
+            for _ in self._text.read():
+                if self._collector.text_bytes >= self._block_bytes:
+                    yield from self._taken()
+            yield from self._taken()
+        finally:
+            self._collector.release()
 
     def _taken(self) -> Iterator[EventRows]:
         rows = self._collector.take()

@@ -167,6 +167,13 @@ class EventCollector:
         stream = None if self._compiled is None else self._compiled.stream
         return None if array is None else EventRows(row_count, array, stream)
 
+    def release(self) -> None:
+        """Let go of the memory of columns, which outlives a block: nothing more will be read.
+
+        Whoever reads a file is in a cycle of references, and may live on for some files more.
+        """
+        self._compiled, self._columns = None, _Rows()
+
     def read_usual(self, text: bytearray, base: int) -> tuple[int, Stop] | None:
         """Read the usual events at the beginning of an array; see :class:`Collector`."""
         if self._compiled is None:
