@@ -41,6 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
     """Return where the commands of all pages keep what they write; samples are ingested already."""
     folder = tmp_path_factory.mktemp("manual")
     keep_stores(folder / "cache", *SAMPLES)
+    # `make collect` makes it, and nobody has to run that before the tests.
+    (REPO / "runs").mkdir(exist_ok=True)
     return folder
 
 
