@@ -35,7 +35,8 @@
 -- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)
 
 WITH numbered AS (
-    SELECT trace_id, event_id, pid, tid, ts_ns, sequence_number, forward_thread
+    SELECT
+        trace_id, event_id, pid, tid, ts_ns, dur_ns, external_id, sequence_number, forward_thread
     FROM event
     WHERE sequence_number IS NOT NULL
 ),
@@ -56,14 +57,18 @@ surrounded AS (
         ON w.trace_id = h.trace_id AND w.hook_number = h.number
 ),
 
+-- Of ops that begin at once the innermost is the latest, as in view nesting.
 forward_op AS (
-    SELECT
+    SELECT DISTINCT ON (trace_id, pid, tid, sequence_number, n.ts_ns)
         n.*,
         p.module_id, p.range_id, p.part_marker_id,
         CASE WHEN p.is_derivative THEN p.node_id END AS first_node_id
     FROM numbered AS n
     INNER JOIN surrounded AS p USING (trace_id, event_id)
     WHERE p.node_id IS NULL OR ((p.is_recompute OR p.is_derivative) AND p.node_id <> p.event_id)
+    ORDER BY
+        trace_id, pid, tid, sequence_number, n.ts_ns,
+        n.dur_ns, n.external_id DESC, n.event_id DESC
 ),
 
 node AS (
