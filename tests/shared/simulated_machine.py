@@ -1,0 +1,442 @@
+"""A machine whose dependencies are known: hosts, streams and collectives, event by event.
+
+It is the truth that predictions are held against: a knob is changed, and what follows is simulated
+again. Times are whole nanoseconds of one clock. `simulate(Machine())` gives what ran, and `write` a
+trace for each rank as Kineto would have written it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from discrete_events import Clock, Process, Signal
+from simulated_program import (
+    Action,
+    Backward,
+    Busy,
+    Launch,
+    Machine,
+    NextBatch,
+    Record,
+    Span,
+    Synchronise,
+    Training,
+    Wait,
+    Work,
+)
+
+MAIN_THREAD, AUTOGRAD_THREAD = 1, 2
+DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy"})
+_EPOCH_NS = 5_000_000_000
+
+
+@dataclass(slots=True)
+class Row:
+    """An event of the trace; a device event's tid is its stream."""
+
+    category: str
+    name: str
+    start_ns: int
+    end_ns: int
+    tid: int
+    args: dict[str, Any]
+    step: int
+
+    @property
+    def is_work(self) -> bool:
+        return self.category in DEVICE_CATEGORIES
+
+
+@dataclass(eq=False, slots=True)
+class Rendezvous:
+    """A collective: all ranks end it together, its transfer after the last one came."""
+
+    missing: int
+    complete: Signal = field(default_factory=Signal)
+
+
+class Stream:
+    """Work of a device, one after the other."""
+
+    def __init__(self, rank: Rank, number: int) -> None:
+        self.rank, self.number = rank, number
+        self.items: deque[Process] = deque()
+        self.is_idle = True
+        self.filled, self.begun = Signal(), Signal()
+        self.waiting_count = 0  # launches whose work has not begun
+        self.free_ns: int | None = None  # end of the work before, none before the first
+        self.held_ns = 0  # by events of other streams
+
+    def put(self, item: Process) -> None:
+        self.items.append(item)
+        self.is_idle = False
+        self.rank.clock.fire(self.filled)
+
+    def run(self) -> Process:
+        while True:
+            self.is_idle = not self.items
+            if self.is_idle:
+                self.filled = Signal()
+                yield self.filled
+            yield from self.items.popleft()
+
+    def record(self, event: Signal) -> Process:
+        self.rank.clock.fire(event)
+        yield self.rank.clock.now_ns
+
+    def wait(self, event: Signal) -> Process:
+        yield event
+        assert event.at_ns is not None
+        self.held_ns = max(self.held_ns, event.at_ns + self.rank.machine.event_latency_ns)
+
+    def work(self, work: Work, ready_ns: int, is_first: bool, row: Row, done: Signal) -> Process:
+        clock, device = self.rank.clock, self.rank
+        free_ns = 0 if self.free_ns is None else self.free_ns + work.gap_ns
+        yield max(ready_ns, free_ns, self.held_ns)
+        row.start_ns = clock.now_ns
+        if is_first:
+            self.waiting_count -= 1
+            begun, self.begun = self.begun, Signal()
+            clock.fire(begun)
+        if work.collective is not None:
+            yield from device.transfer(work)
+        elif work.category == "kernel" and device.machine.contention_pct:
+            yield from device.compute(work.ns)
+        else:
+            yield clock.now_ns + work.ns
+        row.end_ns = self.free_ns = clock.now_ns
+        clock.fire(done)
+
+
+class Rank:
+    """A process and its device."""
+
+    def __init__(
+        self, machine: Machine, rank: int, clock: Clock, meetings: dict[int, Rendezvous]
+    ) -> None:
+        self.machine, self.rank, self.clock, self.meetings = machine, rank, clock, meetings
+        self.rows: list[Row] = []
+        self.streams: dict[int, Stream] = {}
+        self.events: dict[str, tuple[Signal, int, int]] = {}
+        self.step = 0
+        self._correlation = self._external_id = self._python_id = 0
+        self._ops: dict[int, list[int]] = {MAIN_THREAD: [], AUTOGRAD_THREAD: []}
+        self._communicating_count = 0
+        self._communication_changed = Signal()
+        count = machine.steps
+        self._batch_ready = [Signal() for _ in range(count)]
+        self._batch_taken = [Signal() for _ in range(count)]
+
+    def run(self) -> Process:
+        spans = tuple(Training(self.machine, self.rank).steps())
+        if self.machine.load_workers:
+            batches = [batch for span in spans for batch in span.inside if _is_batch(batch)]
+            for worker in range(self.machine.load_workers):
+                self.clock.start(self._worker(batches[worker :: self.machine.load_workers]))
+        for step, span in enumerate(spans):
+            self.step = step
+            yield from self._act(span, MAIN_THREAD)
+
+    # -- device ------------------------------------------------------------------------------------
+
+    def stream(self, number: int) -> Stream:
+        if number not in self.streams:
+            self.streams[number] = stream = Stream(self, number)
+            self.clock.start(stream.run())
+        return self.streams[number]
+
+    def compute(self, work_ns: int) -> Process:
+        """Take work_ns, or so much longer while the device communicates."""
+        alone, shared = 100 + self.machine.contention_pct, 100
+        left = work_ns * alone
+        while left > 0:
+            rate = shared if self._communicating_count else alone
+            began_ns = self.clock.now_ns
+            yield (began_ns + (left + rate - 1) // rate, self._communication_changed)
+            left -= (self.clock.now_ns - began_ns) * rate
+
+    def transfer(self, work: Work) -> Process:
+        assert work.collective is not None
+        meeting = self.meetings.setdefault(work.collective, Rendezvous(self.machine.ranks))
+        self._communicate(1)
+        meeting.missing -= 1
+        if not meeting.missing:
+            self.clock.fire(meeting.complete)
+        yield meeting.complete
+        assert meeting.complete.at_ns is not None
+        yield meeting.complete.at_ns + work.ns
+        self._communicate(-1)
+
+    def _communicate(self, change: int) -> None:
+        self._communicating_count += change
+        changed, self._communication_changed = self._communication_changed, Signal()
+        self.clock.fire(changed)
+
+    # -- host --------------------------------------------------------------------------------------
+
+    def _act(self, action: Action, tid: int) -> Process:
+        clock = self.clock
+        match action:
+            case Busy(ns):
+                yield clock.now_ns + ns
+            case Span():
+                yield from self._span(action, tid)
+            case Launch():
+                yield from self._launch(action, tid)
+            case Record(event, stream, call_ns):
+                signal = Signal()
+                row = self._call("cudaEventRecord", tid)
+                self.events[event] = (signal, stream, row.args["correlation"])
+                self.stream(stream).put(self.stream(stream).record(signal))
+                yield clock.now_ns + call_ns
+                row.end_ns = clock.now_ns
+            case Wait(event, stream, call_ns):
+                signal, recorded_on, correlation = self.events[event]
+                row = self._call("cudaStreamWaitEvent", tid)
+                self.stream(stream).put(self.stream(stream).wait(signal))
+                yield clock.now_ns + call_ns
+                row.end_ns = clock.now_ns
+                self._synchronised("Stream Wait Event", row, stream, recorded_on, correlation)
+            case Synchronise():
+                yield from self._synchronise(action, tid)
+            case Backward(inside, handover_ns):
+                done = Signal()
+                yield clock.now_ns + handover_ns
+                clock.start(self._autograd(inside, done))
+                yield done
+                yield clock.now_ns + handover_ns
+            case NextBatch():
+                yield from self._next_batch(action, tid)
+
+    def _autograd(self, inside: Sequence[Action], done: Signal) -> Process:
+        for action in inside:
+            yield from self._act(action, AUTOGRAD_THREAD)
+        self.clock.fire(done)
+
+    def _span(self, span: Span, tid: int) -> Process:
+        args = dict(span.args)
+        if span.category == "python_function":
+            self._python_id += 1
+            args |= {"Python id": self._python_id, "Python parent id": None}
+        else:
+            self._external_id += 1
+            args["External id"] = self._external_id
+            self._ops[tid].append(self._external_id)
+        row = self._row(span.category, span.name, tid, args)
+        for action in span.inside:
+            yield from self._act(action, tid)
+        row.end_ns = self.clock.now_ns
+        if span.category != "python_function":
+            self._ops[tid].pop()
+
+    def _launch(self, launch: Launch, tid: int) -> Process:
+        clock, machine = self.clock, self.machine
+        row = self._call(launch.call, tid)
+        began_ns = clock.now_ns
+        stream = self.stream(launch.work[0].stream)
+        while stream.waiting_count >= machine.queue_depth:
+            yield stream.begun
+        stream.waiting_count += 1
+        was_full = clock.now_ns > began_ns
+        done = Signal()
+        for number, work in enumerate(launch.work):
+            place = {"device": self.rank, "context": 1, "stream": work.stream}
+            link = {key: row.args[key] for key in ("External id", "correlation")}
+            event = self._row(work.category, work.name, work.stream, place | link | work.args)
+            if len(launch.work) > 1:
+                event.args["graph id"], event.args["graph node id"] = 1, number + 1
+            done = Signal()
+            ready_ns = clock.now_ns + launch.latency_ns
+            stream.put(stream.work(work, ready_ns, number == 0, event, done))
+        yield max(began_ns + launch.call_ns, clock.now_ns + machine.queue_wake_ns * was_full)
+        if launch.waits and machine.host_waits:
+            yield from self._wait_for([done])
+        row.end_ns = clock.now_ns
+
+    def _synchronise(self, action: Synchronise, tid: int) -> Process:
+        recorded: tuple[int, ...] = ()
+        if action.event is not None:
+            name, kind, number = "cudaEventSynchronize", "Event Sync", -1
+            signal, *recorded_on = self.events[action.event]
+            signals, recorded = [signal], tuple(recorded_on)
+        else:
+            number = -1 if action.stream is None else action.stream
+            name = "cudaDeviceSynchronize" if number < 0 else "cudaStreamSynchronize"
+            kind = "Context Sync" if number < 0 else "Stream Sync"
+            waited_for = self.streams if number < 0 else [number]
+            signals = [self._mark(self.stream(stream)) for stream in waited_for]
+        row = self._call(name, tid)
+        pending = [signal for signal in signals if signal.at_ns is None]
+        yield self.clock.now_ns + action.call_ns
+        if pending and self.machine.host_waits:
+            yield from self._wait_for(pending)
+        row.end_ns = self.clock.now_ns
+        self._synchronised(kind, row, number, *recorded)
+
+    def _mark(self, stream: Stream) -> Signal:
+        """Return the signal of what a stream has to do now."""
+        signal = Signal()
+        if stream.is_idle:
+            signal.at_ns = self.clock.now_ns
+        else:
+            stream.put(stream.record(signal))
+        return signal
+
+    def _wait_for(self, signals: list[Signal]) -> Process:
+        """Wait for what is not over; the way back to the host takes time from its end on."""
+        ends_ns = []
+        for signal in signals:
+            yield signal
+            assert signal.at_ns is not None
+            ends_ns.append(signal.at_ns)
+        yield max(ends_ns) + self.machine.wake_ns
+
+    def _next_batch(self, batch: NextBatch, tid: int) -> Process:
+        has_workers = self.machine.load_workers > 0
+        kind = "_MultiProcessingDataLoaderIter" if has_workers else "_SingleProcessDataLoaderIter"
+        self._external_id += 1
+        name = f"enumerate(DataLoader)#{kind}.__next__"
+        row = self._row("user_annotation", name, tid, {"External id": self._external_id})
+        if has_workers:
+            yield self._batch_ready[batch.number]
+            self.clock.fire(self._batch_taken[batch.number])
+        yield self.clock.now_ns + (batch.take_ns if has_workers else batch.load_ns)
+        row.end_ns = self.clock.now_ns
+
+    def _worker(self, batches: Sequence[NextBatch]) -> Process:
+        ahead = self.machine.load_workers * self.machine.prefetch_factor
+        for batch in batches:
+            if batch.number >= ahead:
+                yield self._batch_taken[batch.number - ahead]
+            yield self.clock.now_ns + batch.load_ns
+            self.clock.fire(self._batch_ready[batch.number])
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def _row(self, category: str, name: str, tid: int, args: dict[str, Any]) -> Row:
+        row = Row(category, name, self.clock.now_ns, self.clock.now_ns, tid, args, self.step)
+        self.rows.append(row)
+        return row
+
+    def _call(self, name: str, tid: int) -> Row:
+        self._correlation += 1
+        # Outside of every op Kineto gives a call the number of its correlation.
+        op = self._ops[tid][-1] if self._ops[tid] else self._correlation
+        link = {"External id": op, "correlation": self._correlation}
+        return self._row("cuda_runtime", name, tid, link)
+
+    def _synchronised(self, kind: str, call: Row, stream: int, *recorded: int) -> None:
+        """Add the row of category cuda_sync that Kineto writes beside a call."""
+        if not self.machine.has_event_rows:
+            return
+        args = {
+            "cuda_sync_kind": kind, "stream": stream % 2**32, "device": self.rank, "context": 1,
+            "correlation": call.args["correlation"], "External id": call.args["External id"],
+        }  # fmt: skip
+        if recorded:
+            args["wait_on_stream"], args["wait_on_cuda_event_record_corr_id"] = recorded
+            args["wait_on_cuda_event_id"] = recorded[1]
+        row = self._row("cuda_sync", kind, stream, args)
+        row.start_ns, row.end_ns = call.start_ns, call.end_ns
+
+
+def _is_batch(action: Action) -> bool:
+    return isinstance(action, NextBatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What ran: the rows of each rank, times in ns of the one clock of the machine."""
+
+    machine: Machine
+    ranks: list[list[Row]]
+
+    def work(self, rank: int = 0) -> list[Row]:
+        """Return the device events of a rank in the order of their starts."""
+        rows = (row for row in self.ranks[rank] if row.is_work)
+        return sorted(rows, key=lambda row: (row.start_ns, row.tid))
+
+    @property
+    def window_ns(self) -> int:
+        """The time from the first start of a device event to the last end of one, of all ranks."""
+        work = [row for rows in self.ranks for row in rows if row.is_work]
+        return max(row.end_ns for row in work) - min(row.start_ns for row in work)
+
+    def step_durations_ns(self, rank: int = 0) -> list[int]:
+        """Return the times from a step's first device event to the next step's, or to the end."""
+        work = self.work(rank)
+        starts = [
+            next(row.start_ns for row in work if row.step == step)
+            for step in range(self.machine.steps)
+        ]
+        ends = [*starts[1:], max(row.end_ns for row in work)]
+        return [end - start for start, end in zip(starts, ends, strict=True)]
+
+    def document(self, rank: int) -> dict[str, Any]:
+        """Return the trace of a rank as Kineto writes it, on the rank's own clock."""
+        machine, pid = self.machine, 1_000 + rank
+        world = list(range(machine.ranks))
+        group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
+        info = {"backend": "nccl", "rank": rank, "world_size": machine.ranks, "pg_count": 1}
+        info["pg_config"] = [{**group, "pg_size": machine.ranks, "ranks": world}]
+        base_ns = _EPOCH_NS + rank * machine.clock_offset_ns
+        events: list[dict[str, Any]] = [
+            {
+                "ph": "M",
+                "name": "process_name",
+                "pid": number,
+                "tid": 0,
+                "ts": base_ns / 1000,
+                "args": {key: value},
+            }
+            for number, name, label in ((pid, "python", "CPU"), (rank, "python", f"GPU {rank}"))
+            for key, value in (("name", name), ("labels", label))
+        ]
+        for row in self.ranks[rank]:
+            is_on_device = row.is_work or row.category == "cuda_sync"
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": row.category,
+                    "name": row.name,
+                    "pid": rank if is_on_device else pid,
+                    "tid": row.tid if is_on_device else pid + row.tid - MAIN_THREAD,
+                    # Thousandths of a µs that a double holds exactly enough to be written so.
+                    "ts": (base_ns + row.start_ns) / 1000,
+                    "dur": (row.end_ns - row.start_ns) / 1000,
+                    "args": row.args,
+                }
+            )
+        device = {"id": rank, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}
+        return {
+            "schemaVersion": 1,
+            "deviceProperties": [device],
+            "distributedInfo": info,
+            "displayTimeUnit": "ms",
+            "baseTimeNanoseconds": 0,
+            "traceEvents": events,
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the traces of all ranks into a folder; return their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for rank in range(self.machine.ranks):
+            paths.append(folder / f"rank{rank}.json")
+            paths[-1].write_text(json.dumps(self.document(rank)), encoding="utf-8")
+        return paths
+
+
+def simulate(machine: Machine) -> Simulation:
+    """Run a machine's program to its end."""
+    clock, meetings = Clock(), dict[int, Rendezvous]()
+    ranks = [Rank(machine, rank, clock, meetings) for rank in range(machine.ranks)]
+    for rank in ranks:
+        clock.start(rank.run())
+    clock.run()
+    return Simulation(machine, [rank.rows for rank in ranks])

@@ -1,0 +1,453 @@
+"""What the simulated machine runs: steps of training as lists of host actions, made from knobs.
+
+Every action holds its final durations, whole ns. Jitter is drawn for the name of an action from the
+seed alone, so that two machines that differ in a knob have the same draws everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+COMPUTE, COMMUNICATION, SIDE = 7, 20, 24
+"""The streams of a device."""
+
+GEMM = "ampere_sgemm_128x64_tn"
+ELEMENTWISE = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+    "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>)"
+)
+ADAM = (
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+    "namespace)::FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >()"
+)
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The knobs of a machine and of what it runs. Of each knob in ns the scale is free.
+
+    `host` time is python_ns, op_ns and all ..._call_ns; a batch that is loaded is none of it, nor
+    are latencies, which no code of the host decides.
+    """
+
+    ranks: int = 1
+    steps: int = 4
+    layers: int = 4
+    seed: int = 1
+    jitter: float = 0.05  # largest relative difference, the same kernel on all ranks alike
+    rank_jitter: float = 0.01  # and beyond that, of a rank's own
+
+    python_ns: int = 3_000  # between two ops
+    op_ns: int = 3_000  # of an op, apart from its calls
+    launch_call_ns: int = 3_000
+    event_call_ns: int = 1_000
+    sync_call_ns: int = 2_000  # of a synchronisation that has nothing to wait for
+    handover_ns: int = 15_000  # from one thread to another
+    wake_ns: int = 4_000  # from the end of what a call waited for to its return
+
+    gemm_ns: int = 120_000
+    mlp_gemm_factor: float = 1  # of the products in modules called mlp
+    elementwise_ns: int = 9_000
+    has_elementwise: bool = True
+    optimizer_ns: int = 25_000
+    optimizer_kernels: int = 4
+    copy_ns: int = 20_000  # of a batch to the device
+    launch_latency_ns: int = 6_000  # from the start of a call to its work, on an idle stream
+    stream_gap_ns: int = 1_200  # between queued work of one stream
+    event_latency_ns: int = 1_500  # from the end of work to that of another stream that waited
+    queue_depth: int = 1_024  # launched work of a stream that has not begun
+    queue_wake_ns: int = 1_000  # from a place in a full queue to the return of the call
+    contention_pct: int = 0  # how much longer compute takes while communication runs
+
+    collective_latency_ns: int = 20_000
+    bandwidth_gb_per_s: float = 100
+    bucket_bytes: int = 16_000_000  # of every second bucket; of the others half of it
+    overlaps: bool = True  # nothing but the optimizer waits for communication
+
+    load_ns: int = 300_000  # making a batch
+    load_workers: int = 0  # 0: the main thread makes it itself
+    prefetch_factor: int = 2  # batches that a worker makes ahead
+    batch_take_ns: int = 20_000  # what it costs to take a batch from a worker
+    batch_copy: str = "pinned"  # pinned, pageable (the call waits) or none
+
+    synchronise: str = "device"  # device, stream, event or none: at the end of a step
+    item_every: int = 0  # loss.item() in every so many steps; 0 for never
+    host_waits: bool = True  # without it, calls that wait for the device return at once
+    has_side_stream: bool = False  # one product of each layer runs beside the others
+    has_graph: bool = False  # forward pass and each layer of the backward pass are graph replays
+
+    slow_rank: int = -1
+    slow_rank_factor: float = 2  # of its compute
+    slow_host_rank: int = -1
+    slow_host_factor: float = 2  # of its host time
+    clock_offset_ns: int = 0  # of each rank's clock beyond that of the rank before
+
+    has_event_rows: bool = True  # the trace has rows of category cuda_sync
+    has_python_rows: bool = False  # modules are Python calls, and not ranges
+
+    def changed(self, **knobs: Any) -> Machine:
+        return replace(self, **knobs)
+
+    def scaled(self, factor: float) -> Machine:
+        """Return a machine all of whose times are so many times as long."""
+        times = {
+            knob.name: round(getattr(self, knob.name) * factor)
+            for knob in fields(self)
+            if knob.name.endswith("_ns")
+        }
+        return replace(self, **times, bandwidth_gb_per_s=self.bandwidth_gb_per_s / factor)
+
+    def draw(self, name: str) -> float:
+        """Return a number from -1 to 1 that the seed and a name decide."""
+        digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=4).digest()
+        return int.from_bytes(digest, "little") / 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The thread works for itself."""
+
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An op, a range or a Python call around other actions."""
+
+    category: str
+    name: str
+    inside: tuple[Action, ...]
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a device does: a kernel or a copy. Of a collective, ns is the transfer alone."""
+
+    name: str
+    stream: int
+    ns: int
+    gap_ns: int  # at least so long after the work before it on its stream
+    category: str = "kernel"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    collective: int | None = None  # its number, which is that of the other ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A call that puts work on the device; a graph replay puts there several in their order."""
+
+    call: str
+    call_ns: int
+    latency_ns: int
+    work: tuple[Work, ...]
+    waits: bool = False  # until its work is done
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event is recorded on a stream; each has its name for itself."""
+
+    event: str
+    stream: int
+    call_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A stream waits for an event."""
+
+    event: str
+    stream: int
+    call_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronise:
+    """The thread waits for an event, else for a stream, else for the device."""
+
+    call_ns: int
+    stream: int | None = None
+    event: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Autograd's thread runs these, and the calling thread waits for it."""
+
+    inside: tuple[Action, ...]
+    handover_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch:
+    """The thread makes a batch, or takes it from the worker that makes it."""
+
+    number: int
+    load_ns: int
+    take_ns: int
+
+
+Action = Busy | Span | Launch | Record | Wait | Synchronise | Backward | NextBatch
+Actions = tuple[Action, ...]
+
+
+class Product(NamedTuple):
+    """A product of the forward pass, which its node of autograd leads back to by number."""
+
+    sequence_number: int
+    layer: int
+    is_mlp: bool
+
+
+def works_of(action: Action) -> Iterator[Work]:
+    """Yield the work that an action launches."""
+    if isinstance(action, Launch):
+        yield from action.work
+    elif isinstance(action, Span | Backward):
+        for inner in action.inside:
+            yield from works_of(inner)
+
+
+class Training:
+    """Writes down the actions of one rank."""
+
+    def __init__(self, machine: Machine, rank: int) -> None:
+        self.machine, self.rank = machine, rank
+        self.sequence_number = 100
+        self.collective_number = 0
+
+    def steps(self) -> Iterator[Span]:
+        for step in range(self.machine.steps):
+            yield Span("user_annotation", f"ProfilerStep#{step + 1}", self.step(step))
+
+    def step(self, step: int) -> Actions:
+        knobs, name = self.machine, f"{step}"
+        products: list[Product] = []
+        actions = [*self.batch(step)]
+        forward = [layer for n in range(knobs.layers) for layer in self.forward(name, n, products)]
+        if knobs.has_graph:
+            numbered = {"Sequence number": products[0].sequence_number}
+            replay = self.replay(f"{name}/forward", "Graphed", forward, **numbered)
+            forward = [Span("user_annotation", "fwd:model", (replay,))]
+        actions += [self.python(f"{name}/model"), *forward]
+        if knobs.item_every and step % knobs.item_every == 0:
+            actions += self.item(name)
+        actions += [self.python(f"{name}/loss"), *self.backward(name, products)]
+        actions += [self.python(f"{name}/optimizer"), self.optimizer(name)]
+        return (*actions, *self.end(name), self.python(f"{name}/end"))
+
+    def batch(self, step: int) -> Iterator[Action]:
+        knobs, name = self.machine, f"{step}/batch"
+        load = round(knobs.load_ns * (1 + knobs.jitter * knobs.draw(f"{name}/{self.rank}")))
+        yield NextBatch(step, load, self.host(knobs.batch_take_ns, f"{name}/take"))
+        if knobs.batch_copy == "none":
+            return
+        is_pageable = knobs.batch_copy == "pageable"
+        memory = "Pageable" if is_pageable else "Pinned"
+        copy = self.work(
+            f"{name}/copy", f"Memcpy HtoD ({memory} -> Device)", COMPUTE, knobs.copy_ns,
+            category="gpu_memcpy", bytes=1_000_000,
+        )  # fmt: skip
+        yield from self.op(
+            f"{name}/to", "aten::copy_", self.launch(name, (copy,), "cudaMemcpyAsync", is_pageable)
+        )
+
+    def forward(self, step: str, number: int, products: list[Product]) -> Iterator[Action]:
+        for kind, mlp_factor in (("attention", 1.0), ("mlp", self.machine.mlp_gemm_factor)):
+            name = f"{step}/forward/{number}/{kind}"
+            self.sequence_number += 1
+            products.append(Product(self.sequence_number, number, kind == "mlp"))
+            ops = self.product(name, mlp_factor, {"Sequence number": self.sequence_number})
+            ops += self.elementwise(name)
+            if self.machine.has_graph:
+                yield from ops
+            elif self.machine.has_python_rows:
+                label = f"nn.Module: {kind.upper()}_{number}"
+                yield Span("python_function", label, ops, {"Python module id": number})
+            else:
+                yield Span("user_annotation", f"fwd:layers.{number}.{kind}", ops)
+
+    def product(self, name: str, factor: float, numbered: Mapping[str, Any]) -> Actions:
+        """Return a product, and where there is a side stream another one beside it."""
+        knobs = self.machine
+        gemm = self.compute(f"{name}/gemm", GEMM, knobs.gemm_ns * factor)
+        ops = self.op(f"{name}/mm", "aten::mm", self.launch(name, (gemm,)), **numbered)
+        if not knobs.has_side_stream or knobs.has_graph:
+            return ops
+        side = self.compute(f"{name}/side", GEMM, knobs.gemm_ns * factor, SIDE)
+        beside = self.op(f"{name}/side", "aten::mm", self.launch(f"{name}/side", (side,)))
+        return (
+            *self.after(f"{name}/fork", COMPUTE, SIDE),
+            *ops,
+            *beside,
+            *self.after(f"{name}/join", SIDE, COMPUTE),
+        )
+
+    def elementwise(self, name: str) -> Actions:
+        """Return two ops; where their kernels are none, the ops stay without a launch."""
+        actions: Actions = ()
+        for op in ("aten::add", "aten::mul"):
+            kernel = self.compute(f"{name}/{op}", ELEMENTWISE, self.machine.elementwise_ns)
+            launch = self.launch(f"{name}/{op}", (kernel,))
+            actions += self.op(
+                f"{name}/{op}", op, *((launch,) if self.machine.has_elementwise else ())
+            )
+        return actions
+
+    def backward(self, step: str, products: list[Product]) -> Iterator[Action]:
+        knobs = self.machine
+        actions: list[Action] = []
+        for product in reversed(products):
+            number = product.sequence_number
+            name = f"{step}/backward/{number - products[0].sequence_number}"
+            factor = knobs.mlp_gemm_factor if product.is_mlp else 1.0
+            ops: Actions = ()
+            for operand in ("input", "weight"):
+                ops += self.product(f"{name}/{operand}", factor, {})
+            ops += self.elementwise(name)
+            if knobs.has_graph:
+                actions.append(self.replay(name, "GraphedBackward", ops))
+            else:
+                actions.append(self.node("MmBackward0", number, ops))
+            if knobs.ranks > 1 and not product.is_mlp:
+                size_bytes = knobs.bucket_bytes // (1 + product.layer % 2)
+                actions.append(self.all_reduce(name, size_bytes))
+        if knobs.has_graph:
+            first = products[0].sequence_number
+            actions = [self.node("GraphedBackward", first, tuple(actions))]
+        yield Backward(tuple(actions), knobs.handover_ns)
+
+    def node(self, name: str, sequence_number: int | None, inside: Actions) -> Span:
+        args = {"Sequence number": sequence_number, "Fwd thread id": 1}
+        known = {} if sequence_number is None else args
+        return Span("cpu_op", f"autograd::engine::evaluate_function: {name}", inside, known)
+
+    def all_reduce(self, name: str, size_bytes: int) -> Span:
+        knobs = self.machine
+        self.collective_number += 1
+        # All ranks of a collective take as long: the draw has no rank.
+        transfer = knobs.collective_latency_ns + size_bytes / knobs.bandwidth_gb_per_s
+        ranks = list(range(knobs.ranks))
+        said = {
+            "Collective name": "allreduce", "dtype": "Float", "Group size": knobs.ranks,
+            "In msg nelems": size_bytes // 4, "Out msg nelems": size_bytes // 4,
+            "In split size": "[]", "Out split size": "[]", "Process Group Name": "0",
+            "Process Group Description": "default_pg", "Process Group Ranks": str(ranks),
+            "Seq": self.collective_number,
+        }  # fmt: skip
+        kernel = Work(
+            ALL_REDUCE,
+            COMMUNICATION,
+            max(1, round(transfer * (1 + knobs.jitter * knobs.draw(f"{name}/transfer")))),
+            self.gap(f"{name}/nccl"),
+            args=said,
+            collective=self.collective_number,
+        )
+        launch = self.launch(f"{name}/nccl", (kernel,), "cudaLaunchKernelExC")
+        ready = self.after(f"{name}/ready", COMPUTE, COMMUNICATION)
+        nccl = Span("user_annotation", "nccl:all_reduce", (launch,))
+        record = Span("cpu_op", "record_param_comms", (*ready, nccl), said)
+        reduced = f"{name}/reduced"
+        actions = [
+            *self.op(f"{name}/c10d", "c10d::allreduce_", record),
+            Record(reduced, COMMUNICATION, self.host(knobs.event_call_ns, f"{reduced}/record")),
+        ]
+        if not knobs.overlaps:
+            wait_ns = self.host(knobs.event_call_ns, f"{reduced}/wait")
+            actions.append(Wait(reduced, COMPUTE, wait_ns))
+        return self.node("torch::autograd::AccumulateGrad", None, tuple(actions))
+
+    def optimizer(self, step: str) -> Span:
+        knobs, name = self.machine, f"{step}/optimizer"
+        actions: Actions = ()
+        if knobs.ranks > 1:
+            actions += self.after(f"{name}/reduced", COMMUNICATION, COMPUTE)
+        for number in range(knobs.optimizer_kernels):
+            key = f"{name}/{number}"
+            kernel = self.compute(key, ADAM, knobs.optimizer_ns)
+            actions += self.op(key, "aten::_fused_adamw_", self.launch(key, (kernel,)))
+        return Span("user_annotation", "Optimizer.step#AdamW.step", actions)
+
+    def item(self, step: str) -> Actions:
+        """Return loss.item(): the call that copies waits, and finds nothing to wait for behind."""
+        name = f"{step}/item"
+        kind = "Memcpy DtoH (Device -> Pageable)"
+        copy = self.work(name, kind, COMPUTE, 1_500, category="gpu_memcpy", bytes=4)
+        scalar = self.op(
+            name,
+            "aten::_local_scalar_dense",
+            self.launch(name, (copy,), "cudaMemcpyAsync", waits=True),
+            Synchronise(self.host(self.machine.sync_call_ns, f"{name}/sync"), COMPUTE),
+        )
+        return (self.python(name), Span("cpu_op", "aten::item", scalar[1:]))
+
+    def end(self, step: str) -> Actions:
+        knobs, name = self.machine, f"{step}/synchronise"
+        call_ns = self.host(knobs.sync_call_ns, name)
+        if knobs.synchronise == "device":
+            return (Synchronise(call_ns),)
+        if knobs.synchronise == "stream":
+            return (Synchronise(call_ns, COMPUTE),)
+        if knobs.synchronise == "event":
+            record = Record(name, COMPUTE, self.host(knobs.event_call_ns, f"{name}/record"))
+            return (record, Synchronise(call_ns, event=name))
+        return ()
+
+    # -- single actions ----------------------------------------------------------------------------
+
+    def host(self, ns: float, name: str) -> int:
+        knobs = self.machine
+        slow = knobs.slow_host_factor if self.rank == knobs.slow_host_rank else 1
+        return round(ns * slow * (1 + knobs.jitter * knobs.draw(f"{self.rank}/{name}/host")))
+
+    def gap(self, name: str) -> int:
+        knobs = self.machine
+        return round(knobs.stream_gap_ns * (1 + knobs.jitter * knobs.draw(f"{name}/gap")))
+
+    def python(self, name: str) -> Busy:
+        return Busy(self.host(self.machine.python_ns, f"{name}/python"))
+
+    def op(self, name: str, op: str, *inside: Action, **args: Any) -> Actions:
+        """Return an op and the Python before it; two thirds of its time is before its calls."""
+        own_ns = self.host(self.machine.op_ns, f"{name}/{op}")
+        before_ns = own_ns * 2 // 3
+        span = Span("cpu_op", op, (Busy(before_ns), *inside, Busy(own_ns - before_ns)), args)
+        return (self.python(f"{name}/{op}"), span)
+
+    def launch(
+        self, name: str, work: tuple[Work, ...], call: str = "cudaLaunchKernel", waits: bool = False
+    ) -> Launch:
+        knobs = self.machine
+        latency = knobs.launch_latency_ns * (1 + knobs.jitter * knobs.draw(f"{name}/latency"))
+        call_ns = self.host(knobs.launch_call_ns, f"{name}/{call}")
+        return Launch(call, call_ns, round(latency), work, waits)
+
+    def replay(self, name: str, op: str, inside: Sequence[Action], **args: Any) -> Action:
+        """Return an op with one launch of all the work that others would launch."""
+        kernels = tuple(work for action in inside for work in works_of(action))
+        return self.op(name, op, self.launch(name, kernels, "cudaGraphLaunch"), **args)[1]
+
+    def work(
+        self, name: str, kernel: str, stream: int, ns: float, category: str = "kernel", **args: Any
+    ) -> Work:
+        knobs = self.machine
+        alike = 1 + knobs.jitter * knobs.draw(name)
+        own = 1 + knobs.rank_jitter * knobs.draw(f"{self.rank}/{name}")
+        whole_ns = max(1, round(ns * alike * own))
+        return Work(kernel, stream, whole_ns, self.gap(name), category, args)
+
+    def compute(self, name: str, kernel: str, ns: float, stream: int = COMPUTE) -> Work:
+        knobs = self.machine
+        slow = knobs.slow_rank_factor if self.rank == knobs.slow_rank else 1
+        return self.work(name, kernel, stream, ns * slow)
+
+    def after(self, name: str, first: int, second: int) -> Actions:
+        """Return what lets one stream wait for what another one has now."""
+        record_ns = self.host(self.machine.event_call_ns, f"{name}/record")
+        wait_ns = self.host(self.machine.event_call_ns, f"{name}/wait")
+        return (Record(name, first, record_ns), Wait(name, second, wait_ns))
