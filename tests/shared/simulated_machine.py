@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from discrete_events import Clock, Process, Signal
-from simulated_program import (
+from host_actions import (
     Action,
     Backward,
     Busy,
     Launch,
-    Machine,
     NextBatch,
     Record,
     Span,
     Synchronise,
-    Training,
     Wait,
     Work,
 )
+from simulated_program import Machine, Training
 
 MAIN_THREAD, AUTOGRAD_THREAD = 1, 2
 DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy"})
@@ -377,6 +376,10 @@ class Simulation:
         ends = [*starts[1:], max(row.end_ns for row in work)]
         return [end - start for start, end in zip(starts, ends, strict=True)]
 
+    def clock_ns(self, rank: int) -> int:
+        """Return what a rank's own clock shows at the start, ns."""
+        return _EPOCH_NS + rank * self.machine.clock_offset_ns
+
     def document(self, rank: int) -> dict[str, Any]:
         """Return the trace of a rank as Kineto writes it, on the rank's own clock."""
         machine, pid = self.machine, 1_000 + rank
@@ -384,7 +387,7 @@ class Simulation:
         group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
         info = {"backend": "nccl", "rank": rank, "world_size": machine.ranks, "pg_count": 1}
         info["pg_config"] = [{**group, "pg_size": machine.ranks, "ranks": world}]
-        base_ns = _EPOCH_NS + rank * machine.clock_offset_ns
+        base_ns = self.clock_ns(rank)
         events: list[dict[str, Any]] = [
             {
                 "ph": "M",
@@ -406,7 +409,7 @@ class Simulation:
                     "name": row.name,
                     "pid": rank if is_on_device else pid,
                     "tid": row.tid if is_on_device else pid + row.tid - MAIN_THREAD,
-                    # Thousandths of a µs that a double holds exactly enough to be written so.
+                    # So small that a double is written with the three decimals that it has.
                     "ts": (base_ns + row.start_ns) / 1000,
                     "dur": (row.end_ns - row.start_ns) / 1000,
                     "args": row.args,

@@ -7,9 +7,24 @@ seed alone, so that two machines that differ in a knob have the same draws every
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
+
+from host_actions import (
+    Action,
+    Actions,
+    Backward,
+    Busy,
+    Launch,
+    NextBatch,
+    Record,
+    Span,
+    Synchronise,
+    Wait,
+    Work,
+    works_of,
+)
 
 COMPUTE, COMMUNICATION, SIDE = 7, 20, 24
 """The streams of a device."""
@@ -30,8 +45,8 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 class Machine:
     """The knobs of a machine and of what it runs. Of each knob in ns the scale is free.
 
-    `host` time is python_ns, op_ns and all ..._call_ns; a batch that is loaded is none of it, nor
-    are latencies, which no code of the host decides.
+    Time of the host is python_ns, op_ns, handover_ns and all ..._call_ns. Loading is apart from it,
+    and latencies are, which no code of the host decides.
     """
 
     ranks: int = 1
@@ -46,16 +61,19 @@ class Machine:
     launch_call_ns: int = 3_000
     event_call_ns: int = 1_000
     sync_call_ns: int = 2_000  # of a synchronisation that has nothing to wait for
-    handover_ns: int = 15_000  # from one thread to another
+    handover_ns: int = 5_000  # from one thread to another
     wake_ns: int = 4_000  # from the end of what a call waited for to its return
 
     gemm_ns: int = 120_000
     mlp_gemm_factor: float = 1  # of the products in modules called mlp
+    heavy_step: int = 0  # ProfilerStep#n, whose products take twice as long
+    side_gemm_factor: float = 1  # of those on the side stream
     elementwise_ns: int = 9_000
     has_elementwise: bool = True
     optimizer_ns: int = 25_000
     optimizer_kernels: int = 4
     copy_ns: int = 20_000  # of a batch to the device
+    item_copy_ns: int = 1_500
     launch_latency_ns: int = 6_000  # from the start of a call to its work, on an idle stream
     stream_gap_ns: int = 1_200  # between queued work of one stream
     event_latency_ns: int = 1_500  # from the end of work to that of another stream that waited
@@ -71,7 +89,7 @@ class Machine:
     load_ns: int = 300_000  # making a batch
     load_workers: int = 0  # 0: the main thread makes it itself
     prefetch_factor: int = 2  # batches that a worker makes ahead
-    batch_take_ns: int = 20_000  # what it costs to take a batch from a worker
+    batch_take_ns: int = 5_000  # what it costs to take a batch from a worker
     batch_copy: str = "pinned"  # pinned, pageable (the call waits) or none
 
     synchronise: str = "device"  # device, stream, event or none: at the end of a step
@@ -107,95 +125,6 @@ class Machine:
         return int.from_bytes(digest, "little") / 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """The thread works for itself."""
-
-    ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """An op, a range or a Python call around other actions."""
-
-    category: str
-    name: str
-    inside: tuple[Action, ...]
-    args: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a device does: a kernel or a copy. Of a collective, ns is the transfer alone."""
-
-    name: str
-    stream: int
-    ns: int
-    gap_ns: int  # at least so long after the work before it on its stream
-    category: str = "kernel"
-    args: Mapping[str, Any] = field(default_factory=dict)
-    collective: int | None = None  # its number, which is that of the other ranks
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A call that puts work on the device; a graph replay puts there several in their order."""
-
-    call: str
-    call_ns: int
-    latency_ns: int
-    work: tuple[Work, ...]
-    waits: bool = False  # until its work is done
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """An event is recorded on a stream; each has its name for itself."""
-
-    event: str
-    stream: int
-    call_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A stream waits for an event."""
-
-    event: str
-    stream: int
-    call_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Synchronise:
-    """The thread waits for an event, else for a stream, else for the device."""
-
-    call_ns: int
-    stream: int | None = None
-    event: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """Autograd's thread runs these, and the calling thread waits for it."""
-
-    inside: tuple[Action, ...]
-    handover_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class NextBatch:
-    """The thread makes a batch, or takes it from the worker that makes it."""
-
-    number: int
-    load_ns: int
-    take_ns: int
-
-
-Action = Busy | Span | Launch | Record | Wait | Synchronise | Backward | NextBatch
-Actions = tuple[Action, ...]
-
-
 class Product(NamedTuple):
     """A product of the forward pass, which its node of autograd leads back to by number."""
 
@@ -204,20 +133,12 @@ class Product(NamedTuple):
     is_mlp: bool
 
 
-def works_of(action: Action) -> Iterator[Work]:
-    """Yield the work that an action launches."""
-    if isinstance(action, Launch):
-        yield from action.work
-    elif isinstance(action, Span | Backward):
-        for inner in action.inside:
-            yield from works_of(inner)
-
-
 class Training:
     """Writes down the actions of one rank."""
 
     def __init__(self, machine: Machine, rank: int) -> None:
         self.machine, self.rank = machine, rank
+        self.gemm_ns = machine.gemm_ns
         self.sequence_number = 100
         self.collective_number = 0
 
@@ -227,6 +148,8 @@ class Training:
 
     def step(self, step: int) -> Actions:
         knobs, name = self.machine, f"{step}"
+        # The products of a step may take longer than those of the others.
+        self.gemm_ns = knobs.gemm_ns * (2 if step + 1 == knobs.heavy_step else 1)
         products: list[Product] = []
         actions = [*self.batch(step)]
         forward = [layer for n in range(knobs.layers) for layer in self.forward(name, n, products)]
@@ -275,11 +198,12 @@ class Training:
     def product(self, name: str, factor: float, numbered: Mapping[str, Any]) -> Actions:
         """Return a product, and where there is a side stream another one beside it."""
         knobs = self.machine
-        gemm = self.compute(f"{name}/gemm", GEMM, knobs.gemm_ns * factor)
+        gemm = self.compute(f"{name}/gemm", GEMM, self.gemm_ns * factor)
         ops = self.op(f"{name}/mm", "aten::mm", self.launch(name, (gemm,)), **numbered)
         if not knobs.has_side_stream or knobs.has_graph:
             return ops
-        side = self.compute(f"{name}/side", GEMM, knobs.gemm_ns * factor, SIDE)
+        side_ns = self.gemm_ns * factor * knobs.side_gemm_factor
+        side = self.compute(f"{name}/side", GEMM, side_ns, SIDE)
         beside = self.op(f"{name}/side", "aten::mm", self.launch(f"{name}/side", (side,)))
         return (
             *self.after(f"{name}/fork", COMPUTE, SIDE),
@@ -313,19 +237,19 @@ class Training:
             if knobs.has_graph:
                 actions.append(self.replay(name, "GraphedBackward", ops))
             else:
-                actions.append(self.node("MmBackward0", number, ops))
+                actions.append(self.node("MmBackward0", ops, **{"Sequence number": number}))
             if knobs.ranks > 1 and not product.is_mlp:
                 size_bytes = knobs.bucket_bytes // (1 + product.layer % 2)
                 actions.append(self.all_reduce(name, size_bytes))
         if knobs.has_graph:
-            first = products[0].sequence_number
-            actions = [self.node("GraphedBackward", first, tuple(actions))]
+            numbered = {"Sequence number": products[0].sequence_number}
+            actions = [self.node("GraphedBackward", actions, **numbered)]
         yield Backward(tuple(actions), knobs.handover_ns)
 
-    def node(self, name: str, sequence_number: int | None, inside: Actions) -> Span:
-        args = {"Sequence number": sequence_number, "Fwd thread id": 1}
-        known = {} if sequence_number is None else args
-        return Span("cpu_op", f"autograd::engine::evaluate_function: {name}", inside, known)
+    def node(self, name: str, inside: Sequence[Action], **args: Any) -> Span:
+        """Return a node of autograd; the forward thread of its number is the first one."""
+        node = f"autograd::engine::evaluate_function: {name}"
+        return Span("cpu_op", node, tuple(inside), {**args, "Fwd thread id": 1} if args else {})
 
     def all_reduce(self, name: str, size_bytes: int) -> Span:
         knobs = self.machine
@@ -360,7 +284,7 @@ class Training:
         if not knobs.overlaps:
             wait_ns = self.host(knobs.event_call_ns, f"{reduced}/wait")
             actions.append(Wait(reduced, COMPUTE, wait_ns))
-        return self.node("torch::autograd::AccumulateGrad", None, tuple(actions))
+        return self.node("torch::autograd::AccumulateGrad", actions)
 
     def optimizer(self, step: str) -> Span:
         knobs, name = self.machine, f"{step}/optimizer"
@@ -377,7 +301,9 @@ class Training:
         """Return loss.item(): the call that copies waits, and finds nothing to wait for behind."""
         name = f"{step}/item"
         kind = "Memcpy DtoH (Device -> Pageable)"
-        copy = self.work(name, kind, COMPUTE, 1_500, category="gpu_memcpy", bytes=4)
+        copy = self.work(
+            name, kind, COMPUTE, self.machine.item_copy_ns, category="gpu_memcpy", bytes=4
+        )
         scalar = self.op(
             name,
             "aten::_local_scalar_dense",
