@@ -4,7 +4,8 @@ A change is written in the language of `tracekit predict --change`. What the wor
 
 - `class=… x0.5` and the like scale the time that the device needs for work; what waits for it is
   not scaled. Of a collective it is the transfer. `remove` takes the work and its launch away, and
-  leaves the time of the op and of Python around it.
+  leaves the rest of the op: without its copy, `.item()` still synchronises.
+- `op=… remove` takes the op away with all that it calls and launches, and leaves Python around it.
 - `host` is all that threads of the host do themselves, the cost of calls too; it is neither loading
   nor a latency of the device. `python` is what of it lies outside of ops.
 - `launches` is the cost of calls that put work on the device; the latency behind them stays.
@@ -22,7 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from simulated_machine import Machine, Simulation, simulate
+from simulated_machine import Simulation, simulate
+from simulated_program import Machine
 
 Knobs = Mapping[str, Any]
 
@@ -167,8 +169,10 @@ def _changed(base: str, change: str) -> Knobs:
             return {"has_elementwise": False}
         case "class=memcpy_h2d remove":
             return {"batch_copy": "none"}
-        case "op=aten::item remove" | "class=memcpy_d2h remove":
-            return {"item_every": 0}
+        case "op=aten::item remove":
+            return {"has_item": False}
+        case "class=memcpy_d2h remove":
+            return {"has_item_copy": False}
         case "sync remove":
             return {"host_waits": False}
         case "overlap":

@@ -1,4 +1,4 @@
-"""The paths that were found by hand are paths: they begin and end with the device, without a gap."""
+"""The paths that were found by hand are paths: from the first work of a device to the last."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from scenarios import BASES, SCENARIOS, Scenario
-from simulated_machine import Machine, Row, Simulation, simulate
+from simulated_machine import Row, Simulation, simulate
+from simulated_program import Machine
 
 import tracekit
 
@@ -138,9 +139,35 @@ def test_no_rank_ends_a_collective_before_the_last_one_began(base: Simulation) -
         assert transfer_ns == pytest.approx(usual_ns, rel=base.machine.jitter)
 
 
-def test_waiting_calls_return_after_what_they_wait_for(base: Simulation) -> None:
-    for rows in base.ranks:
+def test_work_begins_as_soon_as_it_may(base: Simulation) -> None:
+    knobs = base.machine.changed(jitter=0, rank_jitter=0)
+    for rows in simulate(knobs).ranks:
+        calls, ends = launches(rows), {row.end_ns for row in rows if row.is_work}
+        for stream in by_stream(rows):
+            free_ns = -1
+            for row in stream:
+                waited_ns = row.start_ns - calls[row.args["correlation"]].start_ns
+                # A stream may wait for one that waits itself.
+                since_events = (row.start_ns - n * knobs.event_latency_ns for n in (1, 2))
+                assert (
+                    waited_ns == knobs.launch_latency_ns
+                    or row.start_ns == free_ns
+                    or not ends.isdisjoint(since_events)
+                )
+                free_ns = row.end_ns + knobs.stream_gap_ns
+
+
+def test_waiting_calls_return_as_soon_as_they_may(base: Simulation) -> None:
+    knobs = base.machine.changed(jitter=0, rank_jitter=0)
+    for rank, rows in enumerate(simulate(knobs).ranks):
+        slow = knobs.slow_host_factor if rank == knobs.slow_host_rank else 1
+        ends = {row.end_ns for row in rows if row.is_work}
         for row in rows:
+            if row.name.endswith("Synchronize"):
+                assert (
+                    row.end_ns - row.start_ns == knobs.sync_call_ns * slow
+                    or row.end_ns - knobs.wake_ns in ends
+                )
             if row.name == "cudaDeviceSynchronize":
                 # Whatever began before the call returned was launched before it, and is over.
                 assert not any(

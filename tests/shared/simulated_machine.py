@@ -69,7 +69,6 @@ class Stream:
         self.filled, self.begun = Signal(), Signal()
         self.waiting_count = 0  # launches whose work has not begun
         self.free_ns: int | None = None  # end of the work before, none before the first
-        self.held_ns = 0  # by events of other streams
 
     def put(self, item: Process) -> None:
         self.items.append(item)
@@ -91,12 +90,12 @@ class Stream:
     def wait(self, event: Signal) -> Process:
         yield event
         assert event.at_ns is not None
-        self.held_ns = max(self.held_ns, event.at_ns + self.rank.machine.event_latency_ns)
+        yield event.at_ns + self.rank.machine.event_latency_ns
 
     def work(self, work: Work, ready_ns: int, is_first: bool, row: Row, done: Signal) -> Process:
         clock, device = self.rank.clock, self.rank
         free_ns = 0 if self.free_ns is None else self.free_ns + work.gap_ns
-        yield max(ready_ns, free_ns, self.held_ns)
+        yield max(ready_ns, free_ns)
         row.start_ns = clock.now_ns
         if is_first:
             self.waiting_count -= 1
@@ -134,7 +133,9 @@ class Rank:
     def run(self) -> Process:
         spans = tuple(Training(self.machine, self.rank).steps())
         if self.machine.load_workers:
-            batches = [batch for span in spans for batch in span.inside if _is_batch(batch)]
+            batches = [
+                batch for span in spans for batch in span.inside if isinstance(batch, NextBatch)
+            ]
             for worker in range(self.machine.load_workers):
                 self.clock.start(self._worker(batches[worker :: self.machine.load_workers]))
         for step, span in enumerate(spans):
@@ -246,7 +247,7 @@ class Rank:
         for number, work in enumerate(launch.work):
             place = {"device": self.rank, "context": 1, "stream": work.stream}
             link = {key: row.args[key] for key in ("External id", "correlation")}
-            event = self._row(work.category, work.name, work.stream, place | link | work.args)
+            event = self._row(work.category, work.name, work.stream, {**place, **link, **work.args})
             if len(launch.work) > 1:
                 event.args["graph id"], event.args["graph node id"] = 1, number + 1
             done = Signal()
@@ -342,10 +343,6 @@ class Rank:
             args["wait_on_cuda_event_id"] = recorded[1]
         row = self._row("cuda_sync", kind, stream, args)
         row.start_ns, row.end_ns = call.start_ns, call.end_ns
-
-
-def _is_batch(action: Action) -> bool:
-    return isinstance(action, NextBatch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ class Machine:
 
     synchronise: str = "device"  # device, stream, event or none: at the end of a step
     item_every: int = 0  # loss.item() in every so many steps; 0 for never
+    has_item: bool = True  # without it, the Python around is left of item()
+    has_item_copy: bool = True  # without it, item() synchronises and copies nothing
     host_waits: bool = True  # without it, calls that wait for the device return at once
     has_side_stream: bool = False  # one product of each layer runs beside the others
     has_graph: bool = False  # forward pass and each layer of the backward pass are graph replays
@@ -168,17 +170,15 @@ class Training:
         knobs, name = self.machine, f"{step}/batch"
         load = round(knobs.load_ns * (1 + knobs.jitter * knobs.draw(f"{name}/{self.rank}")))
         yield NextBatch(step, load, self.host(knobs.batch_take_ns, f"{name}/take"))
-        if knobs.batch_copy == "none":
-            return
         is_pageable = knobs.batch_copy == "pageable"
         memory = "Pageable" if is_pageable else "Pinned"
         copy = self.work(
             f"{name}/copy", f"Memcpy HtoD ({memory} -> Device)", COMPUTE, knobs.copy_ns,
             category="gpu_memcpy", bytes=1_000_000,
         )  # fmt: skip
-        yield from self.op(
-            f"{name}/to", "aten::copy_", self.launch(name, (copy,), "cudaMemcpyAsync", is_pageable)
-        )
+        launch = self.launch(name, (copy,), "cudaMemcpyAsync", is_pageable)
+        has_copy = knobs.batch_copy != "none"
+        yield from self.op(f"{name}/to", "aten::copy_", *((launch,) if has_copy else ()))
 
     def forward(self, step: str, number: int, products: list[Product]) -> Iterator[Action]:
         for kind, mlp_factor in (("attention", 1.0), ("mlp", self.machine.mlp_gemm_factor)):
@@ -304,13 +304,15 @@ class Training:
         copy = self.work(
             name, kind, COMPUTE, self.machine.item_copy_ns, category="gpu_memcpy", bytes=4
         )
-        scalar = self.op(
+        launch = self.launch(name, (copy,), "cudaMemcpyAsync", waits=True)
+        python, scalar = self.op(
             name,
             "aten::_local_scalar_dense",
-            self.launch(name, (copy,), "cudaMemcpyAsync", waits=True),
+            *((launch,) if self.machine.has_item_copy else ()),
             Synchronise(self.host(self.machine.sync_call_ns, f"{name}/sync"), COMPUTE),
         )
-        return (self.python(name), Span("cpu_op", "aten::item", scalar[1:]))
+        item = Span("cpu_op", "aten::item", (scalar,))
+        return (python, item) if self.machine.has_item else (python,)
 
     def end(self, step: str) -> Actions:
         knobs, name = self.machine, f"{step}/synchronise"
