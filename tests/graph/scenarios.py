@@ -97,6 +97,12 @@ BASES: Mapping[str, Knobs] = {
     "four ranks, high latency": {**_FOUR, "collective_latency_ns": 400_000, "bucket_bytes": 4_000},
     "four ranks, nothing hidden": {**_FOUR, "overlaps": False, "bandwidth_gb_per_s": 40},
     "four ranks without rows": {**_FOUR, "has_event_rows": False, "bandwidth_gb_per_s": 25},
+    "four ranks without event calls": {
+        **_FOUR,
+        "has_event_rows": False,
+        "has_event_calls": False,
+        "bandwidth_gb_per_s": 25,
+    },
     "four ranks, one slow": {**_FOUR, "slow_rank": 2},
     "four ranks, one slow host": {
         **_SHORT_KERNELS,
@@ -233,6 +239,7 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
     "four ranks, high latency": ("latency x0.5", "bandwidth x2", "class=comm_allreduce x0.5"),
     "four ranks, nothing hidden": ("overlap", "bandwidth x2", "overlap; bandwidth x0.5"),
     "four ranks without rows": ("bandwidth x2", "class=gemm x0.5", "host x0.5"),
+    "four ranks without event calls": ("bandwidth x2", "class=gemm x0.5", "host x2"),
     "four ranks, one slow": (
         "ranks=median", "rank=2 kind=compute x0.5", "device=2 kind=compute x0.5",
         "kind=compute x0.5", "bandwidth x2",

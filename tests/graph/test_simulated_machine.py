@@ -25,6 +25,7 @@ INGESTED = (
     "two workers",
     "pageable batches",
     "Python rows",
+    "four ranks without event calls",
     "four ranks, contention",
     "four ranks, graphs",
     "four ranks, clocks apart",

@@ -49,6 +49,7 @@ class Launch:
     latency_ns: int
     work: tuple[Work, ...]
     waits: bool = False  # until its work is done
+    graph: int | None = None  # number of the graph that is replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Backward:
     """Autograd's thread runs these, and the calling thread waits for it."""
 
     inside: tuple[Action, ...]
-    handover_ns: int
+    there_ns: int  # from the one thread to the other
+    back_ns: int
 
 
 @dataclass(frozen=True, slots=True)

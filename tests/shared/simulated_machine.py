@@ -31,6 +31,7 @@ from simulated_program import Machine, Training
 
 MAIN_THREAD, AUTOGRAD_THREAD = 1, 2
 DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy"})
+_EVENT_CALLS = frozenset({"cudaEventRecord", "cudaStreamWaitEvent"})
 _EPOCH_NS = 5_000_000_000
 
 
@@ -62,8 +63,8 @@ class Rendezvous:
 class Stream:
     """Work of a device, one after the other."""
 
-    def __init__(self, rank: Rank, number: int) -> None:
-        self.rank, self.number = rank, number
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
         self.items: deque[Process] = deque()
         self.is_idle = True
         self.filled, self.begun = Signal(), Signal()
@@ -146,7 +147,7 @@ class Rank:
 
     def stream(self, number: int) -> Stream:
         if number not in self.streams:
-            self.streams[number] = stream = Stream(self, number)
+            self.streams[number] = stream = Stream(self)
             self.clock.start(stream.run())
         return self.streams[number]
 
@@ -204,12 +205,12 @@ class Rank:
                 self._synchronised("Stream Wait Event", row, stream, recorded_on, correlation)
             case Synchronise():
                 yield from self._synchronise(action, tid)
-            case Backward(inside, handover_ns):
+            case Backward(inside, there_ns, back_ns):
                 done = Signal()
-                yield clock.now_ns + handover_ns
+                yield clock.now_ns + there_ns
                 clock.start(self._autograd(inside, done))
                 yield done
-                yield clock.now_ns + handover_ns
+                yield clock.now_ns + back_ns
             case NextBatch():
                 yield from self._next_batch(action, tid)
 
@@ -248,8 +249,8 @@ class Rank:
             place = {"device": self.rank, "context": 1, "stream": work.stream}
             link = {key: row.args[key] for key in ("External id", "correlation")}
             event = self._row(work.category, work.name, work.stream, {**place, **link, **work.args})
-            if len(launch.work) > 1:
-                event.args["graph id"], event.args["graph node id"] = 1, number + 1
+            if launch.graph is not None:
+                event.args |= {"graph id": launch.graph, "graph node id": number + 1}
             done = Signal()
             ready_ns = clock.now_ns + launch.latency_ns
             stream.put(stream.work(work, ready_ns, number == 0, event, done))
@@ -398,6 +399,8 @@ class Simulation:
             for key, value in (("name", name), ("labels", label))
         ]
         for row in self.ranks[rank]:
+            if row.name in _EVENT_CALLS and not machine.has_event_calls:
+                continue
             is_on_device = row.is_work or row.category == "cuda_sync"
             events.append(
                 {

@@ -107,6 +107,7 @@ class Machine:
     clock_offset_ns: int = 0  # of each rank's clock beyond that of the rank before
 
     has_event_rows: bool = True  # the trace has rows of category cuda_sync
+    has_event_calls: bool = True  # the trace has the calls that record events and wait for them
     has_python_rows: bool = False  # modules are Python calls, and not ranges
 
     def changed(self, **knobs: Any) -> Machine:
@@ -143,6 +144,7 @@ class Training:
         self.gemm_ns = machine.gemm_ns
         self.sequence_number = 100
         self.collective_number = 0
+        self.graphs: dict[str, int] = {}
 
     def steps(self) -> Iterator[Span]:
         for step in range(self.machine.steps):
@@ -244,7 +246,10 @@ class Training:
         if knobs.has_graph:
             numbered = {"Sequence number": products[0].sequence_number}
             actions = [self.node("GraphedBackward", actions, **numbered)]
-        yield Backward(tuple(actions), knobs.handover_ns)
+        there, back = (
+            self.host(knobs.handover_ns, f"{step}/{way}") for way in ("backward", "forward")
+        )
+        yield Backward(tuple(actions), there, back)
 
     def node(self, name: str, inside: Sequence[Action], **args: Any) -> Span:
         """Return a node of autograd; the forward thread of its number is the first one."""
@@ -358,7 +363,10 @@ class Training:
     def replay(self, name: str, op: str, inside: Sequence[Action], **args: Any) -> Action:
         """Return an op with one launch of all the work that others would launch."""
         kernels = tuple(work for action in inside for work in works_of(action))
-        return self.op(name, op, self.launch(name, kernels, "cudaGraphLaunch"), **args)[1]
+        # A graph is the same in each step.
+        graph = self.graphs.setdefault(name.partition("/")[2], len(self.graphs) + 1)
+        launch = replace(self.launch(name, kernels, "cudaGraphLaunch"), graph=graph)
+        return self.op(name, op, launch, **args)[1]
 
     def work(
         self, name: str, kernel: str, stream: int, ns: float, category: str = "kernel", **args: Any
