@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
+    from tracekit.prediction.predicting import Prediction
 
 T = TypeVar("T")
 
@@ -295,6 +296,23 @@ class Trace:
 
         names = (rows,) if isinstance(rows, str) else rows
         return pivot(self.sql, names, columns, values, where, step)
+
+    def predict(self, *changes: str, timeline: Path | None = None) -> Prediction:
+        """Return what the device window would be under changes that are made together.
+
+        Args:
+            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"loading workers=2"``.
+            timeline: where to write the predicted run, as a Chrome trace.
+
+        Raises:
+            UsageError: a text is no change.
+            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+            StoreError: the timeline cannot be written.
+        """
+        from tracekit.prediction.predicting import predict
+
+        self._become_whole()
+        return self._ask(lambda: predict(self._asked_connection, changes, timeline))
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""

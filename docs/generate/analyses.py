@@ -93,7 +93,7 @@ def _default(param: Param) -> str:
 def _link_to(name: str, page: str) -> str:
     catalog = load_catalog()
     homes = {
-        "docs/reference/derived.md": {**catalog.tables, **catalog.views},
+        "docs/reference/derived.md": {**catalog.tables, **catalog.views, **catalog.temporaries},
         "docs/reference/macros.md": catalog.macros,
         "docs/reference/tables.md": {table.name for table in (*TABLES, *SESSION_TABLES)},
     }

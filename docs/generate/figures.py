@@ -75,7 +75,7 @@ def slug(heading: str) -> str:
 
 def _sql_of(figure: str, relation: str) -> str:
     catalog = load_catalog()
-    for specs in (catalog.tables, catalog.views, catalog.macros):
+    for specs in (catalog.tables, catalog.views, catalog.temporaries, catalog.macros):
         if relation in specs:
             return in_repo(specs[relation].path)
     raise StaleFigureError(f"{figure}: there is no table, view or macro {relation}")

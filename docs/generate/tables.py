@@ -65,12 +65,13 @@ def _ingested_table(described: Table) -> str:
 def _derived() -> str:
     page = DERIVED_PAGE
     catalog = load_catalog()
-    specs = {**catalog.tables, **catalog.views}
+    specs = {**catalog.tables, **catalog.views, **catalog.temporaries}
     parts = [
         "# Derived tables and views\n",
         (
             f"What the {link('ingested tables', TABLES_PAGE, page)} mean. Tables are worked out"
-            " once, when a store is made; views whenever they are read. Any SQL may use both:"
+            " once, when a store is made; views whenever they are read; temporary tables when SQL"
+            " first names them, and they are gone with the connection. Any SQL may use all of them:"
             ' `tracekit sql TRACE "SELECT …"`. This page is made from the headers of the SQL'
             " files.\n"
         ),

@@ -9,6 +9,7 @@ import duckdb
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.query_errors import sql_error
+from tracekit.analysis.temporaries import provide_temporaries_in
 from tracekit.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
 
     def ask() -> CapsuleType:
         try:
+            provide_temporaries_in(connection, text)
             provide_macros_in(connection, text)
             stream: CapsuleType = connection.sql(text).__arrow_c_stream__()
             return stream

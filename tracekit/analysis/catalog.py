@@ -97,12 +97,16 @@ class Specs(Mapping[str, Spec]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Every analysis, materialised table, view and macro file by name, in alphabetical order."""
+    """Every SQL file by kind and name, in alphabetical order.
+
+    Tables are made with a store, temporaries on a connection when something first requires them.
+    """
 
     analyses: Specs
     tables: Specs
     views: Specs
     macros: Specs
+    temporaries: Specs
 
     def analysis(self, name: str) -> Spec:
         """Return the analysis of that name.
@@ -135,7 +139,9 @@ def load_catalog(root: Path | None = None) -> Catalog:
             raise QueryError(f"{path}: {paths[name]} is of the same name")
         paths[name] = file.path
         found[_kind_of(name, file)].files[name] = file
-    catalog = Catalog(found["analysis"], found["table"], found["view"], found["macro"])
+    catalog = Catalog(
+        found["analysis"], found["table"], found["view"], found["macro"], found["temporary"]
+    )
     if root is not None:
         for specs in found.values():
             list(specs.values())
@@ -183,7 +189,11 @@ def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
         for name in names:
             if name not in found:
                 found.add(name)
-                between = catalog.views.get(name) or catalog.macros.get(name)
+                between = (
+                    catalog.views.get(name)
+                    or catalog.macros.get(name)
+                    or catalog.temporaries.get(name)
+                )
                 if between is not None:
                     look(between.requires)
 

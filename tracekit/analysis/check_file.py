@@ -107,7 +107,10 @@ class _Check:
         spec, found = self._spec, []
         catalog = load_catalog()
         line = self._lines.get("Requires")
-        known = {*catalog.macros, *self._relations, *self._library.files}
+        known = {
+            *(*catalog.macros, *catalog.temporaries),
+            *(*self._relations, *self._library.files),
+        }
         for name in spec.requires:
             if name in known:
                 continue
@@ -125,7 +128,10 @@ class _Check:
         read = set(re.findall(r"\b(?:from|join)\s+(\w+)", sql, re.IGNORECASE))
         called = {name for name in re.findall(r"\b(\w+)\s*\(", sql) if name in catalog.macros}
         local = set(re.findall(r"\b(\w+)\s+AS\s+(?:(?:NOT\s+)?MATERIALIZED\s*)?\(", sql, re.I))
-        made = {*catalog.tables, *catalog.views, *self._library.files} - {spec.name}
+        made = {
+            *(*catalog.tables, *catalog.views, *catalog.temporaries),
+            *self._library.files,
+        } - {spec.name}
         for name in sorted(((read & made) - local | called) - {*spec.requires}):
             hint = f"Requires: {', '.join([*spec.requires, name])}"
             found.append(self._wrong("requires", f"{name} is read and not required", line, hint))

@@ -5,7 +5,7 @@ The header is the run of `--` lines at the top of the file:
     -- The question in one line?
     -- Optional further lines.
     --
-    -- Kind:     analysis | view | table | macro
+    -- Kind:     analysis | view | table | macro | temporary (a table of the connection)
     -- Scope:    trace | run | runs                   (analyses)
     -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names

@@ -178,6 +178,7 @@ def taken_names() -> dict[str, str]:
     taken |= dict.fromkeys(catalog.macros, "a macro")
     taken |= dict.fromkeys(catalog.tables, "a table")
     taken |= dict.fromkeys(catalog.views, "a view")
+    taken |= dict.fromkeys(catalog.temporaries, "a table")
     return taken | dict.fromkeys(catalog.analyses, "an analysis")
 
 

@@ -28,6 +28,7 @@ from tracekit.analysis.reductions import (
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
+from tracekit.analysis.temporaries import provide_temporaries, provide_temporaries_in
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import literal
@@ -273,6 +274,7 @@ def _open_text(
 ) -> tuple[tuple[Column, ...], Callable[[int], list[tuple[Any, ...]]]]:
     """Run statements; return the columns of the last, and what takes so many of its rows."""
     with _left_clean(connection):
+        provide_temporaries_in(connection, text)
         provide_macros_in(connection, text)
         *before, last = _statements(connection, text)
         for statement in before:
@@ -290,6 +292,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
         if is_of_nothing(connection, spec):
             return tuple(Column(column.name, column.type) for column in spec.columns), []
         provide_tables(connection, spec)
+        provide_temporaries(connection, spec)
         provide_macros(connection, spec)
         connection.execute(statement)
         columns = columns_of(connection)
@@ -299,6 +302,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
 
 def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | None) -> _Answer:
     with _left_clean(connection):
+        provide_temporaries_in(connection, text)
         provide_macros_in(connection, text)
         *before, last = _statements(connection, text)
         for statement in before:

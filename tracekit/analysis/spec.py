@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["analysis", "view", "table", "macro"]
+Kind = Literal["analysis", "view", "table", "macro", "temporary"]
 Scope = Literal["trace", "run", "runs"]
 
 

@@ -27,6 +27,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import columns_of, declared_otherwise, input_of, with_values
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Spec
+from tracekit.analysis.temporaries import provide_temporaries
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote
@@ -268,6 +269,7 @@ def _answer(
 def _provide(connection: duckdb.DuckDBPyConnection, spec: Spec, asked: Spec) -> None:
     """Give a connection the macros and tables of tracekit's own that a file requires."""
     provide_tables(connection, spec)
+    provide_temporaries(connection, spec)
     # A store of runs alone has no macros.
     provide_macros(connection, replace(spec, scope=asked.scope))
 

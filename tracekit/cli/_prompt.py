@@ -180,7 +180,11 @@ def _tables(trace: Trace) -> Result:
     """Return the tables and views with what a row of each is."""
     rows_of = {table.name: table.row for table in (*TABLES, *SESSION_TABLES)}
     catalog = load_catalog()
-    derived = (*catalog.tables.values(), *catalog.views.values())
+    derived = (
+        *catalog.tables.values(),
+        *catalog.views.values(),
+        *catalog.temporaries.values(),
+    )
     rows_of |= {spec.name: spec.question for spec in derived}
     private = {spec.name for spec in derived if spec.is_private}
     rows = [
@@ -201,7 +205,11 @@ def _schema(trace: Trace, name: str | None) -> Result:
         for column in table.columns
     }
     catalog = load_catalog()
-    derived = (*catalog.tables.values(), *catalog.views.values())
+    derived = (
+        *catalog.tables.values(),
+        *catalog.views.values(),
+        *catalog.temporaries.values(),
+    )
     meanings |= {
         (spec.name, column.name): column.meaning for spec in derived for column in spec.columns
     }

@@ -1,0 +1,346 @@
+/* The sweeps over a dependency graph: when each node comes at the earliest and at the latest, and
+ * the way back from the end over the edges that bind. Both hold the whole graph: 40 bytes for each edge. */
+#include "sweep.h"
+
+#include <stdlib.h>
+
+#define NEVER INT64_MAX
+
+/* An edge has a number, what it leaves and enters, how much lies between, when the latter was
+ * recorded, and whether that is an end. */
+typedef struct {
+    int64_t number, source, target, weight, recorded;
+    bool is_end;
+} Edge;
+
+typedef struct {
+    Buffer edges;
+} Replay;
+
+static size_t edge_count(const Replay *replay)
+{
+    return replay->edges.size / sizeof(Edge);
+}
+
+static bool take_edge(Sweep *sweep, void *state, bool is_new_part)
+{
+    (void)is_new_part;
+    Edge edge = {number_of(sweep, 0), number_of(sweep, 1), number_of(sweep, 2),
+                 number_of(sweep, 3), number_of(sweep, 4), number_of(sweep, 5) == 1};
+    return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
+        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+static void free_replay(void *state)
+{
+    buffer_free(&((Replay *)state)->edges);
+}
+
+/* Nodes by their place: their number less the least one. */
+typedef struct {
+    int64_t least;
+    size_t count, done;
+    size_t *first_out, *outgoing; /* edges by what they leave */
+    int64_t *missing;             /* edges that have not come */
+    size_t *order, *place;        /* in which nodes come; where each did */
+    int64_t *at, *latest, *recorded, *binding;
+    bool *is_there;
+    size_t *stack, stack_size;
+} Nodes;
+
+static void free_nodes(Nodes *nodes)
+{
+    void *all[] = {nodes->first_out, nodes->outgoing, nodes->missing,  nodes->order,
+                   nodes->place,     nodes->at,       nodes->latest,   nodes->recorded,
+                   nodes->binding,   nodes->is_there, nodes->stack};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static bool make_nodes(Nodes *nodes, const Edge *edges, size_t count)
+{
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (size_t i = 0; i < count; i++) {
+        int64_t low = edges[i].source < edges[i].target ? edges[i].source : edges[i].target;
+        int64_t high = edges[i].source < edges[i].target ? edges[i].target : edges[i].source;
+        least = low < least ? low : least;
+        most = high > most ? high : most;
+    }
+    /* Numbers are meant to be nearly without holes. */
+    size_t room = (size_t)(most - least) + 1;
+    if (room / 64 > count + 1024)
+        return false;
+    nodes->least = least;
+    nodes->count = room;
+    nodes->first_out = calloc(room + 2, sizeof(size_t));
+    nodes->outgoing = malloc(count * sizeof(size_t));
+    nodes->missing = calloc(room, sizeof(int64_t));
+    nodes->order = malloc(room * sizeof(size_t));
+    nodes->place = malloc(room * sizeof(size_t));
+    nodes->at = calloc(room, sizeof(int64_t));
+    nodes->latest = malloc(room * sizeof(int64_t));
+    nodes->recorded = calloc(room, sizeof(int64_t));
+    nodes->binding = malloc(room * sizeof(int64_t));
+    nodes->is_there = calloc(room, sizeof(bool));
+    nodes->stack = malloc(room * sizeof(size_t));
+    if (nodes->first_out == NULL || nodes->outgoing == NULL || nodes->missing == NULL
+        || nodes->order == NULL || nodes->place == NULL || nodes->at == NULL
+        || nodes->latest == NULL || nodes->recorded == NULL || nodes->binding == NULL
+        || nodes->is_there == NULL || nodes->stack == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t source = (size_t)(edges[i].source - least);
+        size_t target = (size_t)(edges[i].target - least);
+        nodes->first_out[source + 2]++;
+        nodes->missing[target]++;
+        nodes->is_there[source] = nodes->is_there[target] = true;
+        nodes->recorded[target] = edges[i].recorded;
+    }
+    for (size_t i = 2; i < room + 2; i++)
+        nodes->first_out[i] += nodes->first_out[i - 1];
+    for (size_t i = 0; i < count; i++)
+        nodes->outgoing[nodes->first_out[edges[i].source - least + 1]++] = i;
+    for (size_t i = 0; i < room; i++) {
+        nodes->place[i] = SIZE_MAX;
+        nodes->latest[i] = NEVER;
+        nodes->binding[i] = NOTHING;
+    }
+    return true;
+}
+
+static void pop_node(Nodes *nodes, const Edge *edges, size_t node)
+{
+    nodes->place[node] = nodes->done;
+    nodes->order[nodes->done++] = node;
+    for (size_t i = nodes->first_out[node]; i < nodes->first_out[node + 1]; i++) {
+        const Edge *edge = &edges[nodes->outgoing[i]];
+        size_t target = (size_t)(edge->target - nodes->least);
+        if (nodes->place[target] != SIZE_MAX)
+            continue; /* of a circle */
+        int64_t at = nodes->at[node] + edge->weight;
+        bool is_first = nodes->binding[target] == NOTHING;
+        if (is_first || at > nodes->at[target]
+            || (at == nodes->at[target] && edge->number < nodes->binding[target])) {
+            nodes->at[target] = at;
+            nodes->binding[target] = edge->number;
+        }
+        if (--nodes->missing[target] == 0)
+            nodes->stack[nodes->stack_size++] = target;
+    }
+}
+
+/* Where edges run in a circle, the node of it that was recorded first comes first. */
+static bool break_circle(Nodes *nodes)
+{
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < nodes->count; i++)
+        if (nodes->is_there[i] && nodes->place[i] == SIZE_MAX
+            && (first == SIZE_MAX || nodes->recorded[i] < nodes->recorded[first]))
+            first = i;
+    if (first == SIZE_MAX)
+        return false;
+    nodes->stack[nodes->stack_size++] = first;
+    return true;
+}
+
+static void find_latest(Nodes *nodes, const Edge *edges, size_t count)
+{
+    int64_t end = INT64_MIN;
+    for (size_t i = 0; i < count; i++)
+        if (edges[i].is_end && nodes->at[edges[i].target - nodes->least] > end)
+            end = nodes->at[edges[i].target - nodes->least];
+    for (size_t i = 0; i < count; i++)
+        if (edges[i].is_end)
+            nodes->latest[edges[i].target - nodes->least] = end;
+    for (size_t i = nodes->done; i-- > 0;) {
+        size_t node = nodes->order[i];
+        for (size_t j = nodes->first_out[node]; j < nodes->first_out[node + 1]; j++) {
+            const Edge *edge = &edges[nodes->outgoing[j]];
+            size_t target = (size_t)(edge->target - nodes->least);
+            if (nodes->latest[target] != NEVER && nodes->place[target] > i
+                && nodes->latest[target] - edge->weight < nodes->latest[node])
+                nodes->latest[node] = nodes->latest[target] - edge->weight;
+        }
+    }
+}
+
+static bool replay_all(Nodes *nodes, const Edge *edges, size_t count)
+{
+    if (!make_nodes(nodes, edges, count))
+        return false;
+    for (size_t i = 0; i < nodes->count; i++)
+        if (nodes->is_there[i] && nodes->missing[i] == 0)
+            nodes->stack[nodes->stack_size++] = i;
+    while (nodes->stack_size > 0 || break_circle(nodes))
+        pop_node(nodes, edges, nodes->stack[--nodes->stack_size]);
+    return true;
+}
+
+static bool replay_edges(Sweep *sweep, void *state)
+{
+    Replay *replay = state;
+    const Edge *edges = (const Edge *)replay->edges.data;
+    size_t count = edge_count(replay);
+    Nodes nodes = {0};
+    if (count == 0)
+        return true;
+    bool is_good = replay_all(&nodes, edges, count);
+    if (!is_good)
+        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    if (is_good)
+        find_latest(&nodes, edges, count);
+    for (size_t i = 0; is_good && i < nodes.count; i++)
+        if (nodes.is_there[i])
+            is_good = give_number(sweep, (int64_t)i + nodes.least)
+                && give_number(sweep, nodes.at[i])
+                && give_number(sweep, nodes.latest[i] == NEVER ? NOTHING : nodes.latest[i])
+                && give_number(sweep, nodes.binding[i]);
+    free_nodes(&nodes);
+    return is_good;
+}
+
+const SweepKind REPLAY = {
+    .name = "replay",
+    .takes = "llllll",
+    .gives = "llll",
+    .names = {"node", "at_ns", "latest_ns", "edge_id"},
+    .state_bytes = sizeof(Replay),
+    .take = take_edge,
+    .end = replay_edges,
+    .free = free_replay,
+};
+
+/* By how much the end comes earlier without the work of a group. Behind the edges come rows that have
+ * no source, but the number of a group of which the edge is. */
+
+static bool take_member(Sweep *sweep, void *state, bool is_new_part)
+{
+    (void)is_new_part;
+    int64_t group = number_of(sweep, 6);
+    Edge edge = {number_of(sweep, 0), number_of(sweep, 1), number_of(sweep, 2),
+                 number_of(sweep, 3), number_of(sweep, 4), number_of(sweep, 5) == 1};
+    if (group != NOTHING)
+        edge = (Edge){.number = edge.number, .source = NOTHING, .target = group};
+    return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
+        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+/* Replay in the order that is known; return when the last end comes. */
+static int64_t end_without(const Nodes *nodes, const Edge *edges, size_t count,
+                           const bool *is_gone, int64_t *at)
+{
+    int64_t end = INT64_MIN;
+    for (size_t i = 0; i < nodes->done; i++)
+        at[nodes->order[i]] = nodes->binding[nodes->order[i]] == NOTHING ? 0 : INT64_MIN;
+    for (size_t i = 0; i < nodes->done; i++) {
+        size_t node = nodes->order[i];
+        for (size_t j = nodes->first_out[node]; j < nodes->first_out[node + 1]; j++) {
+            const Edge *edge = &edges[nodes->outgoing[j]];
+            size_t target = (size_t)(edge->target - nodes->least);
+            int64_t moment = at[node] + (is_gone[nodes->outgoing[j]] ? 0 : edge->weight);
+            if (nodes->place[target] > i && moment > at[target])
+                at[target] = moment;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (edges[i].is_end && at[edges[i].target - nodes->least] > end)
+            end = at[edges[i].target - nodes->least];
+    return end;
+}
+
+static bool find_gains(Sweep *sweep, void *state)
+{
+    Replay *replay = state;
+    const Edge *edges = (const Edge *)replay->edges.data;
+    size_t all = edge_count(replay), count = 0;
+    while (count < all && edges[count].source != NOTHING)
+        count++;
+    if (count == 0)
+        return true;
+    Nodes nodes = {0};
+    bool *is_gone = calloc(count, sizeof *is_gone);
+    bool is_good = is_gone != NULL && replay_all(&nodes, edges, count);
+    if (!is_good)
+        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    int64_t end = is_good ? end_without(&nodes, edges, count, is_gone, nodes.at) : 0;
+    for (size_t i = count; is_good && i < all;) {
+        size_t first = i;
+        for (; i < all && edges[i].target == edges[first].target; i++)
+            is_gone[edges[i].number] = true;
+        is_good = give_number(sweep, edges[first].target)
+            && give_number(sweep, end - end_without(&nodes, edges, count, is_gone, nodes.at));
+        for (size_t j = first; j < i; j++)
+            is_gone[edges[j].number] = false;
+    }
+    free_nodes(&nodes);
+    free(is_gone);
+    return is_good;
+}
+
+const SweepKind GAINS = {
+    .name = "gains",
+    .takes = "lllllll",
+    .gives = "ll",
+    .names = {"group_id", "gain_ns"},
+    .state_bytes = sizeof(Replay),
+    .take = take_member,
+    .end = find_gains,
+    .free = free_replay,
+};
+
+/* The way back: what is taken are the binding edges; for a weight they have the trace whose end they
+ * lead to, or nothing. */
+
+static bool take_binding(Sweep *sweep, void *state, bool is_new_part)
+{
+    (void)is_new_part;
+    Edge edge = {number_of(sweep, 0), number_of(sweep, 1), number_of(sweep, 2),
+                 number_of(sweep, 3), 0, false};
+    return buffer_add(&((Replay *)state)->edges, &edge, sizeof edge)
+        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+static bool walk_back(Sweep *sweep, void *state)
+{
+    const Edge *edges = (const Edge *)((Replay *)state)->edges.data;
+    size_t count = edge_count(state);
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (size_t i = 0; i < count; i++) {
+        least = edges[i].target < least ? edges[i].target : least;
+        most = edges[i].target > most ? edges[i].target : most;
+    }
+    if (count == 0)
+        return true;
+    size_t *into = malloc(((size_t)(most - least) + 1) * sizeof *into);
+    if (into == NULL)
+        return sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    for (int64_t i = 0; i <= most - least; i++)
+        into[i] = SIZE_MAX;
+    for (size_t i = 0; i < count; i++)
+        into[edges[i].target - least] = i;
+    bool is_good = true;
+    for (size_t i = 0; is_good && i < count; i++) {
+        if (edges[i].weight == NOTHING)
+            continue;
+        size_t at = i;
+        for (int64_t place = 0; is_good && at != SIZE_MAX && place < (int64_t)count; place++) {
+            is_good = give_number(sweep, edges[i].weight) && give_number(sweep, place)
+                && give_number(sweep, edges[at].number);
+            int64_t source = edges[at].source;
+            at = source < least || source > most ? SIZE_MAX : into[source - least];
+        }
+    }
+    free(into);
+    return is_good;
+}
+
+const SweepKind PATH = {
+    .name = "path",
+    .takes = "llll",
+    .gives = "lll",
+    .names = {"trace_id", "place", "edge_id"},
+    .state_bytes = sizeof(Replay),
+    .take = take_binding,
+    .end = walk_back,
+    .free = free_replay,
+};

@@ -1,0 +1,120 @@
+-- What is each edge of the dependency graph about: which work, call or time of the host?
+-- What a change is chosen by. An edge is about what it leads to: the work, the launch with the work that it put there, the
+-- host's time before that. Time of the host has beside it what of it is inside of ops.
+--
+-- Kind:     temporary
+-- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, module, trace, step_ranges, interval_overlap
+-- Columns:
+--   edge_id    BIGINT -> graph_edge  the edge
+--   part       VARCHAR               work, call, host, latency, gap, wait, start or mark: what its time is
+--   span_id    BIGINT                the span that it leads to
+--   class      VARCHAR               class of the work
+--   work_kind  VARCHAR               compute, comm or memcpy
+--   op         VARCHAR               op that launched the work
+--   module     VARCHAR               module, or a row of modules in parentheses
+--   name       VARCHAR               the work or the call
+--   phase      VARCHAR               phase
+--   step       BIGINT                number of the step
+--   rank       INTEGER               global rank
+--   device     VARCHAR               device
+--   stream     BIGINT                stream
+--   op_ns      BIGINT                of the host's time, what is inside of ops, ns
+
+WITH attributed AS (
+    SELECT
+        a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.kind AS work_kind,
+        a.op_name AS op, a.phase, a.step,
+        coalesce(m.path, a.row_name) AS module
+    FROM attributed_events AS a
+    LEFT JOIN module AS m USING (trace_id, module_id)
+),
+
+by_launch AS (
+    SELECT
+        trace_id, launch_id,
+        min_by((class, work_kind, op, module, phase, step), (event_id, piece)) AS fact
+    FROM attributed
+    WHERE launch_id IS NOT NULL
+    GROUP BY trace_id, launch_id
+),
+
+fact AS (
+    SELECT
+        s.span_id, s.device, s.stream, s.name, s.start_ns,
+        coalesce(a.class, (b.fact)[1]) AS class,
+        coalesce(a.work_kind, (b.fact)[2]) AS work_kind,
+        coalesce(a.op, (b.fact)[3]) AS op,
+        coalesce(a.module, (b.fact)[4]) AS module,
+        coalesce(a.phase, (b.fact)[5]) AS phase,
+        coalesce(a.step, (b.fact)[6], s.step) AS step
+    FROM graph_span AS s
+    LEFT JOIN attributed AS a
+        ON
+            s.trace_id = a.trace_id
+            AND s.event_id = a.event_id
+            AND s.piece = a.piece
+            AND s.kind = 'work'
+    LEFT JOIN by_launch AS b
+        ON s.trace_id = b.trace_id AND s.event_id = b.launch_id AND s.kind = 'call'
+),
+
+step_range AS (
+    SELECT r.trace_id, r.step, r.ts_ns + c.shift_ns AS start_ns, r.end_ns + c.shift_ns AS end_ns
+    FROM step_ranges AS r
+    INNER JOIN graph_clock AS c USING (trace_id)
+),
+
+part AS (
+    SELECT
+        e.edge_id, e.trace_id, e.source_ns, e.target_ns, e.kind,
+        abs(e.target_node) // 2 AS span_id,
+        CASE
+            WHEN e.kind IN ('work', 'transfer') THEN 'work'
+            WHEN e.kind IN ('launch', 'posted') THEN 'latency'
+            WHEN e.kind IN ('stream', 'event', 'concurrent', 'worker') THEN 'gap'
+            WHEN e.kind IN ('copy', 'sync', 'implicit_sync', 'queue', 'batch') THEN 'wait'
+            WHEN e.kind IN ('start', 'backlog') THEN 'start'
+            WHEN e.kind IN ('mark', 'meeting') THEN 'mark'
+            WHEN e.kind = 'call' THEN 'call'
+            ELSE 'host'
+        END AS part
+    FROM graph_edge AS e
+),
+
+host_time AS MATERIALIZED (
+    SELECT
+        (p.trace_id, s.pid, s.tid) AS part,
+        p.edge_id AS id, p.source_ns AS start_ns, p.target_ns AS end_ns
+    FROM part AS p
+    INNER JOIN graph_span AS s USING (span_id)
+    WHERE p.part = 'host' AND s.tid IS NOT NULL AND p.source_ns < p.target_ns
+),
+
+op AS (
+    SELECT
+        (e.trace_id, e.pid, e.tid) AS part,
+        e.ts_ns + c.shift_ns AS start_ns,
+        e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
+    FROM event AS e
+    INNER JOIN graph_clock AS c USING (trace_id)
+    -- Autograd's nodes and ranges are no ops: what is theirs alone is Python or the engine.
+    WHERE
+        is_op(e.category)
+        AND e.dur_ns > 0
+        AND contains(e.name, '::')
+        AND NOT regexp_matches(e.name, '^(torch::)?autograd::')
+),
+
+in_op AS (SELECT id, overlap_ns FROM interval_overlap('host_time', 'op'))
+
+SELECT
+    p.edge_id, p.part, p.span_id, f.class, f.work_kind, f.op, f.module, f.name, f.phase,
+    coalesce(f.step, if(r.end_ns > p.source_ns, r.step, NULL)) AS step,
+    t.rank, f.device, f.stream,
+    coalesce(o.overlap_ns, 0) AS op_ns
+FROM part AS p
+INNER JOIN trace AS t USING (trace_id)
+LEFT JOIN fact AS f USING (span_id)
+LEFT JOIN in_op AS o ON p.edge_id = o.id
+ASOF LEFT JOIN step_range AS r ON p.trace_id = r.trace_id AND p.source_ns >= r.start_ns
+ORDER BY p.edge_id

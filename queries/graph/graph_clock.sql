@@ -1,0 +1,52 @@
+-- How are the clocks of the ranks set against each other in the dependency graph?
+-- By the base times of the files, less how far the ends of the collectives that all ranks share are apart in the
+-- median, where that is more than their spread: as analysis clock_offsets has it.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: collective_matches
+-- Columns:
+--   trace_id  INTEGER -> trace  the trace
+--   shift_ns  BIGINT            what is added to its times, ns
+
+WITH rank_count AS (
+    SELECT count(*) AS trace_count
+    FROM trace
+),
+
+ended AS (
+    SELECT m.match_id, m.trace_id, m.end_ns + t.base_time_ns AS end_ns
+    FROM collective_matches() AS m
+    INNER JOIN trace AS t ON m.trace_id = t.trace_id
+    CROSS JOIN rank_count AS c
+    WHERE
+        m.reason IS NULL
+        AND m.class IN ('comm_allreduce', 'comm_allgather', 'comm_reducescatter', 'comm_alltoall')
+        AND m.rank_count = c.trace_count
+        AND m.rank_count > 1
+),
+
+apart AS (
+    SELECT
+        trace_id,
+        end_ns - quantile_disc(end_ns, 0.5) OVER (PARTITION BY match_id) AS apart_ns
+    FROM ended
+),
+
+offset_of AS (
+    SELECT
+        trace_id,
+        quantile_disc(apart_ns, 0.5) AS offset_ns,
+        max(apart_ns) - min(apart_ns) AS spread_ns
+    FROM apart
+    GROUP BY trace_id
+)
+
+SELECT
+    t.trace_id,
+    coalesce(t.base_time_ns, 0)
+    - min(coalesce(t.base_time_ns, 0)) OVER ()
+    - coalesce(if(abs(o.offset_ns) > max(o.spread_ns) OVER (), o.offset_ns, 0), 0) AS shift_ns
+FROM trace AS t
+LEFT JOIN offset_of AS o USING (trace_id)
+ORDER BY t.trace_id

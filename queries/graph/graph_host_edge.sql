@@ -1,0 +1,221 @@
+-- Which host spans wait for which others?
+-- On a thread each for the one before it: the time between is the host's own, Python included, less what the thread waited
+-- for another one (table thread_waits) or for a collective that it had posted to a thread of the backend: if that ended in
+-- between and the thread went on soon, within 0.1 ms or a tenth of the time. Where such a wait ended between two
+-- spans, the later one also waits for the last span of the other thread, or for the collective. What workers load waits
+-- for the batch before it, as long as that took, and the thread that takes it for the batch. The first span of a thread begins behind the last one that ended before it on any other.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: graph_span, graph_clock, graph_task, host_waits, thread_waits, interval_overlap
+-- Columns:
+--   trace_id     INTEGER  the trace
+--   source_node  BIGINT   the node that is waited for: twice the number of its span, 1 more for its end
+--   target_node  BIGINT   the node that waits
+--   kind         VARCHAR  host, thread, posted_wait, batch or spawn
+--   known_by     VARCHAR  recorded, inferred or assumed
+--   weight_ns    BIGINT   from the one to the other at least, ns
+--   loading_ns   BIGINT   of it, inside of a data loader, ns
+-- Invariant: 0 <= loading_ns AND loading_ns <= weight_ns
+
+WITH host_span AS (
+    SELECT
+        trace_id, span_id, pid, tid, start_ns, end_ns,
+        lag(span_id) OVER thread AS before_id,
+        lag(end_ns) OVER thread AS before_end_ns
+    FROM graph_span
+    WHERE tid IS NOT NULL
+    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, end_ns, span_id)
+),
+
+gap AS MATERIALIZED (
+    SELECT
+        (trace_id, pid, tid) AS part,
+        span_id AS id,
+        before_end_ns AS start_ns,
+        start_ns AS end_ns
+    FROM host_span
+    WHERE start_ns > before_end_ns
+),
+
+loading AS (
+    SELECT
+        (w.trace_id, w.pid, w.tid) AS part,
+        w.ts_ns + c.shift_ns AS start_ns,
+        w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
+    FROM host_waits AS w
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WHERE w.kind = 'data_loading'
+),
+
+waiting AS (
+    SELECT
+        (w.trace_id, w.pid, w.waiting_tid) AS part,
+        (w.trace_id, w.pid, w.tid) AS other_part,
+        w.start_ns + c.shift_ns AS start_ns,
+        w.end_ns + c.shift_ns AS end_ns
+    FROM thread_waits AS w
+    INNER JOIN graph_clock AS c USING (trace_id)
+),
+
+batch AS (
+    SELECT
+        s.trace_id, s.span_id, s.end_ns, w.ts_ns + c.shift_ns AS asked_ns,
+        (s.trace_id, w.pid, w.tid) AS part,
+        lag(s.span_id) OVER thread AS before_id,
+        lag(s.end_ns) OVER thread AS before_end_ns
+    FROM graph_span AS s
+    INNER JOIN host_waits AS w USING (trace_id, event_id)
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WHERE s.name = 'batch' AND s.kind = 'mark'
+    WINDOW thread AS (PARTITION BY s.trace_id, w.pid, w.tid ORDER BY s.end_ns, s.span_id)
+),
+
+taken_batch AS (
+    SELECT b.*, g.id AS target_id, g.end_ns AS target_ns
+    FROM batch AS b
+    ASOF INNER JOIN gap AS g ON b.part = g.part AND b.end_ns > g.start_ns
+    WHERE b.end_ns <= g.end_ns
+),
+
+last_task AS (
+    SELECT (trace_id, pid, post_tid) AS part, end_ns, max(span_id) AS span_id
+    FROM graph_task
+    GROUP BY ALL
+),
+
+-- Where the stack shows the wait, what was before it is the thread's own.
+shown_wait AS (
+    SELECT
+        (w.trace_id, w.pid, w.tid) AS part,
+        w.ts_ns + c.shift_ns AS start_ns,
+        max(w.ts_ns + w.dur_ns) + c.shift_ns AS end_ns
+    FROM host_waits AS w
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WHERE w.kind = 'comm_wait'
+    GROUP BY w.trace_id, w.pid, w.tid, w.ts_ns, c.shift_ns
+),
+
+task_wait AS (
+    SELECT
+        g.part, g.id, t.span_id, t.end_ns,
+        greatest(g.start_ns, coalesce(if(s.end_ns >= t.end_ns, s.start_ns, NULL), g.start_ns))
+            AS start_ns,
+        g.end_ns AS until_ns
+    FROM gap AS g
+    ASOF INNER JOIN last_task AS t ON g.part = t.part AND g.end_ns >= t.end_ns
+    ASOF LEFT JOIN shown_wait AS s ON g.part = s.part AND t.end_ns >= s.start_ns
+    WHERE
+        t.end_ns > g.start_ns
+        AND g.end_ns - t.end_ns <= greatest(100000, (g.end_ns - g.start_ns) // 10)
+),
+
+any_wait AS (
+    SELECT part, start_ns, end_ns
+    FROM waiting
+    UNION ALL
+    SELECT part, start_ns, end_ns
+    FROM task_wait
+    UNION ALL
+    SELECT part, asked_ns AS start_ns, end_ns
+    FROM taken_batch
+),
+
+loaded_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'loading')),
+
+waited_gap AS (SELECT id, overlap_ns FROM interval_overlap('gap', 'any_wait')),
+
+last_wait AS (
+    SELECT DISTINCT ON (part, end_ns) part, other_part, end_ns
+    FROM waiting
+    ORDER BY part, end_ns, other_part
+),
+
+last_of_thread AS (
+    SELECT (trace_id, pid, tid) AS part, end_ns, max(span_id) AS span_id
+    FROM host_span
+    GROUP BY ALL
+),
+
+-- What has a length: a mark is no cause.
+last_of_trace AS (
+    SELECT trace_id, end_ns, max(span_id) AS span_id
+    FROM host_span
+    WHERE start_ns < end_ns
+    GROUP BY ALL
+),
+
+handed AS (
+    SELECT g.part, g.id, g.end_ns, w.other_part, w.end_ns AS wait_end_ns
+    FROM gap AS g
+    ASOF INNER JOIN last_wait AS w ON g.part = w.part AND g.end_ns >= w.end_ns
+    WHERE w.end_ns > g.start_ns
+)
+
+SELECT
+    s.trace_id,
+    s.before_id * 2 + 1 AS source_node,
+    s.span_id * 2 AS target_node,
+    'host' AS kind,
+    'recorded' AS known_by,
+    s.start_ns - s.before_end_ns - coalesce(w.overlap_ns, 0) AS weight_ns,
+    least(coalesce(l.overlap_ns, 0), weight_ns) AS loading_ns
+FROM host_span AS s
+LEFT JOIN loaded_gap AS l ON s.span_id = l.id
+LEFT JOIN waited_gap AS w ON s.span_id = w.id
+WHERE s.before_id IS NOT NULL
+UNION ALL BY NAME
+SELECT
+    (h.part)[1] AS trace_id,
+    l.span_id * 2 + 1 AS source_node,
+    h.id * 2 AS target_node,
+    'thread' AS kind,
+    'inferred' AS known_by,
+    h.end_ns - l.end_ns AS weight_ns,
+    0 AS loading_ns
+FROM handed AS h
+ASOF INNER JOIN last_of_thread AS l ON h.other_part = l.part AND h.wait_end_ns >= l.end_ns
+UNION ALL BY NAME
+SELECT
+    (part)[1] AS trace_id,
+    span_id * 2 + 1 AS source_node,
+    id * 2 AS target_node,
+    'posted_wait' AS kind,
+    'inferred' AS known_by,
+    until_ns - end_ns AS weight_ns,
+    0 AS loading_ns
+FROM task_wait
+UNION ALL BY NAME
+SELECT
+    trace_id,
+    span_id * 2 + 1 AS source_node,
+    target_id * 2 AS target_node,
+    'batch' AS kind,
+    'recorded' AS known_by,
+    target_ns - end_ns AS weight_ns,
+    0 AS loading_ns
+FROM taken_batch
+UNION ALL BY NAME
+SELECT
+    trace_id,
+    before_id * 2 + 1 AS source_node,
+    span_id * 2 AS target_node,
+    'batch' AS kind,
+    'assumed' AS known_by,
+    end_ns - before_end_ns AS weight_ns,
+    weight_ns AS loading_ns
+FROM batch
+WHERE before_id IS NOT NULL
+UNION ALL BY NAME
+SELECT
+    s.trace_id,
+    l.span_id * 2 + 1 AS source_node,
+    s.span_id * 2 AS target_node,
+    'spawn' AS kind,
+    'assumed' AS known_by,
+    s.start_ns - l.end_ns AS weight_ns,
+    0 AS loading_ns
+FROM host_span AS s
+ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
+WHERE s.before_id IS NULL AND l.span_id <> s.span_id
+ORDER BY target_node, source_node, kind

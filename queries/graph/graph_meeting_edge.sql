@@ -1,0 +1,62 @@
+-- Which work waits for other ranks, and for the thread that handed a collective over?
+-- A collective whose ranks are matched (macro collective_matches) begins to transfer when the last of them is there, and
+-- then takes as long as it took the last: its ranks' starts lead to a meeting, and that to their ends. What a thread of
+-- the backend runs waits for the call that posted it, and for what that thread ran before.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: graph_span, graph_task, collective_matches
+-- Columns:
+--   trace_id     INTEGER  the trace of the target
+--   source_node  BIGINT   the node that is waited for, as in graph_host_edge; negative: a meeting
+--   target_node  BIGINT   the node that waits; negative: a meeting
+--   kind         VARCHAR  meeting, transfer, posted or worker
+--   known_by     VARCHAR  recorded or inferred
+--   weight_ns    BIGINT   from the one to the other at least, ns
+
+WITH met AS (
+    SELECT
+        m.trace_id, s.span_id, m.match_id, m.transfer_ns, m.matched_by,
+        -dense_rank() OVER (ORDER BY m.match_id) AS meeting
+    FROM collective_matches() AS m
+    INNER JOIN graph_span AS s USING (trace_id, event_id)
+    WHERE m.wait_ns IS NOT NULL AND s.kind = 'work' AND s.piece = 0
+)
+
+SELECT
+    trace_id,
+    span_id * 2 AS source_node,
+    meeting AS target_node,
+    'meeting' AS kind,
+    if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
+    0 AS weight_ns
+FROM met
+UNION ALL BY NAME
+SELECT
+    trace_id,
+    meeting AS source_node,
+    span_id * 2 + 1 AS target_node,
+    'transfer' AS kind,
+    if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
+    transfer_ns AS weight_ns
+FROM met
+UNION ALL BY NAME
+SELECT
+    trace_id,
+    post_id * 2 AS source_node,
+    span_id * 2 AS target_node,
+    'posted' AS kind,
+    'inferred' AS known_by,
+    least(usual_ns, start_ns - post_ns) AS weight_ns
+FROM graph_task
+UNION ALL BY NAME
+SELECT
+    trace_id,
+    before_id * 2 + 1 AS source_node,
+    span_id * 2 AS target_node,
+    'worker' AS kind,
+    'inferred' AS known_by,
+    least(20000, start_ns - before_end_ns) AS weight_ns
+FROM graph_task
+WHERE before_id IS NOT NULL
+ORDER BY target_node, source_node, kind

@@ -1,0 +1,149 @@
+-- What are the spans whose starts and ends are the nodes of the dependency graph?
+-- Calls of the host (table graph_call), work of devices (device_events; on cpu the pieces of ops, which are the host's own
+-- spans), and marks of no length: start and end of each marked step, and of the first and last op of a thread. Times are
+-- those of the file and its base time, less what the clock of a rank is ahead. Where workers load data, a mark
+-- on no thread stands for each batch that was waited for. A span that begins before the
+-- one before it on its thread ends begins where that one ends.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: event_category, graph_call, graph_clock, device_events, launch_link, launch, step_ranges, interval_neighbours, host_waits
+-- Columns:
+--   trace_id     INTEGER -> trace  the trace
+--   span_id      BIGINT            number of the span over all traces, from 1
+--   kind         VARCHAR           call, work or mark
+--   event_id     BIGINT -> event   the call or the work; of a mark the step's range or the op
+--   piece        BIGINT            number of the piece of a CPU op, from 0; 0 for all else
+--   pid          BIGINT            process id; NULL for work of accelerators
+--   tid          BIGINT            thread id; NULL for work of accelerators
+--   device       VARCHAR           device of work
+--   stream       BIGINT            its stream
+--   start_ns     BIGINT            start on the clock of the run, ns
+--   end_ns       BIGINT            end on the clock of the run, ns
+--   name         VARCHAR           call, work, or step start, step end, thread start, thread end, batch
+--   class        VARCHAR           class of work
+--   work_kind    VARCHAR           compute, comm or memcpy
+--   launch_id    BIGINT            the launch of work
+--   is_first     BOOLEAN           the first work of its launch
+--   correlation  BIGINT            of a call
+--   wait         VARCHAR           what a call waits for
+--   step         BIGINT            of a mark of a step, and of work: number of the step
+-- Invariant: start_ns <= end_ns
+
+WITH host_span AS (
+    SELECT
+        trace_id, 'call' AS kind, event_id, 0 AS piece, pid, tid, ts_ns, end_ns, name, correlation,
+        wait
+    FROM graph_call
+    UNION ALL BY NAME
+    SELECT
+        e.trace_id, 'work' AS kind, e.event_id, e.piece, l.pid, l.tid, e.device, e.stream, e.ts_ns,
+        e.end_ns, e.name, e.class, e.kind AS work_kind, e.event_id AS launch_id,
+        e.piece = 0 AS is_first, k.step
+    FROM device_events AS e
+    INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
+    INNER JOIN launch AS l ON e.trace_id = l.trace_id AND e.event_id = l.launch_id
+    WHERE e.device = 'cpu'
+),
+
+thread AS (
+    SELECT trace_id, pid, tid, min(ts_ns) AS ts_ns, max(end_ns) AS end_ns
+    FROM host_span
+    GROUP BY trace_id, pid, tid
+),
+
+op_bounds AS (
+    SELECT
+        t.trace_id, t.pid, t.tid,
+        arg_min(e.event_id, (e.ts_ns, e.event_id)) AS first_id,
+        min(e.ts_ns) AS ts_ns,
+        arg_max(e.event_id, (e.ts_ns + e.dur_ns, e.event_id)) AS last_id,
+        max(e.ts_ns + e.dur_ns) AS end_ns
+    FROM thread AS t
+    INNER JOIN event AS e USING (trace_id, pid, tid)
+    WHERE is_op(e.category)
+    GROUP BY t.trace_id, t.pid, t.tid
+),
+
+step_range AS (
+    SELECT e.trace_id, min(e.event_id) AS event_id, e.pid, e.tid, s.ts_ns, s.end_ns, s.step
+    FROM step_ranges AS s
+    INNER JOIN event AS e USING (trace_id, ts_ns, name, dur_ns)
+    SEMI JOIN thread AS t ON e.trace_id = t.trace_id AND e.pid = t.pid AND e.tid = t.tid
+    WHERE is_annotation(e.category) OR is_op(e.category)
+    GROUP BY ALL
+),
+
+marked AS (
+    SELECT trace_id, event_id, pid, tid, ts_ns, 'step start' AS name, step
+    FROM step_range
+    UNION ALL BY NAME
+    SELECT trace_id, event_id, pid, tid, end_ns AS ts_ns, 'step end' AS name, step
+    FROM step_range
+    UNION ALL BY NAME
+    SELECT b.trace_id, b.first_id AS event_id, b.pid, b.tid, b.ts_ns, 'thread start' AS name
+    FROM op_bounds AS b
+    INNER JOIN thread AS t USING (trace_id, pid, tid)
+    WHERE b.ts_ns < t.ts_ns
+    UNION ALL BY NAME
+    SELECT
+        b.trace_id, b.last_id AS event_id, b.pid, b.tid, b.end_ns AS ts_ns, 'thread end' AS name
+    FROM op_bounds AS b
+    INNER JOIN thread AS t USING (trace_id, pid, tid)
+    WHERE b.end_ns > t.end_ns
+),
+
+on_thread AS (
+    SELECT * FROM host_span
+    UNION ALL BY NAME
+    SELECT *, 'mark' AS kind, 0 AS piece, ts_ns AS end_ns FROM marked
+),
+
+cut AS (
+    SELECT
+        * EXCLUDE (ts_ns, end_ns),
+        greatest(ts_ns, coalesce(latest_end_before_ns(
+            (trace_id, pid, tid), ts_ns, end_ns, (end_ns, event_id, piece)
+        ), ts_ns)) AS start_ns,
+        greatest(start_ns, end_ns) AS end_ns
+    FROM on_thread
+),
+
+span AS (
+    SELECT * FROM cut
+    UNION ALL BY NAME
+    SELECT
+        e.trace_id, 'work' AS kind, e.event_id, e.piece, e.device, e.stream, e.ts_ns AS start_ns,
+        e.end_ns, e.name, e.class, e.kind AS work_kind, k.launch_id,
+        row_number() OVER (
+            PARTITION BY e.trace_id, coalesce(k.launch_id, -e.event_id)
+            ORDER BY e.ts_ns, e.event_id
+        ) = 1 AS is_first,
+        k.step
+    FROM device_events AS e
+    INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
+    WHERE e.device <> 'cpu'
+    UNION ALL BY NAME
+    -- From workers: what was waited for longer than handing it over takes.
+    SELECT
+        e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
+        e.ts_ns + e.dur_ns AS start_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        'batch' AS name
+    FROM event AS e
+    INNER JOIN host_waits AS w USING (trace_id, event_id)
+    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
+)
+
+SELECT
+    s.trace_id,
+    row_number() OVER (
+        ORDER BY s.trace_id, s.start_ns, s.end_ns, s.kind, s.event_id, s.piece, s.name
+    ) AS span_id,
+    s.kind, s.event_id, s.piece, s.pid, s.tid, s.device, s.stream,
+    s.start_ns + c.shift_ns AS start_ns,
+    s.end_ns + c.shift_ns AS end_ns,
+    s.name, s.class, s.work_kind, s.launch_id, s.is_first, s.correlation, s.wait, s.step
+FROM span AS s
+INNER JOIN graph_clock AS c USING (trace_id)
+ORDER BY span_id

@@ -1,0 +1,36 @@
+-- How much lies between the nodes of each edge at least, and what is left of the edge that binds, if launches and gaps are quick, usual or slow?
+-- The weights of table graph_edge with the tenth, the fiftieth and the ninetieth percentile of what is usual in the trace.
+-- Of each the rest up to the recorded moment is at the edge that binds with these weights.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: graph_edge
+-- Columns:
+--   edge_id         BIGINT  the edge
+--   quick_ns        BIGINT  its weight by the tenth percentile, ns
+--   quick_rest_ns   BIGINT  its rest then, ns
+--   usual_ns        BIGINT  its weight by the median, ns
+--   usual_rest_ns   BIGINT  its rest then, ns
+--   slow_ns         BIGINT  its weight by the ninetieth percentile, ns
+--   slow_rest_ns    BIGINT  its rest then, ns
+
+WITH binding AS (
+    SELECT
+        arg_max(edge_id, (source_ns + weights_ns[1], -edge_id)) AS quick_id,
+        arg_max(edge_id, (source_ns + weights_ns[3], -edge_id)) AS slow_id
+    FROM graph_edge
+    GROUP BY target_node
+)
+
+SELECT
+    e.edge_id,
+    e.weights_ns[1] AS quick_ns,
+    if(q.quick_id IS NULL, 0, e.target_ns - e.source_ns - e.weights_ns[1]) AS quick_rest_ns,
+    e.weight_ns AS usual_ns,
+    e.rest_ns AS usual_rest_ns,
+    e.weights_ns[3] AS slow_ns,
+    if(s.slow_id IS NULL, 0, e.target_ns - e.source_ns - e.weights_ns[3]) AS slow_rest_ns
+FROM graph_edge AS e
+LEFT JOIN binding AS q ON e.edge_id = q.quick_id
+LEFT JOIN binding AS s ON e.edge_id = s.slow_id
+ORDER BY e.edge_id

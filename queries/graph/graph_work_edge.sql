@@ -1,0 +1,278 @@
+-- What does each work of an accelerator wait for?
+-- Its launch, from the start of the call; where the call took long and the work began behind it, from its end. The work
+-- before it on its stream. Work of another stream whose event it waits for: as the file records the wait, else where the
+-- thread called for one between launches on the two streams, and neither if the recorded times contradict it. Where all
+-- these leave more than 15 µs: another stream's work that ended just before, else the middle of a long launch. Work
+-- without a launch in the trace waits for the host span before it on the busiest thread; a stream whose first work began
+-- late had a backlog before the window. What is still left is not explained, and stays with the edge that binds.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: graph_span, graph_work
+-- Columns:
+--   trace_id     INTEGER   the trace
+--   source_node  BIGINT    the node that is waited for, as in graph_host_edge; 0 for the start of all
+--   target_node  BIGINT    the start of the work
+--   kind         VARCHAR   launch, stream, concurrent, event, long_launch, no_launch or backlog
+--   known_by     VARCHAR   recorded, inferred or assumed
+--   weights_ns   BIGINT[]  from the one to the other at least: tenth, fiftieth, ninetieth percentile, ns
+
+WITH launched AS (
+    SELECT
+        trace_id, device, stream, call_start_ns,
+        arg_min(span_id, (start_ns, span_id)) AS first_id,
+        arg_max(span_id, (end_ns, span_id)) AS last_id,
+        max(end_ns) AS end_ns
+    FROM graph_work
+    WHERE call_span IS NOT NULL
+    GROUP BY trace_id, device, stream, call_start_ns
+),
+
+call AS (
+    SELECT trace_id, span_id, pid, tid, start_ns, name, correlation
+    FROM graph_span
+    WHERE kind = 'call'
+),
+
+-- A wait on a record of the future is an error of the profiler (kineto #1339).
+recorded_wait AS (
+    SELECT
+        e.trace_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
+        e.args ->> 'device' AS device,
+        e.stream,
+        try_cast(e.args ->> 'wait_on_stream' AS BIGINT) AS source_stream
+    FROM event AS e
+    INNER JOIN call AS w ON e.trace_id = w.trace_id AND e.correlation = w.correlation
+    INNER JOIN call AS r
+        ON
+            e.trace_id = r.trace_id
+            AND try_cast(e.args ->> 'wait_on_cuda_event_record_corr_id' AS BIGINT) = r.correlation
+    WHERE
+        e.category = 'cuda_sync'
+        AND e.name = 'Stream Wait Event'
+        AND r.correlation < e.correlation
+),
+
+recorded_source AS (
+    SELECT w.*, l.last_id, l.end_ns
+    FROM recorded_wait AS w
+    ASOF INNER JOIN launched AS l
+        ON
+            w.trace_id = l.trace_id
+            AND w.device = l.device
+            AND w.source_stream = l.stream
+            AND w.record_ns >= l.call_start_ns
+),
+
+-- The first work on each stream of a thread's launches, and how often it had called for a wait before.
+thread_call AS (
+    SELECT
+        c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, f.span_id AS work_id, f.device, f.stream,
+        count(*) FILTER (WHERE regexp_matches(c.name, '[wW]aitEvent')) OVER (
+            PARTITION BY c.trace_id, c.pid, c.tid
+            ORDER BY c.start_ns, c.span_id
+            ROWS UNBOUNDED PRECEDING
+        ) AS wait_count
+    FROM call AS c
+    LEFT JOIN graph_work AS f ON c.span_id = f.call_span AND f.is_first
+),
+
+thread_launch AS (
+    SELECT
+        *,
+        lag(stream) OVER thread AS stream_before,
+        lag(device) OVER thread AS device_before,
+        lag(start_ns) OVER thread AS start_ns_before,
+        lag(wait_count) OVER thread AS wait_count_before
+    FROM thread_call
+    WHERE work_id IS NOT NULL
+    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, span_id)
+),
+
+bound AS (
+    SELECT
+        w.trace_id, w.span_id, w.start_ns,
+        w.is_first
+        AND w.call_end_ns - w.call_start_ns > greatest(20000, 3 * w.usual_ns)
+        AND w.start_ns >= w.call_end_ns
+        AND NOT regexp_matches(w.call_name, '(?i)sync|memcpy') AS is_behind,
+        w.call_span * 2 + is_behind::BIGINT AS source_node,
+        if(is_behind, w.call_end_ns, w.call_start_ns) AS source_ns,
+        'launch' AS kind,
+        'recorded' AS known_by,
+        if(is_behind, list_transform(w.latency_ns, LAMBDA ns: least(ns, 3000)), w.latency_ns)
+            AS weights_ns
+    FROM graph_work AS w
+    WHERE w.call_span IS NOT NULL
+    UNION ALL BY NAME
+    SELECT
+        trace_id, span_id, start_ns,
+        start_ns < before_end_ns - 3000 AS is_beside,
+        before_id * 2 + (NOT is_beside)::BIGINT AS source_node,
+        if(is_beside, before_start_ns, before_end_ns) AS source_ns,
+        if(is_beside, 'concurrent', 'stream') AS kind,
+        'recorded' AS known_by,
+        if(is_beside, [0, 0, 0], gap_ns) AS weights_ns
+    FROM graph_work
+    WHERE before_id IS NOT NULL
+    UNION ALL BY NAME
+    SELECT
+        r.trace_id, w.span_id, w.start_ns,
+        r.last_id * 2 + 1 AS source_node,
+        r.end_ns AS source_ns,
+        'event' AS kind,
+        'recorded' AS known_by,
+        w.gap_ns AS weights_ns
+    FROM recorded_source AS r
+    ASOF INNER JOIN launched AS l
+        ON
+            r.trace_id = l.trace_id
+            AND r.device = l.device
+            AND r.stream = l.stream
+            AND r.wait_ns <= l.call_start_ns
+    INNER JOIN graph_work AS w ON l.first_id = w.span_id
+    UNION ALL BY NAME
+    SELECT
+        t.trace_id, w.span_id, w.start_ns,
+        l.last_id * 2 + 1 AS source_node,
+        l.end_ns AS source_ns,
+        'event' AS kind,
+        'inferred' AS known_by,
+        w.gap_ns AS weights_ns
+    FROM thread_launch AS t
+    INNER JOIN launched AS l
+        ON
+            t.trace_id = l.trace_id
+            AND t.device_before = l.device
+            AND t.stream_before = l.stream
+            AND t.start_ns_before = l.call_start_ns
+    INNER JOIN graph_work AS w ON t.work_id = w.span_id
+    WHERE
+        t.device = t.device_before
+        AND t.stream <> t.stream_before
+        AND t.wait_count > t.wait_count_before
+),
+
+-- What ended later than the work began is none of its causes.
+early_bound AS MATERIALIZED (
+    SELECT
+        * EXCLUDE (is_behind, is_beside) REPLACE (
+            list_transform(weights_ns, LAMBDA ns: least(ns, start_ns - source_ns)) AS weights_ns
+        )
+    FROM bound
+    WHERE source_ns <= start_ns + 3000
+),
+
+expected AS (
+    SELECT span_id, start_ns - max(source_ns + weights_ns[2]) AS late_ns
+    FROM early_bound
+    GROUP BY span_id, start_ns
+),
+
+late_work AS MATERIALIZED (
+    SELECT
+        w.*, e.late_ns,
+        greatest(15000, least(150000, coalesce(e.late_ns, 0) // 10)) AS tolerance_ns
+    FROM graph_work AS w
+    LEFT JOIN expected AS e USING (span_id)
+    WHERE coalesce(e.late_ns > 15000, TRUE)
+),
+
+-- Of other streams, what ended last before it began.
+ended_before AS (
+    SELECT
+        l.span_id,
+        arg_max(w.span_id, (w.end_ns, w.span_id)) AS source_id,
+        max(w.end_ns) AS end_ns
+    FROM late_work AS l
+    INNER JOIN graph_work AS w
+        ON
+            l.trace_id = w.trace_id
+            AND l.device = w.device
+            AND l.start_ns >= w.end_ns
+            AND l.start_ns - l.tolerance_ns < w.end_ns
+    WHERE l.stream <> w.stream
+    GROUP BY l.span_id
+),
+
+thread AS (
+    SELECT trace_id, pid, tid, count(*) AS span_count
+    FROM graph_span
+    WHERE tid IS NOT NULL
+    GROUP BY trace_id, pid, tid
+),
+
+busiest_thread AS (
+    SELECT trace_id, arg_max((pid, tid), (span_count, -tid)) AS thread
+    FROM thread
+    GROUP BY trace_id
+),
+
+busiest_span AS (
+    SELECT
+        s.trace_id, s.start_ns,
+        max(s.span_id) AS span_id,
+        arg_max(s.end_ns, s.span_id) AS end_ns
+    FROM graph_span AS s
+    INNER JOIN busiest_thread AS b ON s.trace_id = b.trace_id AND (s.pid, s.tid) = b.thread
+    GROUP BY s.trace_id, s.start_ns
+),
+
+origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
+
+explained AS (
+    SELECT
+        l.trace_id, l.start_ns, l.span_id, CASE
+            WHEN e.source_id IS NOT NULL THEN 'event'
+            WHEN l.call_span IS NULL THEN 'no_launch'
+            WHEN l.before_id IS NULL THEN 'backlog'
+            WHEN
+                l.call_end_ns - l.call_start_ns > 20000
+                AND l.start_ns BETWEEN l.call_start_ns AND l.call_end_ns + 5000
+                THEN 'long_launch'
+        END AS kind,
+        CASE kind
+            WHEN 'event' THEN e.source_id * 2 + 1
+            WHEN 'no_launch'
+                THEN
+                    coalesce(
+                        b.span_id * 2 + (b.end_ns <= l.start_ns - l.usual_ns)::BIGINT,
+                        if(l.late_ns IS NULL, 0, NULL)
+                    )
+            WHEN 'backlog' THEN 0
+            WHEN 'long_launch' THEN l.call_span * 2
+        END AS source_node,
+        CASE kind
+            WHEN 'event' THEN e.end_ns
+            WHEN 'no_launch'
+                THEN
+                    CASE
+                        WHEN b.span_id IS NULL THEN o.start_ns
+                        WHEN b.end_ns <= l.start_ns - l.usual_ns THEN b.end_ns
+                        ELSE b.start_ns
+                    END
+            WHEN 'backlog' THEN o.start_ns
+            WHEN 'long_launch' THEN l.call_start_ns
+        END AS source_ns,
+        if(
+            kind = 'event',
+            list_transform(l.gap_ns, LAMBDA ns: least(ns, l.start_ns - e.end_ns)),
+            list_transform([1, 1, 1], LAMBDA one: l.start_ns - source_ns)
+        ) AS weights_ns
+    FROM late_work AS l
+    CROSS JOIN origin AS o
+    LEFT JOIN ended_before AS e USING (span_id)
+    ASOF LEFT JOIN busiest_span AS b
+        ON l.trace_id = b.trace_id AND l.start_ns - l.usual_ns >= b.start_ns
+)
+
+SELECT trace_id, source_node, span_id * 2 AS target_node, kind, known_by, weights_ns
+FROM early_bound
+UNION ALL BY NAME
+SELECT
+    trace_id, source_node, span_id * 2 AS target_node, kind,
+    if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by,
+    weights_ns
+FROM explained
+WHERE source_node IS NOT NULL
+ORDER BY target_node, source_node, kind

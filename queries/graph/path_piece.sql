@@ -1,0 +1,195 @@
+-- Of what does the critical path of each trace consist, moment by moment, inside of its device window?
+-- The edges of graph_path, cut to the window, what they leave unexplained apart. Time of the host is cut where the
+-- innermost op or data loader changes; what is in none is Python or not recorded. The pieces of a trace are in order, touch
+-- each other and add up to its window. Phase and module of the host's time are those of the work that it leads to.
+--
+-- Kind:     temporary
+-- Requires: event_category, graph_span, graph_edge, graph_end, graph_path, graph_clock, host_waits, interval_self, attributed_events, module
+-- Columns:
+--   trace_id     INTEGER -> trace            the trace whose end the path leads to
+--   position     BIGINT                      place on the path, from 1
+--   kind         VARCHAR                     work, transfer, host, loading, call, launch, stream, event, sync, … : the kind of the edge; unexplained
+--   known_by     VARCHAR                     how the edge is known: recorded, inferred or assumed
+--   of_trace_id  INTEGER -> trace.trace_id   the trace that the piece lies in: another one where its rank is waited for
+--   event_id     BIGINT -> event             the work, the call or the op; NULL for Python and what has no event
+--   name         VARCHAR                     its name
+--   op_id        BIGINT -> event.event_id    of work, the op that launched it
+--   phase        VARCHAR                     phase
+--   module_path  VARCHAR                     module, or a row of modules in parentheses
+--   class        VARCHAR                     class of work; NULL for all else
+--   start_ns     BIGINT                      start on the clock of the run, ns
+--   end_ns       BIGINT                      end, ns
+-- Invariant: start_ns < end_ns
+
+WITH step AS (
+    SELECT
+        p.trace_id::INTEGER AS trace_id,
+        p.place, e.trace_id AS of_trace_id, e.edge_id, e.kind, e.known_by,
+        e.target_node // 2 AS span_id,
+        if(e.rest_ns > 15000, e.rest_ns, 0) AS unexplained_ns,
+        greatest(least(e.source_ns, e.target_ns), n.start_ns) AS start_ns,
+        least(e.target_ns, n.end_ns) AS end_ns
+    FROM graph_path AS p
+    INNER JOIN graph_edge AS e USING (edge_id)
+    INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
+),
+
+-- Where the clocks of ranks are apart, a step may lead back: what follows begins where the farthest one ended.
+forward_step AS MATERIALIZED (
+    SELECT
+        * REPLACE (greatest(start_ns, coalesce(
+            max(end_ns) OVER (
+                PARTITION BY trace_id ORDER BY place DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), start_ns
+        )) AS start_ns)
+    FROM step
+),
+
+part AS MATERIALIZED (
+    SELECT
+        row_number() OVER (ORDER BY f.trace_id, f.place, f.is_rest) AS part_id,
+        f.trace_id, f.place, f.of_trace_id, f.known_by, f.span_id,
+        if(f.is_rest, 'unexplained', f.kind) AS kind,
+        if(f.is_rest, f.end_ns - f.rest_ns, f.start_ns) AS start_ns,
+        if(f.is_rest, f.end_ns, f.end_ns - f.rest_ns) AS end_ns
+    FROM (
+        SELECT
+            *,
+            least(unexplained_ns, end_ns - start_ns) AS rest_ns,
+            unnest([FALSE, TRUE]) AS is_rest
+        FROM forward_step
+        WHERE start_ns < end_ns
+    ) AS f
+),
+
+host_part AS MATERIALIZED (
+    SELECT p.part_id, p.of_trace_id, s.pid, s.tid, p.start_ns, p.end_ns
+    FROM part AS p
+    INNER JOIN graph_span AS s ON p.span_id = s.span_id
+    WHERE p.kind IN ('host', 'thread', 'spawn') AND p.start_ns < p.end_ns AND s.tid IS NOT NULL
+),
+
+host_op AS (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid,
+        e.ts_ns + c.shift_ns AS start_ns,
+        e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
+    FROM event AS e
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WHERE is_op(e.category) AND e.dur_ns > 0
+    UNION ALL BY NAME
+    SELECT
+        w.trace_id, w.event_id, w.pid, w.tid,
+        w.ts_ns + c.shift_ns AS start_ns,
+        w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
+    FROM host_waits AS w
+    INNER JOIN graph_clock AS c USING (trace_id)
+    INNER JOIN event AS e USING (trace_id, event_id)
+    WHERE w.kind = 'data_loading' AND NOT is_op(e.category)
+),
+
+inside AS (
+    SELECT
+        h.part_id AS part,
+        o.event_id AS id,
+        greatest(h.start_ns, o.start_ns) AS start_ns,
+        least(h.end_ns, o.end_ns) AS end_ns
+    FROM host_part AS h
+    INNER JOIN host_op AS o
+        ON
+            h.of_trace_id = o.trace_id
+            AND h.pid = o.pid
+            AND h.tid = o.tid
+            AND h.start_ns < o.end_ns
+            AND h.end_ns > o.start_ns
+    UNION ALL
+    SELECT part_id AS part, -1 AS id, start_ns - 1 AS start_ns, end_ns + 1 AS end_ns
+    FROM host_part
+),
+
+own AS (
+    SELECT
+        i.part AS part_id,
+        nullif(i.id, -1) AS event_id,
+        greatest(i.start_ns, h.start_ns) AS start_ns,
+        least(i.end_ns, h.end_ns) AS end_ns
+    FROM interval_self('inside') AS i
+    INNER JOIN host_part AS h ON i.part = h.part_id
+),
+
+loading AS (
+    SELECT DISTINCT trace_id, event_id
+    FROM host_waits
+    WHERE kind = 'data_loading'
+),
+
+piece AS (
+    SELECT
+        p.trace_id, p.place, p.of_trace_id, p.known_by, p.span_id, p.part_id,
+        if(l.event_id IS NULL, p.kind, 'loading') AS kind,
+        o.event_id, o.start_ns, o.end_ns
+    FROM own AS o
+    INNER JOIN part AS p USING (part_id)
+    LEFT JOIN loading AS l ON p.of_trace_id = l.trace_id AND o.event_id = l.event_id
+    UNION ALL BY NAME
+    SELECT
+        p.trace_id, p.place, p.of_trace_id, p.known_by, p.span_id, p.part_id, p.kind,
+        if(p.kind IN ('start', 'mark'), NULL, s.event_id) AS event_id,
+        p.start_ns, p.end_ns
+    FROM part AS p
+    LEFT JOIN graph_span AS s ON p.span_id = s.span_id
+    ANTI JOIN host_part AS h ON p.part_id = h.part_id
+),
+
+attributed AS (
+    SELECT
+        a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.op_id, a.phase,
+        coalesce(m.path, a.row_name) AS module_path
+    FROM attributed_events AS a
+    LEFT JOIN module AS m USING (trace_id, module_id)
+),
+
+by_launch AS (
+    SELECT trace_id, launch_id, min_by((op_id, phase, module_path), (event_id, piece)) AS fact
+    FROM attributed
+    WHERE launch_id IS NOT NULL
+    GROUP BY trace_id, launch_id
+),
+
+described AS (
+    SELECT
+        p.*, e.name,
+        if(s.kind = 'work' AND p.kind IN ('work', 'transfer'), a.class, NULL) AS class,
+        coalesce(a.op_id, (b.fact)[1]) AS op_id,
+        coalesce(a.phase, (b.fact)[2]) AS own_phase,
+        coalesce(a.module_path, (b.fact)[3]) AS own_module
+    FROM piece AS p
+    LEFT JOIN event AS e ON p.of_trace_id = e.trace_id AND p.event_id = e.event_id
+    LEFT JOIN graph_span AS s ON p.span_id = s.span_id
+    LEFT JOIN attributed AS a
+        ON
+            s.trace_id = a.trace_id
+            AND s.event_id = a.event_id
+            AND s.piece = a.piece
+            AND s.kind = 'work'
+    LEFT JOIN by_launch AS b
+        ON s.trace_id = b.trace_id AND s.event_id = b.launch_id AND s.kind = 'call'
+    WHERE p.start_ns < p.end_ns
+)
+
+SELECT
+    trace_id,
+    row_number() OVER path AS position,
+    kind, known_by, of_trace_id, event_id, name, op_id,
+    first_value(own_phase IGNORE NULLS) OVER onward AS phase,
+    first_value(own_module IGNORE NULLS) OVER onward AS module_path,
+    class, start_ns, end_ns
+FROM described
+WINDOW
+    path AS (PARTITION BY trace_id ORDER BY start_ns, place DESC, part_id),
+    onward AS (
+        PARTITION BY trace_id ORDER BY start_ns, place DESC, part_id
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+    )
+ORDER BY trace_id, position

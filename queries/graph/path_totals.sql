@@ -1,0 +1,41 @@
+-- How much of the critical path of each rank is what?
+-- The pieces of critical_path added up by one of their columns. A share of the path is no gain: analysis slack tells that.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: trace, path_piece, graph_end
+-- Params:
+--   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  what the pieces are added up by
+-- Columns:
+--   rank         INTEGER  global rank whose end the path leads to
+--   value        VARCHAR  what is added up; (none) for pieces that have no such value
+--   piece_count  BIGINT   pieces of the path
+--   path_ns      BIGINT   their length; over all rows of a rank its window, ns
+--   path_pct     DOUBLE   of the window, 0 to 100
+-- Empty: device_events: no work of a device is recorded
+
+SELECT
+    t.rank,
+    coalesce(
+        CASE $by
+            WHEN 'kind' THEN p.kind
+            WHEN 'phase' THEN p.phase
+            WHEN 'module' THEN p.module_path
+            WHEN 'class' THEN p.class
+            WHEN 'op' THEN coalesce(o.name, if(p.class IS NULL, p.name, NULL))
+            WHEN 'name' THEN p.name
+            WHEN 'rank' THEN f.rank::VARCHAR
+            ELSE p.known_by
+        END,
+        '(none)'
+    ) AS value,
+    count(*) AS piece_count,
+    sum(p.end_ns - p.start_ns)::BIGINT AS path_ns,
+    100.0 * sum(p.end_ns - p.start_ns) / any_value(n.end_ns - n.start_ns) AS path_pct
+FROM path_piece AS p
+INNER JOIN graph_end AS n USING (trace_id)
+INNER JOIN trace AS t USING (trace_id)
+INNER JOIN trace AS f ON p.of_trace_id = f.trace_id
+LEFT JOIN event AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
+GROUP BY p.trace_id, t.rank, value
+ORDER BY t.rank NULLS LAST, p.trace_id, path_ns DESC, value

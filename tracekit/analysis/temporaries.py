@@ -1,0 +1,64 @@
+"""Tables that are made when something first requires them: what few questions read.
+
+Each is a SQL file of Kind ``temporary``. They lie beside the session tables, in a database in
+memory that all connections to one store see, and are gone with the last of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from threading import Lock
+
+import duckdb
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.graph_sweeps import TABLES, create_swept
+from tracekit.analysis.macros import provide_macros
+from tracekit.analysis.session_tables import DATABASE
+from tracekit.analysis.spec import Spec
+
+_NAME = re.compile(r"[a-z_]+")
+_MAKING = Lock()
+
+
+def provide_temporaries(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+    """Give a connection the temporary tables that a SQL file requires.
+
+    Raises:
+        duckdb.Error: a table cannot be made.
+    """
+    _provide(connection, spec.requires)
+
+
+def provide_temporaries_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Give a connection the temporary tables that a statement may name."""
+    _provide(connection, _NAME.findall(text.lower()))
+
+
+def _provide(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    temporaries = load_catalog().temporaries
+    needed = [name for name in dict.fromkeys(names) if name in temporaries]
+    if not needed:
+        return
+    with _MAKING:
+        for name in needed:
+            _make(connection, temporaries[name])
+
+
+def _make(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+    temporaries = load_catalog().temporaries
+    place = f"{DATABASE}.main.{spec.name}"
+    try:
+        connection.execute(f"FROM {place} LIMIT 0")
+    except duckdb.CatalogException:
+        for name in spec.requires:
+            if name in temporaries:
+                _make(connection, temporaries[name])
+        connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {DATABASE}")
+        provide_macros(connection, spec)
+        if spec.name in TABLES:
+            create_swept(connection, place, TABLES[spec.name], spec.sql)
+        else:
+            connection.execute(f"CREATE TABLE {place} AS\n{spec.sql}")
+    connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS {spec.name} AS FROM {place}")

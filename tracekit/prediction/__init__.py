@@ -1,0 +1,1 @@
+"""What would it be if: changes of a recorded run, replayed on its dependency graph."""

@@ -1,0 +1,135 @@
+"""The language of changes: what is changed, and how.
+
+    class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
+    op=aten::item remove            work and ops that are not there any more
+    host x0.5                       a keyword in place of terms; terms beside it choose of it
+
+A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tracekit.errors import UsageError
+
+COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "class": "class",
+        "kind": "work_kind",
+        "op": "op",
+        "module": "module",
+        "name": "name",
+        "phase": "phase",
+        "step": "step",
+        "rank": "rank",
+        "device": "device",
+        "stream": "stream",
+    }
+)
+"""What work is chosen by, and the column of table ``edge_fact`` that holds it."""
+
+SCALE, REMOVE, WORKERS, MEDIAN, HIDE = "scale", "remove", "workers", "median", "hide"
+
+KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "host": (SCALE, REMOVE),
+        "python": (SCALE, REMOVE),
+        "launches": (SCALE, REMOVE),
+        "sync": (REMOVE,),
+        "loading": (SCALE, REMOVE, WORKERS),
+        "bandwidth": (SCALE,),
+        "latency": (SCALE,),
+        "overlap": (HIDE,),
+        "ranks": (MEDIAN,),
+    }
+)
+"""What else can be changed, and how.
+
+The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
+and latency of collectives; whether communication is hidden behind compute; ranks that are slower
+than the others.
+"""
+
+_FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
+_TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
+_WORKERS = re.compile(r"workers=(?P<count>\d{1,4})")
+
+_HINT = "such as: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change.
+
+    Attributes:
+        text: as it was written.
+        keyword: what of :data:`KEYWORDS` it is about; None for work that terms choose.
+        terms: column of ``edge_fact`` and glob; all must hold.
+        action: one of those above.
+        factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
+        count: workers.
+    """
+
+    text: str
+    keyword: str | None
+    terms: tuple[tuple[str, str], ...]
+    action: str
+    factor: float = 1.0
+    count: int = 0
+
+
+def parse_change(text: str) -> Change:
+    """Return the change that a text says.
+
+    Raises:
+        UsageError: it says none.
+    """
+    words = text.split()
+    if words == ["overlap"]:
+        return Change(text, "overlap", (), HIDE)
+    if words == ["ranks=median"]:
+        return Change(text, "ranks", (), MEDIAN)
+    if len(words) < 2:
+        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {_HINT}")
+    *chosen, how = words
+    keyword = chosen.pop(0) if "=" not in chosen[0] else None
+    if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in (HIDE, MEDIAN)):
+        raise UsageError(
+            f"{text!r}: {keyword!r} is nothing that can be changed",
+            hint=f"columns: {', '.join(COLUMNS)}; else: {', '.join(KEYWORDS)}",
+        )
+    terms = tuple(_term(text, word) for word in chosen)
+    action, factor, count = _action(text, how)
+    allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
+    if action not in allowed:
+        raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
+    if keyword in ("bandwidth", "latency") and factor <= 0:
+        raise UsageError(f"{text!r}: the factor must be above 0")
+    return Change(text, keyword, terms, action, factor, count)
+
+
+def _term(text: str, word: str) -> tuple[str, str]:
+    match = _TERM.fullmatch(word)
+    if match is None or match["column"] not in COLUMNS:
+        raise UsageError(
+            f"{text!r}: {word!r} chooses nothing", hint=f"COLUMN=GLOB, of {', '.join(COLUMNS)}"
+        )
+    return COLUMNS[match["column"]], match["glob"]
+
+
+def _action(text: str, how: str) -> tuple[str, float, int]:
+    if how == "remove":
+        return REMOVE, 0.0, 0
+    if match := _FACTOR.fullmatch(how):
+        factor = float(match["factor"])
+        if not math.isfinite(factor) or factor > 1e6:
+            raise UsageError(f"{text!r}: the factor must be at most 1,000,000")
+        return SCALE, factor, 0
+    if (match := _WORKERS.fullmatch(how)) and int(match["count"]) > 0:
+        return WORKERS, 1.0, int(match["count"])
+    raise UsageError(f"{text!r}: {how!r} is no action", hint="x0.5, remove or workers=2")

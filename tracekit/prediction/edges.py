@@ -1,0 +1,397 @@
+"""The edges of a dependency graph under a change: one table, changed by SQL, change by change.
+
+Every edge has a factor for what its work takes, and what of the host's time on it is gone. What is
+replayed at the end is what these leave of its weight.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+from tracekit.analysis.session_tables import DATABASE
+from tracekit.errors import QueryError
+from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
+from tracekit.sql_text import quote
+
+TABLE = f"{DATABASE}.main.changed_edge"
+"""The table of the edges of a prediction."""
+
+WEIGHTS = ("quick", "usual", "slow")
+"""By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
+
+_CREATE = f"""
+CREATE OR REPLACE TABLE {TABLE} AS
+SELECT
+    e.edge_id, e.trace_id, e.source_node, e.target_node, e.kind, e.known_by, e.source_ns,
+    e.target_ns, e.loading_ns, w.* EXCLUDE (edge_id), f.* EXCLUDE (edge_id, span_id),
+    (n.node IS NOT NULL)::BIGINT AS is_end,
+    1.0::DOUBLE AS factor,
+    0::BIGINT AS less_ns
+FROM graph_edge AS e
+INNER JOIN graph_weight AS w USING (edge_id)
+INNER JOIN edge_fact AS f USING (edge_id)
+LEFT JOIN graph_end AS n ON e.target_node = n.node
+"""
+
+# What is no work has nothing of the rest scaled: it is what the graph does not explain.
+_STATEMENT = (
+    "SELECT edge_id, source_node, target_node, "
+    "greatest(round({weight}_ns * factor)::BIGINT - less_ns, least({weight}_ns, 0)) "
+    "+ {carried} * if(part = 'work', round({weight}_rest_ns * factor)::BIGINT, {weight}_rest_ns) "
+    f"AS weight_ns, target_ns, is_end FROM {TABLE} ORDER BY edge_id"
+)
+
+
+def create_edges(connection: duckdb.DuckDBPyConnection) -> None:
+    """Lay out the edges of the recorded run."""
+    connection.execute(_CREATE)
+
+
+def edges_statement(weight: str, *, is_carried: bool) -> str:
+    """Return the statement whose rows a replay takes.
+
+    Args:
+        weight: one of :data:`WEIGHTS`.
+        is_carried: what the graph does not explain is there in the replay, too.
+    """
+    return _STATEMENT.format(weight=weight, carried=int(is_carried))
+
+
+def apply_change(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Apply one change to the edges; return what it assumes.
+
+    Raises:
+        QueryError: the trace has nothing of what is changed, or does not tell what it needs.
+    """
+    return _APPLY[change.keyword](connection, change)
+
+
+def _where(change: Change, *parts: str) -> str:
+    chosen = [f"{column}::VARCHAR GLOB {quote(glob)}" for column, glob in change.terms]
+    return " AND ".join([*parts, *chosen])
+
+
+def _count(connection: duckdb.DuckDBPyConnection, where: str) -> int:
+    found = connection.execute(f"SELECT count(*) FROM {TABLE} WHERE {where}").fetchone()
+    return int(found[0]) if found else 0
+
+
+def _need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what: str) -> None:
+    if _count(connection, where):
+        return
+    hint = None
+    if change.terms:
+        column = change.terms[0][0]
+        found = connection.execute(
+            f"SELECT {column}::VARCHAR FROM {TABLE} WHERE part = 'work' AND {column} IS NOT NULL "
+            "GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
+        ).fetchall()
+        name = next(name for name, other in COLUMNS.items() if other == column)
+        hint = f"{name} here: {', '.join(value for (value,) in found) or 'none'}"
+    raise QueryError(f"{change.text!r}: there is {what} in this trace", hint=hint)
+
+
+def _update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
+    connection.execute(f"UPDATE {TABLE} SET {assignment} WHERE {where}")
+
+
+def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    is_op = change.action == REMOVE and [column for column, _ in change.terms] == ["op"]
+    where = _where(change, "part = 'work'")
+    if is_op:
+        return _remove_op(connection, change)
+    _need(connection, where, change, "no such work")
+    if change.action == REMOVE:
+        _remove_work(connection, where)
+        return ["removed work leaves the time of its ops on the host, without the launch"]
+    _update(connection, f"factor = factor * {change.factor!r}", where)
+    return [] if change.factor == 1 else ["other work takes as long as it did"]
+
+
+def _remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Take away work, the calls that launched nothing else, and what waits for either."""
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
+        f"SELECT target_node // 2 AS span_id FROM {TABLE} WHERE {where}"
+    )
+    gone = f"(SELECT span_id FROM {TABLE}_gone)"
+    _update(connection, "factor = 0", f"part = 'work' AND target_node // 2 IN {gone}")
+    _update(connection, "factor = 0", f"part IN ('latency', 'gap') AND target_node // 2 IN {gone}")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
+        f"SELECT source_node // 2 AS span_id FROM {TABLE} WHERE kind = 'launch' "
+        f"GROUP BY 1 HAVING bool_and(target_node // 2 IN {gone})"
+    )
+    _remove_calls(connection)
+    connection.execute(f"DROP TABLE {TABLE}_gone")
+
+
+def _remove_calls(connection: duckdb.DuckDBPyConnection) -> None:
+    gone = f"(SELECT span_id FROM {TABLE}_gone)"
+    _update(connection, "factor = 0", f"part = 'call' AND target_node // 2 IN {gone}")
+    connection.execute(f"DELETE FROM {TABLE} WHERE part = 'wait' AND target_node // 2 IN {gone}")
+
+
+def _remove_op(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    ((_, glob),) = change.terms
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_op AS "
+        "SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
+        "e.ts_ns + e.dur_ns + c.shift_ns AS end_ns "
+        "FROM event AS e INNER JOIN graph_clock AS c USING (trace_id) "
+        f"WHERE is_op(e.category) AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
+    )
+    if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
+        raise QueryError(f"{change.text!r}: there is no such op in this trace")
+    # Time of the host inside of these ops, and calls that lie in them.
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_part AS "
+        "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, "
+        f"e.source_ns AS start_ns, e.target_ns AS end_ns FROM {TABLE} AS e "
+        "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
+        "WHERE e.part IN ('host', 'call') AND s.tid IS NOT NULL AND e.source_ns < e.target_ns"
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_inside AS SELECT o.id AS edge_id, o.overlap_ns, "
+        "o.overlap_ns * 2 > p.end_ns - p.start_ns AS is_most "
+        f"FROM interval_overlap('{TABLE}_part', '{TABLE}_op') AS o "
+        f"INNER JOIN {TABLE}_part AS p USING (id) WHERE o.overlap_ns > 0"
+    )
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET less_ns = less_ns + i.overlap_ns FROM {TABLE}_inside AS i "
+        "WHERE e.edge_id = i.edge_id AND e.part = 'host'"
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_gone AS SELECT e.target_node // 2 AS span_id "
+        f"FROM {TABLE} AS e INNER JOIN {TABLE}_inside AS i USING (edge_id) "
+        "WHERE e.part = 'call' AND i.is_most"
+    )
+    _remove_calls(connection)
+    launched = (
+        f"SELECT l.target_node // 2 FROM {TABLE} AS l WHERE l.kind = 'launch' "
+        f"AND l.source_node // 2 IN (SELECT span_id FROM {TABLE}_gone)"
+    )
+    for part in ("part = 'work'", "part IN ('latency', 'gap')"):
+        _update(connection, "factor = 0", f"{part} AND target_node // 2 IN ({launched})")
+    # On cpu the op is the work.
+    _update(connection, "factor = 0", _where(change, "part = 'work'", "device = 'cpu'"))
+    for table in ("op", "part", "inside", "gone"):
+        connection.execute(f"DROP TABLE {TABLE}_{table}")
+    return ["what a removed op gave is not needed elsewhere"]
+
+
+def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    where = _where(change, "part = 'host'")
+    _need(connection, where, change, "no such time of the host")
+    _update(
+        connection,
+        f"less_ns = less_ns + round((usual_ns - loading_ns) * {1 - change.factor!r})::BIGINT",
+        where,
+    )
+    _update(connection, f"factor = factor * {change.factor!r}", _where(change, "part = 'call'"))
+    if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
+        return ["on a CPU, ops are work, and not the host's own time"]
+    return []
+
+
+def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    where = _where(change, "part = 'host'")
+    _need(connection, where, change, "no such time of the host")
+    _update(
+        connection,
+        "less_ns = less_ns + round(greatest(usual_ns - loading_ns - op_ns, 0) "
+        f"* {1 - change.factor!r})::BIGINT",
+        where,
+    )
+    return ["what is in no op is Python"]
+
+
+def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    launching = f"target_node // 2 IN (SELECT source_node // 2 FROM {TABLE} WHERE kind = 'launch')"
+    where = _where(change, "part = 'call'", launching)
+    _need(connection, where, change, "no such launch")
+    _update(connection, f"factor = factor * {change.factor!r}", where)
+    return ["ops and Python around launches stay; a captured graph has none of them either"]
+
+
+def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    where = _where(change, "kind IN ('copy', 'sync', 'implicit_sync')")
+    _need(connection, where, change, "no wait of the host for the device")
+    connection.execute(f"DELETE FROM {TABLE} WHERE {where}")
+    return ["nothing that the host does needs what it waited for"]
+
+
+def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    where = _where(change, "loading_ns > 0")
+    _need(connection, where, change, "no data loading")
+    if change.action != WORKERS:
+        if change.action == REMOVE:
+            connection.execute(f"DELETE FROM {TABLE} WHERE kind = 'batch' AND {where}")
+        _update(
+            connection,
+            f"less_ns = less_ns + round(loading_ns * {1 - change.factor!r})::BIGINT",
+            where,
+        )
+        return []
+    if _count(connection, "kind = 'batch'"):
+        raise QueryError(
+            f"{change.text!r}: workers load its data already, and what one takes is not recorded"
+        )
+    # Batch k is ready when its worker has made it, which begins when that one's last is ready, and
+    # is at most two batches ahead of what is taken.
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_load AS SELECT *, "
+        f"(SELECT least(min(source_node), 0) FROM {TABLE}) "
+        "- row_number() OVER (ORDER BY trace_id, target_ns, edge_id) AS batch, "
+        "row_number() OVER (PARTITION BY trace_id ORDER BY target_ns, edge_id) AS number "
+        f"FROM {TABLE} WHERE {where}"
+    )
+    n = change.count
+    insert = (
+        f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
+        "+ row_number() OVER () AS edge_id, l.trace_id, {source} AS source_node, "
+        "{target} AS target_node, 'loading' AS kind, 'assumed' AS known_by, l.target_ns, "
+        "l.source_ns, 0 AS loading_ns, 'wait' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, "
+        "{weight} AS quick_ns, {weight} AS usual_ns, {weight} AS slow_ns, 0 AS quick_rest_ns, "
+        f"0 AS usual_rest_ns, 0 AS slow_rest_ns FROM {TABLE}_load AS l {{join}}"
+    )
+    before = (
+        f"INNER JOIN {TABLE}_load AS b ON l.trace_id = b.trace_id AND l.number - {{n}} = b.number"
+    )
+    connection.execute(insert.format(source="0", target="l.batch", weight="l.loading_ns", join=""))
+    connection.execute(
+        insert.format(
+            source="b.batch", target="l.batch", weight="l.loading_ns", join=before.format(n=n)
+        )
+    )
+    connection.execute(
+        insert.format(
+            source="b.target_node",
+            target="l.batch",
+            weight="l.loading_ns",
+            join=before.format(n=2 * n),
+        )
+    )
+    connection.execute(insert.format(source="l.batch", target="l.target_node", weight="0", join=""))
+    _update(
+        connection,
+        "less_ns = less_ns + loading_ns",
+        f"edge_id IN (SELECT edge_id FROM {TABLE}_load)",
+    )
+    connection.execute(f"DROP TABLE {TABLE}_load")
+    return [
+        f"each of {n} workers needs for a batch what the program needed, and is at most two ahead",
+        "workers take no time from what runs beside them",
+    ]
+
+
+def _fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Lay out what of each transfer is latency, by the run's own sizes."""
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_transfer AS "
+        "SELECT e.edge_id, c.class, c.group_size, c.message_bytes, e.usual_ns "
+        f"FROM {TABLE} AS e INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
+        "INNER JOIN collective_events AS c "
+        "ON s.trace_id = c.trace_id AND s.event_id = c.event_id AND s.piece = c.piece "
+        "WHERE e.part = 'work' AND c.is_transfer AND c.message_bytes > 0 AND e.usual_ns > 0"
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_fit AS "
+        "WITH size AS (SELECT class, group_size, message_bytes, median(usual_ns) AS ns, "
+        f"count(*) AS count FROM {TABLE}_transfer GROUP BY ALL) "
+        "SELECT class, group_size, count(*) AS size_count, "
+        "least(greatest(regr_intercept(ns, message_bytes), 0), min(ns)) AS latency_ns "
+        "FROM size GROUP BY class, group_size "
+        "HAVING count(*) > 1 AND max(message_bytes) >= 2 * min(message_bytes) "
+        "AND regr_slope(ns, message_bytes) > 0"
+    )
+    unmatched = _count(connection, "kind = 'work' AND work_kind = 'comm' AND usual_ns > 0")
+    found = connection.execute(
+        f"SELECT count(*), count(f.latency_ns) FROM {TABLE}_transfer AS t "
+        f"LEFT JOIN {TABLE}_fit AS f USING (class, group_size)"
+    ).fetchone()
+    count, fitted = found or (0, 0)
+    if not count:
+        raise QueryError(f"{change.text!r}: no collective tells the size of its message")
+    if change.keyword == "latency" and not fitted:
+        raise QueryError(
+            f"{change.text!r}: its latency cannot be told apart from its bandwidth",
+            hint="it takes collectives of one kind with messages of several sizes",
+        )
+    assumptions = ["time of a collective is latency and bytes over bandwidth, by the run's sizes"]
+    if fitted < count:
+        assumptions.append(
+            f"{count - fitted} of {count} collectives have one size, and are bandwidth alone"
+        )
+    if unmatched:
+        assumptions.append("waiting for ranks that are not here counts as transfer")
+    return assumptions
+
+
+def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    assumptions = _fit_transfers(connection, change)
+    if change.keyword == "bandwidth":
+        factor = f"(l.latency_ns + (t.usual_ns - l.latency_ns) / {change.factor!r}) / t.usual_ns"
+    else:
+        factor = f"(t.usual_ns - l.latency_ns * {1 - change.factor!r}) / t.usual_ns"
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET factor = e.factor * ({factor}) FROM {TABLE}_transfer AS t, "
+        "(SELECT t.edge_id, coalesce(least(f.latency_ns, t.usual_ns), 0) AS latency_ns "
+        f"FROM {TABLE}_transfer AS t LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS l "
+        f"WHERE {_where(change, 'e.edge_id = t.edge_id', 'e.edge_id = l.edge_id')}"
+    )
+    connection.execute(f"DROP TABLE {TABLE}_transfer")
+    connection.execute(f"DROP TABLE {TABLE}_fit")
+    return assumptions
+
+
+def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    comm = f"SELECT target_node FROM {TABLE} WHERE part = 'work' AND work_kind = 'comm'"
+    # Compute of the backward pass and of all else but the optimizer needs no gradients.
+    waits = (
+        "kind IN ('event', 'stream', 'posted_wait') AND coalesce(work_kind <> 'comm', TRUE) "
+        "AND coalesce(phase = 'backward', FALSE) AND source_node IN "
+        f"({comm} AND phase = 'backward')"
+    )
+    _need(connection, waits, change, "no compute that waits for communication of the backward")
+    connection.execute(
+        f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
+        "+ row_number() OVER () AS edge_id, w.trace_id, w.source_node, o.target_node, "
+        "'event' AS kind, 'assumed' AS known_by, w.source_ns, o.target_ns, 0 AS loading_ns, "
+        "'gap' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, 0 AS quick_ns, 0 AS usual_ns, "
+        "0 AS slow_ns, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns "
+        f"FROM (FROM {TABLE} WHERE {waits}) AS w ASOF INNER JOIN (FROM {TABLE} "
+        "WHERE kind = 'launch' AND phase = 'optimizer') AS o "
+        "ON w.trace_id = o.trace_id AND w.source_ns <= o.target_ns"
+    )
+    connection.execute(f"DELETE FROM {TABLE} WHERE {waits}")
+    return ["the optimizer is the first to need what communication of the backward brings"]
+
+
+def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    found = connection.execute("SELECT count(DISTINCT rank) FROM trace").fetchone()
+    if not found or found[0] < 2:
+        raise QueryError(f"{change.text!r}: there is one rank", hint="open the folder of all ranks")
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET factor = e.factor * r.ratio FROM ("
+        "SELECT rank, phase, median(ns) OVER (PARTITION BY phase) / ns AS ratio FROM ("
+        f"SELECT rank, coalesce(phase, '') AS phase, sum(usual_ns) AS ns FROM {TABLE} "
+        "WHERE part = 'work' AND work_kind = 'compute' GROUP BY ALL) WHERE ns > 0) AS r "
+        "WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase AND e.part = 'work' "
+        "AND e.work_kind = 'compute'"
+    )
+    return ["compute of each rank and phase takes the median of the ranks"]
+
+
+_APPLY = {
+    None: _change_work,
+    "host": _change_host,
+    "python": _change_python,
+    "launches": _change_launches,
+    "sync": _remove_waits,
+    "loading": _change_loading,
+    "bandwidth": _change_links,
+    "latency": _change_links,
+    "overlap": _hide_communication,
+    "ranks": _even_ranks,
+}

@@ -1,0 +1,197 @@
+"""Replays a recorded run with a change, and says how far the result can be trusted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.graph_sweeps import REPLAY, create_swept
+from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.result import Column, Result
+from tracekit.analysis.run import run_analysis
+from tracekit.analysis.session_tables import DATABASE
+from tracekit.analysis.temporaries import provide_temporaries_in
+from tracekit.errors import QueryError
+from tracekit.prediction.changes import parse_change
+from tracekit.prediction.edges import apply_change, create_edges, edges_statement
+from tracekit.prediction.timeline import write_timeline
+
+if TYPE_CHECKING:
+    import duckdb
+
+_NEEDED = "graph_edge graph_weight graph_end graph_span graph_clock edge_fact is_op() "
+_NEEDED += "interval_overlap()"
+"""The tables and macros that the statements of a prediction read."""
+
+_AT = f"{DATABASE}.main.changed_at"
+
+_VARIANTS = (
+    ("usual", True),
+    ("quick", True),
+    ("slow", True),
+    ("usual", False),
+    ("quick", False),
+)
+"""Which latencies and gaps, and whether what the graph does not explain stays: the first is the
+prediction, the others are for its interval."""
+
+_MARGIN = 0.01
+"""So much is added to either side of an interval, of the recorded window."""
+
+_DRAWS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the device window of a run would be under changes.
+
+    Attributes:
+        changes: as they were written.
+        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
+        predicted_ns: the same under the changes, ns; None where the trace does not tell.
+        low_ns: lower end of the interval, ns.
+        high_ns: upper end of the interval, ns.
+        replay_error_pct: by how much the unchanged replay misses the recorded window, of it.
+        inferred_pct: how much of the critical path rests on edges that are inferred or assumed.
+        assumptions: what the prediction takes for granted.
+        reason: why there is no prediction; None where there is one.
+    """
+
+    changes: tuple[str, ...]
+    recorded_ns: int
+    predicted_ns: int | None
+    low_ns: int
+    high_ns: int
+    replay_error_pct: float
+    inferred_pct: float
+    assumptions: tuple[str, ...]
+    reason: str | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the members by name, the changes as one text."""
+        members = asdict(self)
+        return {"change": "; ".join(members.pop("changes"))} | members
+
+    def as_result(self) -> Result:
+        """Return it as a table of one row, without the assumptions."""
+        columns = (
+            *(Column(f"{name}_ns", "BIGINT") for name in ("recorded", "predicted", "low", "high")),
+            *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "replay_error", "inferred")),
+        )
+        row = (
+            *(self.recorded_ns, self.predicted_ns, self.low_ns, self.high_ns),
+            *(self.gain_pct, self.replay_error_pct, self.inferred_pct),
+        )
+        return Result("predict", columns, [row])
+
+    @property
+    def gain_pct(self) -> float | None:
+        """How much shorter the window gets, of the recorded one; negative where it gets longer."""
+        if self.predicted_ns is None or not self.recorded_ns:
+            return None
+        return 100 * (1 - self.predicted_ns / self.recorded_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    window_ns: int
+    step_ends_ns: tuple[tuple[int, ...], ...]
+
+
+def predict(
+    connection: duckdb.DuckDBPyConnection, changes: Sequence[str], timeline: Path | None = None
+) -> Prediction:
+    """Return what the window of a run would be if all of these were changed.
+
+    Args:
+        connection: to a store of its traces.
+        changes: texts in the language of :mod:`tracekit.prediction.changes`.
+        timeline: where to write the predicted run, as a Chrome trace.
+
+    Raises:
+        UsageError: a text is no change.
+        QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+    """
+    from tracekit.analysis.catalog import load_catalog
+
+    parsed = [parse_change(text) for text in changes]
+    replay = run_analysis(connection, load_catalog().analysis("replay"), {})
+    if not replay.rows:
+        raise QueryError("no work of a device is recorded, so nothing can be replayed")
+    provide_temporaries_in(connection, _NEEDED)
+    provide_macros_in(connection, _NEEDED)
+    create_edges(connection)
+    before = [_replayed(connection, *variant) for variant in _VARIANTS]
+    assumptions: dict[str, None] = {}
+    for change in parsed:
+        assumptions |= dict.fromkeys(apply_change(connection, change))
+    after = [_replayed(connection, *variant) for variant in reversed(_VARIANTS)][::-1]
+    if timeline is not None:
+        write_timeline(connection, _AT, timeline)
+    recorded = before[0].window_ns
+    ratios = [new.window_ns / max(old.window_ns, 1) for old, new in zip(before, after, strict=True)]
+    low, high = _widened(ratios, _drawn(before[0], after[0]))
+    columns = [column.name for column in replay.columns]
+    rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
+    if any((row["inferred_pct"] or 0) >= 0.05 for row in rows):
+        assumptions["what is inferred or assumed of the order of the work holds"] = None
+    unexplained = max(row["unexplained_ns"] for row in rows)
+    reason = None
+    if unexplained > abs(recorded - after[0].window_ns) and ratios[0] < 1:
+        reason = (
+            f"{unexplained / 1e6:.3f} ms of the critical path have no explanation, which is more "
+            f"than the {(recorded - after[0].window_ns) / 1e6:.3f} ms that would be gained"
+        )
+    return Prediction(
+        tuple(changes),
+        recorded,
+        after[0].window_ns if reason is None else None,
+        round(low * recorded),
+        round(high * recorded),
+        100 * (before[3].window_ns / max(recorded, 1) - 1),
+        max(row["inferred_pct"] or 0.0 for row in rows),
+        tuple(assumptions),
+        reason,
+    )
+
+
+def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bool) -> _Replayed:
+    create_swept(connection, _AT, REPLAY, edges_statement(weight, is_carried=is_carried))
+    found = connection.execute(
+        "SELECT coalesce(max(r.at_ns) FILTER (WHERE r.node % 2 = 1) "
+        "- min(r.at_ns) FILTER (WHERE r.node % 2 = 0), 0) "
+        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id = r.node // 2 AND r.node > 0 "
+        "WHERE s.kind = 'work'"
+    ).fetchone()
+    ends = connection.execute(
+        "SELECT list(r.at_ns ORDER BY s.span_id) "
+        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id * 2 = r.node "
+        "WHERE s.name = 'step end' AND s.kind = 'mark' GROUP BY s.trace_id ORDER BY s.trace_id"
+    ).fetchall()
+    return _Replayed(int(found[0]) if found else 0, tuple(tuple(row[0]) for row in ends))
+
+
+def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
+    """Return by how much the steps of either get longer, drawn again and again: a bootstrap."""
+    pairs = [
+        (old[i + 1] - old[i], new[i + 1] - new[i])
+        for old, new in zip(before.step_ends_ns, after.step_ends_ns, strict=True)
+        for i in range(len(old) - 1)
+    ]
+    if len(pairs) < 3:
+        return []
+    chance = random.Random(0)
+    ratios = []
+    for _ in range(_DRAWS):
+        drawn = chance.choices(pairs, k=len(pairs))
+        ratios.append(sum(new for _, new in drawn) / max(sum(old for old, _ in drawn), 1))
+    ratios.sort()
+    return [ratios[round(0.025 * _DRAWS)], ratios[round(0.975 * _DRAWS) - 1]]
+
+
+def _widened(ratios: Sequence[float], drawn: Sequence[float]) -> tuple[float, float]:
+    every = [*ratios, *drawn]
+    return max(min(every) - _MARGIN, 0.0), max(every) + _MARGIN
