@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tracekit.analysis.breakdown import (
     BENCH_BREAKDOWN,
     BREAKDOWN,
+    FULL_BREAKDOWN,
     HEALTH,
     RANKS_BREAKDOWN,
     RUN_BREAKDOWN,
@@ -318,7 +319,7 @@ class Trace:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
         return self.query("health")
 
-    def breakdown(self) -> dict[str, Result]:
+    def breakdown(self, *, full: bool = False) -> dict[str, Result]:
         """Return the results of a breakdown by analysis name.
 
         They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
@@ -326,10 +327,17 @@ class Trace:
         :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`; behind
         each comes what :data:`TOTALS` makes of it.
 
+        Args:
+            full: also those of :data:`FULL_BREAKDOWN`, of the critical path.
+
         Raises:
             UsageError: there are several runs here.
         """
-        return self._ask(self._breakdown)
+        results = self._ask(self._breakdown)
+        # Where only what a breakdown needs is here, there is no graph to walk.
+        if full and self._contents.has_traces and not self._left_out:
+            results |= {name: self.query(name) for name in FULL_BREAKDOWN}
+        return results
 
     def _breakdown(self) -> dict[str, Result]:
         from tracekit.analysis.catalog import load_catalog

@@ -23,6 +23,9 @@ BREAKDOWN = (
 
 HEALTH = "health"
 
+FULL_BREAKDOWN = ("path_totals", "slack", "replay")
+"""What a full one has besides, of traces: what the end of the run waited for."""
+
 RUN_HEALTH = "run_health"
 """What a run adds to the health of its traces."""
 

@@ -42,8 +42,15 @@ def _provide(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> Non
     if not needed:
         return
     with _MAKING:
-        for name in needed:
-            _make(connection, temporaries[name])
+        try:
+            for name in needed:
+                _make(connection, temporaries[name])
+        except duckdb.OutOfMemoryException:
+            # What is there of them is of no use to anybody.
+            for name in temporaries:
+                connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
+                connection.execute(f"DROP TABLE IF EXISTS {DATABASE}.main.{name}")
+            raise
 
 
 def _make(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:

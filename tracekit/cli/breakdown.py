@@ -15,7 +15,11 @@ from tracekit.cli._options import (
 
 @click.command(name="breakdown")
 @trace_argument
-@click.option("--full", is_flag=True, help="Show every row instead of the top ones.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show every row instead of the top ones, and the critical path.",
+)
 @full_wide_option
 @format_option
 @reading_options("rules", "ceilings", "no_cache", "engine")
@@ -31,6 +35,6 @@ def command(
     from tracekit.cli._open import closed_meanwhile, open_traces
 
     with open_traces(traces, reading, only_breakdown=True) as trace:
-        results = trace.breakdown()
+        results = trace.breakdown(full=full)
         with closed_meanwhile(trace):
             emit(results, format_name, full=full, wide=wide)

@@ -168,6 +168,21 @@ COLLECTIVES = f"""
         min(x.start_ns) OVER (PARTITION BY x.trace_id, x.event_id), x.event_id, x.depth
 """
 
+PATH = """
+    SELECT x.trace_id, x.from_ns + chosen.shift_ns, x.end_ns - x.start_ns,
+        coalesce(x.name, if(x.kind IN ('host', 'thread', 'spawn'), '(Python)', x.kind)), x.kind,
+        NULL, NULL, NULL,
+        json_merge_patch('{}', to_json({kind: x.kind, known_by: x.known_by, class: x.class,
+            phase: x.phase, module: x.module_path, of_event_id: x.event_id})),
+        CASE WHEN a.number IS NOT NULL THEN [a.number] END
+    FROM export_path AS x
+    INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+    LEFT JOIN export_path_arrow AS a ON x.trace_id = a.trace_id AND x.number = a.number
+    WHERE x.from_ns < chosen.to_ns AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
+    ORDER BY x.trace_id, x.position
+"""
+"""What the end of each rank waited for; the arrows lead to what it was."""
+
 HOST_STEPS = f"""
     SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, 'step ' || x.step, 'step', NULL, NULL,
         NULL, to_json({{step: x.step, range: x.name}})

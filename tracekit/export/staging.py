@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import duckdb
+
+from tracekit.errors import QueryError
 from tracekit.export.selection import ALWAYS
 
 if TYPE_CHECKING:
@@ -86,6 +89,28 @@ _TABLES = {
         )
         WHERE begins OR ends
     """,
+    # The first piece of an event leads to it.
+    "export_path": """TABLE
+        SELECT p.*, p.start_ns - c.shift_ns AS from_ns,
+            CASE WHEN p.event_id IS NOT NULL AND p.of_trace_id = p.trace_id AND row_number() OVER (
+                PARTITION BY p.trace_id, p.of_trace_id, p.event_id ORDER BY p.position
+            ) = 1 THEN (1::BIGINT << 42) + row_number() OVER (ORDER BY p.trace_id, p.position) END
+                AS number
+        FROM path_piece AS p
+        INNER JOIN graph_clock AS c USING (trace_id)
+        WHERE p.trace_id IN (TRACE_IDS)
+    """,
+    "export_path_arrow": """TABLE
+        SELECT a.trace_id, a.event_id, a.number
+        FROM (
+            SELECT x.trace_id, x.event_id AS one_id, x.event_id, x.number
+            FROM export_path AS x
+            INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
+            WHERE x.number IS NOT NULL AND x.from_ns < chosen.to_ns
+                AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
+        ) AS a
+        WHERE INSIDE_ONE
+    """,
     "export_arrow_end": """TABLE
         SELECT a.*, e.ts_ns
         FROM (SELECT trace_id, event_id, ts_ns FROM event) AS e
@@ -93,6 +118,8 @@ _TABLES = {
             SELECT trace_id, from_id AS event_id, number FROM export_arrow WHERE is_inside
             UNION ALL
             SELECT trace_id, to_id, -number FROM export_arrow WHERE is_inside
+            UNION ALL
+            SELECT trace_id, event_id, -number FROM export_path_arrow
         ) AS a ON e.trace_id = a.trace_id AND e.event_id = a.event_id
     """,
     "export_queue": "TABLE FROM queued_events() WHERE part.trace_id IN (TRACE_IDS)",
@@ -101,18 +128,37 @@ _TABLES = {
 """Temporary tables and views by name, in the order in which they are made."""
 
 
+_MOST_WITH_PATH = 300_000
+"""Of how many device events the critical path is written: the graph is held in memory."""
+
+_NO_PATH = """TABLE
+    SELECT NULL::INTEGER AS trace_id, NULL::BIGINT AS event_id, NULL::BIGINT AS number,
+        0 AS from_ns, 0 AS start_ns, 0 AS end_ns
+    WHERE FALSE
+"""
+
+
 @contextmanager
 def staged(trace: Trace, scope: Scope) -> Iterator[None]:
     """Lay the temporary tables that the statements of scene_queries read, until the block ends."""
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
-    for end in ("from", "to"):
+    for end in ("from", "to", "one"):
         is_inside = _filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
         values[f"INSIDE_{end.upper()}"] = is_inside
     made: list[str] = []
+    ((count,),) = trace.sql("SELECT count(*) FROM device_events").rows
+    tables = _TABLES | ({} if count <= _MOST_WITH_PATH else {"export_path": _NO_PATH})
     try:
-        for name, statement in _TABLES.items():
+        for name, statement in tables.items():
             kind, text = statement.split(maxsplit=1)
-            trace.sql(f"CREATE OR REPLACE TEMP {kind} {name} AS {_filled(text, values)}")
+            create = f"CREATE OR REPLACE TEMP {kind} {name} AS "
+            try:
+                trace.sql(create + _filled(text, values))
+            except QueryError as error:
+                is_out = isinstance(error.__cause__, duckdb.OutOfMemoryException)
+                if name != "export_path" or not is_out:
+                    raise
+                trace.sql(create + _NO_PATH.split(maxsplit=1)[1])
             made.append(f"{kind} IF EXISTS temp.{name}")
         yield
     finally:
@@ -122,6 +168,11 @@ def staged(trace: Trace, scope: Scope) -> Iterator[None]:
 
 def _filled(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\b[A-Z_]+\b", lambda match: values.get(match[0], match[0]), text)
+
+
+def has_path(trace: Trace) -> bool:
+    """Return whether there is a critical path to be written, while staged() lasts."""
+    return bool(trace.sql("SELECT 1 FROM export_path LIMIT 1").rows)
 
 
 def arrows_left_out(trace: Trace) -> int:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tracekit.export import scene_queries as queries
 from tracekit.export.runs import runs_of
 from tracekit.export.scene import Row, Writer
-from tracekit.export.staging import Block, arrows_left_out, blocks_of, staged, with_ends
+from tracekit.export.staging import (
+    Block,
+    arrows_left_out,
+    blocks_of,
+    has_path,
+    staged,
+    with_ends,
+)
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Scope
@@ -64,6 +71,8 @@ class Tracks:
             self._ranks[part.trace_id] = writer.group(part.name, 0, place, part.about)
         self._write_of_ranks("steps", queries.HOST_STEPS, 1)
         self._write_of_ranks("serving steps", queries.SERVING_STEPS, 2)
+        if has_path(self._trace):
+            self._write_of_ranks("critical path", queries.PATH, 3)
         self._find_devices()
         for place, name, template in _ATTRIBUTION:
             for (trace_id, device), rows in self._runs(template, 2):

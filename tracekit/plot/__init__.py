@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PARAMS", "Chart", "ChartKind", "Plots", "chart_names", "find_chart"]
 
-PARAMS: Mapping[str, Mapping[str, object]] = {"latency_cdf": {"metric": "all"}}
+PARAMS: Mapping[str, Mapping[str, object]] = {
+    "latency_cdf": {"metric": "all"},
+    "critical_path": {"limit": 1000},
+}
 """How analyses are asked of which charts draw more than they say by default."""
 
 

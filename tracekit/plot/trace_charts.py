@@ -423,6 +423,54 @@ def collective_skew(rows: Rows) -> Drawing | None:
     )
 
 
+@chart("critical_path")
+def critical_path(rows: Rows) -> Drawing | None:
+    """What the end of each rank waited for, over time."""
+    kinds = sorted({row["kind"] for row in rows})
+    ranks = list(dict.fromkeys(text_of(row["rank"]) for row in rows))
+    times = [row["end_ns"] for row in rows]
+    spec = {
+        "height": bar_step(len(ranks)),
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": names("rank"),
+            "x": quantity("start_ns", times, "time since the start of the window"),
+            "x2": {"field": "end_ns"},
+            "color": colours("kind", series(kinds)),
+            "tooltip": told(
+                *("position", "kind", "name", "op", "module_path", "phase", "class", "path_ns")
+            ),
+        },
+    }
+    return Drawing("What the end of each rank waited for", spec)
+
+
+@chart("path_totals")
+def path_totals(rows: Rows) -> Drawing | None:
+    """How much of the critical paths of all ranks is what."""
+    return bars(
+        "Of what the critical path consists",
+        rows,
+        y=names("value"),
+        x=("path_ns", "path_ns", "time on the critical path of all ranks"),
+        colour=fixed(BLUE),
+        tip=("rank", "value", "path_ns", "path_pct", "piece_count"),
+    )
+
+
+@chart("slack")
+def slack(rows: Rows) -> Drawing | None:
+    """How much earlier the run would end without the work of each class."""
+    return bars(
+        "How much earlier the run would end without it",
+        rows,
+        y=names("value"),
+        x=("gain_ns", "gain_ns", "gain if it took no time"),
+        colour=fixed(VERMILLION),
+        tip=("value", "gain_ns", "gain_pct", "path_ns", "work_ns", "work_count", "slack_ns"),
+    )
+
+
 @chart("idle_cause_totals")
 def idle_causes(rows: Rows) -> Drawing | None:
     """Why the devices had nothing to do."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 
+_MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
+"""Of how many devices, with how many events each, a report works out who waited for whom."""
+
+
 @dataclass(slots=True)
 class Answers:
     """Results by analysis name, and why others are missing."""
@@ -61,6 +65,7 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
         "traces": has_traces,
         "ranks": is_several,
         "serving": has_traces and (is_served or _names_serving(results["phases"])),
+        "graph": has_traces and _is_small(results["timeline"]),
     }
     if has_traces:
         yield "verdict"
@@ -77,6 +82,11 @@ def _of_traces(trace: Trace, results: Mapping[str, Result]) -> Result:
     health = results[HEALTH]
     of_run = len(trace.query(RUN_HEALTH)) if "run" in results else 0
     return Result(HEALTH, health.columns, health.rows[: len(health) - of_run])
+
+
+def _is_small(timeline: Result) -> bool:
+    counts = timeline.column("event_count")
+    return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
 
 
 def _names_serving(phases: Result) -> bool:

@@ -21,7 +21,7 @@ class Section:
     `tabs` are shown one at a time, and chosen by these names, in the order of the charts; those in
     `beside` are half as wide, two in a line. `drawn` are analyses that are shown as pictures alone;
     `of_ranks` those that say nothing of a single device. A section `of` ranks or serving is asked
-    for where there are several, or requests.
+    for where there are several, or requests; that of the graph where it is not too large.
 
     In a page of runs, `of_paper` names the tables and figures of the paper that a section is about;
     `published` are those whose rows it shows, `pictured` those that are drawn, too.
@@ -35,7 +35,7 @@ class Section:
     beside: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
     of_ranks: tuple[str, ...] = ()
-    of: Literal["traces", "ranks", "serving"] = "traces"
+    of: Literal["traces", "ranks", "serving", "graph"] = "traces"
     published: tuple[str, ...] = ()
     pictured: tuple[str, ...] = ()
     of_paper: str = ""
@@ -97,6 +97,13 @@ SECTIONS = (
         "Idle time",
         ("idle_causes", "idle_gaps"),
         ("idle_cause_totals", "idle_causes", "idle_gaps"),
+    ),
+    Section(
+        "path",
+        "Critical path",
+        ("critical_path", "path_totals", "slack"),
+        ("path_totals", "slack", "replay", "critical_path"),
+        of="graph",
     ),
     Section("copies", "Copies", ("memcpy",), ("memcpy_totals", "memcpy")),
     Section(

@@ -56,6 +56,11 @@ class Section:
         ]
 
 
+def _nothing(_screen: Screen) -> list[Text]:
+    """Return no line: it is shown in full, or not at all."""
+    return []
+
+
 SECTIONS = {
     "comparison_setup": Section(comparison.setup, "comparison_setup"),
     "comparison": Section(comparison.whole, "comparison"),
@@ -85,6 +90,9 @@ SECTIONS = {
     "kernels": Section(device_time.kernels, "kernels", {"Kernels": "kernels"}),
     "steps": Section(device_time.steps, "step_totals", {"Steps": "steps"}),
     "memcpy": Section(device_time.memcpy, "memcpy_totals", {"Copies": "memcpy"}),
+    "path_totals": Section(_nothing, "path_totals", {"Critical path": "path_totals"}),
+    "slack": Section(_nothing, "slack", {"Gain without it": "slack"}),
+    "replay": Section(_nothing, "replay", {"Replay": "replay"}),
     "bench_gemm": Section(bench.bench_gemm, "bench_gemm"),
     "bench_memcpy": Section(bench.bench_memcpy, "bench_memcpy"),
     "bench_collectives": Section(bench.bench_collectives, "bench_collectives"),
