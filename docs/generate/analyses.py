@@ -25,7 +25,10 @@ _MAX_LINES = 24
 # So many rows of an analysis that takes a limit.
 _LIMIT = 3
 # Of what must be asked for something, the sample and what is asked for.
-_ASKED = {"why": ("docs/samples/made_up_step.json", " --event-id 24")}
+_ASKED = {
+    "why": ("docs/samples/made_up_step.json", " --event-id 24"),
+    "waited_for": ("docs/samples/made_up_step.json", " --event-id 24"),
+}
 
 
 def analysis_pages(folder: Path) -> dict[str, str]:

@@ -82,7 +82,7 @@ class FakeTrace:
         columns = (Column("metric", "VARCHAR"), Column("value", "DOUBLE"))
         return Result("health", columns, [("rejected", 0.0)])
 
-    def breakdown(self, *, full: bool = False) -> dict[str, Result]:
+    def breakdown(self, *, full: bool = False) -> dict[str, Result]:  # noqa: ARG002
         if self.error:
             raise self.error
         return {"kernels": self.query("kernels"), "health": self.health()}
