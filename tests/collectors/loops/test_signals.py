@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 EARLY, LATE = "step 3 ", "step 20 "
-_COLD = {("SIGTERM", "0"), ("SIGINT", "default")}
-"""What a Python of its own is tried with, which imports all that it needs: once for each end."""
+_COLD = {("SIGTERM", "0")}
+"""What a Python of its own is tried with, which imports all that it needs.
+
+`test_wrap.py` ends one by SIGINT.
+"""
 
 
 def ended(
