@@ -15,18 +15,11 @@ from typing import Any
 import pytest
 
 EARLY, LATE = "step 3 ", "step 20 "
-_COLD = {("SIGTERM", "0")}
-"""What a Python of its own is tried with, which imports all that it needs.
-
-`test_wrap.py` ends one by SIGINT.
-"""
 
 
-def ended(
-    loops: Any, before: list[str], name: str, what: str, line: str, kind: str = "eager"
-) -> Any:
-    program = loops.program("signalled", name, what, python=loops.python(kind))
-    process = loops.start([*before, *program])
+def ended(loops: Any, name: str, what: str, line: str) -> Any:
+    program = loops.program("signalled", name, what, python=loops.python("eager"))
+    process = loops.start([*loops.collect(), *program])
     process.wait_for(line)
     process.popen.send_signal(getattr(signal, name))
     return process.end()
@@ -46,9 +39,8 @@ class Sent:
     exit_code: int
 
     def begin(self, loops: Any) -> Any:
-        kind = "cold" if (self.name, self.what) in _COLD else "eager"
-        given = (self.name, self.what, self.line, kind)
-        return loops.job(given, lambda: ended(loops, loops.collect(), *given))
+        given = (self.name, self.what, self.line)
+        return loops.job(given, lambda: ended(loops, *given))
 
 
 SENT = [
