@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from cases_as_ranks import opened_as_ranks
 from traces_by_hand import Event, span
 
 import tracekit
@@ -200,6 +202,9 @@ def test_a_sweep_takes_the_columns_that_it_knows(connection: duckdb.DuckDBPyConn
         compiled.sweep("none", stream)
 
 
+_OF_THE_WALK = ("surroundings", "module")
+
+
 def spans_of_all_kinds(some: random.Random, count: int) -> list[Event]:
     """Return spans that nest, cross and touch, of all that the walk over threads tells apart."""
     kinds = [
@@ -239,26 +244,26 @@ def spans_of_all_kinds(some: random.Random, count: int) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("has_kernels", [True, False])
 def test_the_compiled_walk_notes_what_the_one_in_python_does(
-    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_kernels: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = span("kernel", "k", 300, 301, 7, correlation=1, device=0, stream=7) | {"pid": 0}
-    for seed in range(6):
-        events = spans_of_all_kinds(random.Random(seed), 150)
-        path = tiny_trace([*events, *([kernel] if has_kernels else [])])
-        found = []
-        for is_compiled in (True, False):
-            with monkeypatch.context() as patch:
-                if not is_compiled:
-                    patch.setattr(context_walk, "compiled_sweeps", lambda: None)
-                with tracekit.open(path, cache=False) as trace:
-                    found.append(
-                        trace.sql("FROM surroundings ORDER BY ALL").rows
-                        + trace.sql("FROM module ORDER BY ALL").rows
-                    )
-        assert found[0] == found[1]
-        assert len(found[0]) > 20
+    made = [spans_of_all_kinds(random.Random(seed), 150) for seed in range(6)]
+    found = []
+    for is_compiled in (True, False):
+        with monkeypatch.context() as patch:
+            if not is_compiled:
+                patch.setattr(context_walk, "compiled_sweeps", lambda: None)
+            cases = [*made, *([*events, kernel] for events in made)]
+            with opened_as_ranks(tmp_path, cases) as trace:
+                found.append(
+                    [trace.sql(f"FROM {table} ORDER BY ALL").rows for table in _OF_THE_WALK]
+                )
+    assert found[0] == found[1]
+    # A row begins with the number of its trace.
+    counts = Counter(row[0] for rows in found[0] for row in rows)
+    assert len(counts) == 12
+    assert min(counts.values()) > 20
 
 
 def test_what_the_walk_raises_comes_out(

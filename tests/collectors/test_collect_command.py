@@ -289,11 +289,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
 
 
 @needs_proc
-@pytest.mark.parametrize(
-    ("number", "running"),
-    [(signal.SIGINT, "libraries"), (signal.SIGTERM, "cold")],
-    indirect=["running"],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_neither_files_nor_processes(
     number: signal.Signals, running: subprocess.Popen[str], tmp_path: Path
 ) -> None:

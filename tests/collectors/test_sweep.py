@@ -219,8 +219,7 @@ def test_a_probe_that_fails_fails_the_cell(tmp_path: Path, behave: Runner) -> No
 # -- interrupts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("batch_size", ["1", "max"])
+@pytest.mark.parametrize(("number", "batch_size"), [(signal.SIGINT, "1"), (signal.SIGTERM, "max")])
 def test_an_interrupt_leaves_no_process_and_no_half_cell(
     tmp_path: Path, number: signal.Signals, batch_size: str
 ) -> None:

@@ -15,7 +15,7 @@ SQL = "SELECT rank, count(*) AS events FROM event JOIN trace USING (trace_id) GR
 
 
 @pytest.mark.parametrize(
-    "command", [("query", "timeline"), ("health",), ("sql",)], ids=lambda command: command[0]
+    "command", [("query", "timeline"), ("sql",)], ids=lambda command: command[0]
 )
 def test_an_engine_answers_as_without_one(
     command: tuple[str, ...], tmp_path: Path, cli: Callable[..., Any]

@@ -85,9 +85,20 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
+def warm(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Return the fixture `python` of all tests; where the folder was carried there is none."""
+    try:
+        found: Callable[[str], str] = request.getfixturevalue("python")
+    except pytest.FixtureLookupError:
+        return lambda _: sys.executable
+    return found
+
+
+@pytest.fixture
 def trial(
     request: pytest.FixtureRequest,
     device: Any,
+    warm: Callable[[str], str],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     record_property: Callable[[str, Any], None],
@@ -96,5 +107,6 @@ def trial(
     out = os.environ.get("TRACEKIT_GPU_TESTS_OUT") or tmp_path_factory.getbasetemp() / "gpu"
     runs = Path(out) / "runs" / device.type
     runs.mkdir(parents=True, exist_ok=True)
-    request.node.stash[_trial] = Trial(device, runs, tmp_path, record_property)
+    python = warm if device.type == "cpu" else lambda _: sys.executable
+    request.node.stash[_trial] = Trial(device, runs, tmp_path, record_property, python)
     return request.node.stash[_trial]

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,9 +52,10 @@ def test_a_loop_is_recorded(loop: str, trial: Trial) -> None:
     if "graphs" in loop and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")
     folder = trial.runs / "loops" / loop.replace(" ", "_")
-    command = [sys.executable, PROGRAMS / f"{program}.py", *words]
+    python = trial.python("compiling" if "compiled" in loop else "eager")
+    command = [python, PROGRAMS / f"{program}.py", *words]
     if program != "library":  # that one calls `tracekit.collect` itself, into the same folder
-        collect = [Path(sys.executable).with_name("tracekit"), "collect", *_OPTIONS]
+        collect = [*trial.command_line, "collect", *_OPTIONS]
         command = [*collect, "--out", "run", "--", *command]
     variables = {"LOOP_STEPS": str(_STEP_COUNT), "LOOP_DEVICE": trial.device.type}
     if trial.is_cuda:

@@ -27,6 +27,7 @@ class Trial:
         device: the device of torch that it is for.
         runs: the folder that keeps its run folders, one for each kind of device.
         work: a folder for what is not kept.
+        python: gives a Python by its kind, one that has imported much: see `warm_python`.
         record: takes the name of a claim or figure, and its value, for the report.
         broken: claims that do not hold; they fail the test at its end, all of them together.
     """
@@ -35,12 +36,18 @@ class Trial:
     runs: Path
     work: Path
     record: Callable[[str, Any], None]
+    python: Callable[[str], str]
     broken: list[str] = field(default_factory=list)
 
     @property
     def is_cuda(self) -> bool:
         """Whether it is for a GPU."""
         return bool(self.device.type == "cuda")
+
+    @property
+    def command_line(self) -> list[str]:
+        """What `tracekit` is on a command line."""
+        return [self.python("tracekit"), str(Path(sys.executable).with_name("tracekit"))]
 
     def needs(self, *packages: str) -> None:
         """Skip the test without some packages."""
@@ -87,7 +94,7 @@ class Trial:
 
     def tracekit(self, *words: object, **options: object) -> CliResult:
         """Run `tracekit` with some words: `batch_size=2` is `--batch-size 2`, None is left out."""
-        given: list[object] = [Path(sys.executable).with_name("tracekit"), *words]
+        given: list[object] = [*self.command_line, *words]
         for name, value in options.items():
             if value is not None and value is not False:
                 option = f"--{name.replace('_', '-')}"

@@ -211,7 +211,7 @@ def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(
     # The environment has the core alone; the rest is that of this test's own.
     packages = {"PYTHONPATH": str(Path(torch.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     printed = run(
-        *(installed / "tracekit", "sweep", "--opt", "Naive", "--nproc", "2", "--layers", "1"),
+        *(installed / "tracekit", "sweep", "--opt", "Naive", "--nproc", "1", "--layers", "1"),
         *("--seq-len", "16", "--warmup", "1", "--steps", "1", "--repeats", "1"),
         *("--profile-steps", "1", "--out", "runs", "--format", "json"),
         cwd=tmp_path,

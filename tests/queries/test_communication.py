@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from every_trace import Answered, on_every_trace
 from traces_by_hand import span, work
 
 import tracekit
@@ -284,16 +283,3 @@ def test_public_traces(
         for row in rows
     }
     assert found | figures == found
-
-
-@on_every_trace
-def test_exposed_time_adds_up_to_the_timeline(answered: Answered, path: Path) -> None:
-    ask = answered(path)
-    timeline = ask("timeline").to_dicts()
-    exposed = {(row["rank"], row["device"]): row["exposed_comm_ns"] for row in timeline}
-    comm = {(row["rank"], row["device"]): row["comm_ns"] for row in timeline}
-    for row in ask("communication").to_dicts():
-        exposed[row["rank"], row["device"]] -= row["wall_ns"]
-        comm[row["rank"], row["device"]] -= row["comm_ns"]
-    assert not any(exposed.values())
-    assert not any(comm.values())

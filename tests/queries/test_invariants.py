@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_trace import PATHS, REPO, Answered, Answers, on_every_trace
+from every_trace import PATHS, REPO, SAMPLES, Answered, Answers, on_every_trace
 
 import tracekit
 from tracekit.analysis.breakdown import HEALTH
@@ -166,7 +166,7 @@ def test_analyses_agree(answered: Answered, path: Path) -> None:
     assert health["rejected"] == sum(row["rejected_count"] for row in about)
 
 
-@on_every_trace
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_an_answer_is_the_same_every_time(answered: Answered, path: Path) -> None:
     answers = answered(path)
     for name, params in (("kernel_classes", {}), ("kernels", ALL), ("memcpy", {}), ("health", {})):

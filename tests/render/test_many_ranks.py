@@ -29,14 +29,21 @@ def test_a_strip_shows_every_rank_or_the_highest_of_a_cell() -> None:
     assert sorted(rank for cell in cells_of_ranks(1000, 77) for rank in cell) == list(range(1000))
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = Layout(data=12, tensor=2, ranks_per_node=4)
-    return make_run(tmp_path / "run", layout, TINY, Faults(slow_ranks={13: 1.3})).folder
+    folder = tmp_path_factory.mktemp("many") / "run"
+    return make_run(folder, layout, TINY, Faults(slow_ranks={13: 1.3})).folder
 
 
-def test_the_screen_of_24_ranks(run: Path, cli: Callable[..., Any]) -> None:
-    done = cli("breakdown", run, env={"COLUMNS": "104"})
+@pytest.fixture
+def kept(run: Path) -> dict[str, str]:
+    """Return an environment whose cache keeps the store of that run for all tests."""
+    return {"TRACEKIT_CACHE_DIR": str(run.parent / "cache")}
+
+
+def test_the_screen_of_24_ranks(run: Path, kept: dict[str, str], cli: Callable[..., Any]) -> None:
+    done = cli("breakdown", run, env={**kept, "COLUMNS": "104"})
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert all(len(line) <= 104 for line in lines)
@@ -88,22 +95,26 @@ def test_the_lines_of_stragglers_do_not_contradict_each_other(
     assert not any(line.startswith("Stragglers  none") for line in lines)
 
 
-def test_the_same_without_colour_and_with(run: Path, cli: Callable[..., Any]) -> None:
-    plain = cli("breakdown", run).stdout
+def test_the_same_without_colour_and_with(
+    run: Path, kept: dict[str, str], cli: Callable[..., Any]
+) -> None:
+    plain = cli("breakdown", run, env=kept).stdout
     assert "\x1b" not in plain
     assert "▲" in plain
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "markdown"])
-def test_other_formats_hold_the_analyses(run: Path, cli: Callable[..., Any], form: str) -> None:
-    done = cli("breakdown", run, "--format", form)
+def test_other_formats_hold_the_analyses(
+    run: Path, kept: dict[str, str], cli: Callable[..., Any], form: str
+) -> None:
+    done = cli("breakdown", run, "--format", form, env=kept)
     assert done.exit_code == 0
     if form == "json":
         found = json.loads(done.stdout)
         assert set(RANKS_BREAKDOWN) <= set(found)
         assert found["stragglers"][0]["name"] == "rank 13"
         assert found["stragglers"] == json.loads(
-            cli("query", "stragglers", run, "--format", "json").stdout
+            cli("query", "stragglers", run, "--format", "json", env=kept).stdout
         )
     else:
         assert "rank 13" in done.stdout

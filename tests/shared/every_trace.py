@@ -25,10 +25,12 @@ RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
 """Folders of ranks: one store each."""
 SAMPLES = sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json"))
 """The bundled runs."""
+_ALSO_BUNDLED = {"cpu_llama_ckpt_module_ranges.json.gz", "cpu_llama_lora.json.gz"}
+"""Public traces that are in `tests/traces`, to the byte."""
 PATHS = [
     *SAMPLES,
     *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
-    *sorted(FOLDER.glob("*.json.gz")),
+    *sorted(path for path in FOLDER.glob("*.json.gz") if path.name not in _ALSO_BUNDLED),
     *RUNS,
 ]
 

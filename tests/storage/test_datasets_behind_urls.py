@@ -48,7 +48,8 @@ def test_a_dataset_is_the_same_in_a_bucket(
 ) -> None:
     place, remote, local = uploaded(ranks), bucket / "run.tracekit", tmp_path / "run.tracekit"
     for source, target in ((place, remote), (ranks, local)):
-        made = cli("ingest", source, "-o", target, "--engine", "serial")
+        run = cli if source is place else run_here
+        made = run("ingest", source, "-o", target, "--engine", "serial")
         # One rank cannot be read: the others are there, and it is said.
         assert made.exit_code == 3
         assert "2 traces" in made.stderr
@@ -61,20 +62,15 @@ def test_a_dataset_is_the_same_in_a_bucket(
     assert theirs[record].read_bytes() == next(
         file.read_bytes() for file in ours.values() if file.parent.name == "record"
     )
-    for question in (
-        ("query", "timeline"),
-        ("query", "kernels"),
-        (
-            "sql",
-            "SELECT rank, count(*) FROM event JOIN trace USING (trace_id) GROUP BY 1 ORDER BY 1",
-        ),
+    statement = "SELECT rank, count(*) FROM event JOIN trace USING (trace_id) GROUP BY 1 ORDER BY 1"
+    for run, before, behind in (
+        (cli, ["query", "timeline"], []),
+        (run_here, ["query", "kernels"], []),
+        (run_here, ["sql"], [statement]),
     ):
-        command, *rest = question
-        name = [] if command == "sql" else rest
-        text = rest if command == "sql" else []
         answers = [
-            run(command, *name, dataset, *text, "--format", "json")
-            for run, dataset in ((cli, remote), (run_here, local))
+            one(*before, dataset, *behind, "--format", "json")
+            for one, dataset in ((run, remote), (run_here, local))
         ]
         assert [answer.exit_code for answer in answers] == [0, 0]
         assert answers[0].stdout == answers[1].stdout

@@ -33,6 +33,13 @@ def command(*arguments: str, python: str = sys.executable) -> list[str]:
     return [python, "-m", "tracekit", "bench", *arguments]
 
 
+@pytest.fixture
+def with_warm_workers(python: Callable[[str], str]) -> list[str]:
+    """Return the command in a process of its own, whose workers have torch imported already."""
+    code = "import sys; sys.executable = sys.argv.pop(1); from tracekit.cli._main import main\n"
+    return [sys.executable, "-c", f"{code}sys.exit(main(sys.argv[1:]))", python("eager"), "bench"]
+
+
 def run(
     environment: dict[str, str], folder: Path, *arguments: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
@@ -130,13 +137,20 @@ def test_formats_exit_codes_and_names(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_is_done(
-    environment: dict[str, str], tmp_path: Path, number: signal.Signals
+    with_warm_workers: list[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
     # A minute for each point that is not steady; nobody waits for it.
     sizes = ",".join(["32x32x32", *(f"{400 + n}x400x400" for n in range(200))])
     arguments = ("gemm", "--dtype", "fp32", "--sizes", sizes, "--out", "run", *SMALL)
     with subprocess.Popen(
-        command(*arguments), cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [*with_warm_workers, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         wait_for(lambda: measured(tmp_path) >= 2)
         (worker,) = children_of(process.pid)
@@ -155,10 +169,10 @@ def test_an_interrupt_keeps_what_is_done(
 
 
 def test_an_interrupt_before_the_first_point_leaves_nothing(
-    environment: dict[str, str], tmp_path: Path
+    with_warm_workers: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     with subprocess.Popen(
-        command("gemm", "--out", "run", *SMALL),
+        [*with_warm_workers, "gemm", "--out", "run", *SMALL],
         cwd=tmp_path,
         env=environment,
         stderr=subprocess.PIPE,
@@ -172,12 +186,16 @@ def test_an_interrupt_before_the_first_point_leaves_nothing(
 
 
 def test_a_process_that_dies_costs_the_point_that_it_was_at(
-    environment: dict[str, str], tmp_path: Path
+    with_warm_workers: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     sizes = ",".join(f"{300 + n}x400x400" for n in range(40))
     arguments = ("gemm", "--dtype", "fp32", "--sizes", sizes, "--out", "run", *SMALL)
     with subprocess.Popen(
-        command(*arguments), cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [*with_warm_workers, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         wait_for(lambda: measured(tmp_path) >= 2)
         (worker,) = children_of(process.pid)

@@ -32,6 +32,8 @@ _TOKEN = "LOOP_TOKEN"
 _LEAVING_S = 10.0
 # Programs that import more than torch; recorded they do so after us, as in a Python of their own.
 _OF_LIBRARIES = {"transformers_trainer", "trl_sft", "accelerate_loop"}
+# What a recorded program that runs cold is held against, by its script.
+_BARE_KINDS = {"plain": "eager", "compiled": "compiling"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,9 @@ class Loops:
                 `python`, a kind of it (see `python`).
         """
         python = how.get("python", "eager")
-        if not is_wrapped and script in _OF_LIBRARIES and python != "cold":
+        if not is_wrapped and python == "cold":
+            python = _BARE_KINDS.get(script, python)
+        elif not is_wrapped and script in _OF_LIBRARIES:
             python = "libraries"
         options = how.get("options", OPTIONS) if is_wrapped else ()
         stdin = how.get("stdin")

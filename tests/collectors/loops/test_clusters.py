@@ -84,15 +84,18 @@ def bench(loops: Any) -> Any:
     programs = str(Path(__file__).with_name("programs"))
     (folder / "work" / "train.py").write_text(TRAIN.format(programs=programs))
     (folder / "work" / "hostfile").write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")
-    places = (str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])
+    # So does what reads the runs, not what records them.
+    reading = str(Path(loops.python("tracekit")).parent)
 
     def run(command: str) -> list[Any]:
         for large, small in SMALLER.items():
             command = command.replace(large, small)
         if "--warmup" not in command:
             command = command.replace(" collect ", f" collect {STEPS} ")
+        installed = str(Path(sys.executable).parent)
+        first = reading if command in READING else installed
         env = {
-            "PATH": os.pathsep.join(places),
+            "PATH": os.pathsep.join([str(folder / "bin"), first, installed, os.environ["PATH"]]),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(loops.free_port()),
             "TRACEKIT_CACHE_DIR": str(folder / "cache"),

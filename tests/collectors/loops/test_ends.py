@@ -22,9 +22,7 @@ class End:
 
     def begin(self, loops: Any) -> Any:
         loops.begin("plain")
-        # Cold, as these ends need the process itself.
-        python = "cold" if self.how in ("SIGKILL", "no-memory") else "eager"
-        return loops.begin("ends", str(self.step), self.how, is_wrapped=True, python=python)
+        return loops.begin("ends", str(self.step), self.how, is_wrapped=True)
 
 
 ENDS = {
@@ -72,10 +70,9 @@ def test_the_program_alone_ends_so(loops: Any) -> None:
 
 
 def test_a_child_outlives_its_program(loops: Any) -> None:
-    for before in ([], loops.collect()):
-        result = loops.start([*before, *loops.program("background_child")]).end(wait_s=1)
-        assert result.exit_code == 0, result.stderr
-        assert result.left == ["sleep 300"]
+    result = loops.start([*loops.collect(), *loops.program("background_child")]).end(wait_s=1)
+    assert result.exit_code == 0, result.stderr
+    assert result.left == ["sleep 300"]
     assert result.run.manifest["outcome"] == "ok"
 
 

@@ -67,7 +67,7 @@ LOOPS = {
         phases=PHASES | {"evaluation"},
         accumulation=2,
     ),
-    "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM"),
+    "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM", python="libraries"),
     "agent": Loop("agent", tokens=None, model="Agent", accumulation=2),
     "lightning": Loop(
         "lightning_trainer",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import tracekit
+
 STEPS = 12
 
 
@@ -15,7 +17,7 @@ def traces_under(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("rank*.json.gz"))
 
 
-def assert_recorded(results: list[Any], outs: list[str], cli: Any) -> None:
+def assert_recorded(results: list[Any], outs: list[str]) -> None:
     for rank, result in enumerate(results):
         assert result.exit_code == 0, result.stderr
         lines = [line for line in result.lines if " loss " in line]
@@ -36,13 +38,12 @@ def assert_recorded(results: list[Any], outs: list[str], cli: Any) -> None:
     # Nothing beside the run folders: no partial folder of either invocation.
     assert {path.name for path in folder.iterdir()} == set(outs)
     given = sorted({str(folder / out) for out in outs})
-    told = cli("breakdown", *given, "--format", "json")
-    assert told.exit_code == 0, told.stderr
-    assert sorted({row["rank"] for row in told.json()["timeline"]}) == [0, 1]
+    with tracekit.open(*given, cache=False) as trace:
+        assert sorted(trace.query("timeline").column("rank")) == [0, 1]
 
 
 @pytest.mark.parametrize("outs", [["run", "run"], ["run-a", "run-b"]], ids=["shared", "separate"])
-def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any, cli: Any) -> None:
+def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any) -> None:
     port = loops.free_port()
     python = loops.python("eager")
     one = ("--nproc-per-node", "1")
@@ -58,7 +59,7 @@ def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any, cli: Any) ->
         )
         for node in (0, 1)
     ]
-    assert_recorded([process.end() for process in processes], outs, cli)
+    assert_recorded([process.end() for process in processes], outs)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_torchrun_on_each_of_two_nodes(outs: list[str], loops: Any, cli: Any) ->
     ids=["slurm", "openmpi", "pmi"],
 )
 def test_a_launcher_that_starts_tracekit_for_each_rank(
-    names: tuple[str, str, str], outs: list[str], loops: Any, cli: Any
+    names: tuple[str, str, str], outs: list[str], loops: Any
 ) -> None:
     port = str(loops.free_port())
     python = loops.python("eager")
@@ -86,4 +87,4 @@ def test_a_launcher_that_starts_tracekit_for_each_rank(
         )
         for rank in (0, 1)
     ]
-    assert_recorded([process.end() for process in processes], outs, cli)
+    assert_recorded([process.end() for process in processes], outs)

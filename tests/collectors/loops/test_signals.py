@@ -15,15 +15,11 @@ from typing import Any
 import pytest
 
 EARLY, LATE = "step 3 ", "step 20 "
-_COLD = {("SIGTERM", "0"), ("SIGINT", "default")}
-"""What a Python of its own is tried with, which imports all that it needs: once for each end."""
 
 
-def ended(
-    loops: Any, before: list[str], name: str, what: str, line: str, kind: str = "eager"
-) -> Any:
-    program = loops.program("signalled", name, what, python=loops.python(kind))
-    process = loops.start([*before, *program])
+def ended(loops: Any, name: str, what: str, line: str) -> Any:
+    program = loops.program("signalled", name, what, python=loops.python("eager"))
+    process = loops.start([*loops.collect(), *program])
     process.wait_for(line)
     process.popen.send_signal(getattr(signal, name))
     return process.end()
@@ -43,9 +39,8 @@ class Sent:
     exit_code: int
 
     def begin(self, loops: Any) -> Any:
-        kind = "cold" if (self.name, self.what) in _COLD else "eager"
-        given = (self.name, self.what, self.line, kind)
-        return loops.job(given, lambda: ended(loops, loops.collect(), *given))
+        given = (self.name, self.what, self.line)
+        return loops.job(given, lambda: ended(loops, *given))
 
 
 SENT = [

@@ -69,24 +69,16 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param("--continuous-batching --cb-num-blocks 64 --cb-block-size 16", id="batching"),
-        pytest.param("", id="one by one"),
-    ],
-)
-def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path, mode: str) -> None:
+def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path) -> None:
     port = free_port()
     folder = tmp_path / "run"
     # The server lists what is in the cache of downloads, and fails where there is no such folder.
     (tmp_path / "hub").mkdir()
     launch = (
         f"{shlex.quote(str(PROGRAM))} serve {shlex.quote(str(model_folder))} --device cpu "
-        f"--host 127.0.0.1 --port {port} {mode}"
+        f"--host 127.0.0.1 --port {port} --continuous-batching --cb-num-blocks 64 "
+        "--cb-block-size 16 --cb-max-batch-tokens 64"
     )
-    if mode:
-        launch += " --cb-max-batch-tokens 64"
     arguments = {
         "--stage": "serve",
         "--engine": "openai",

@@ -22,13 +22,16 @@ how = {"mode": backend} if backend == "reduce-overhead" else {"backend": backend
 if what == "calling":
     tiny.Layer = Calling
 model = tiny.decoder()
-if backend == "inductor" and tiny.DEVICE == "cpu":  # takes its time for every kernel
+if what == "step" or (backend == "inductor" and tiny.DEVICE == "cpu"):
+    # An optimizer is traced parameter by parameter; inductor takes its time for every kernel.
     model = torch.nn.Sequential(model.embed, model.head)
+if backend == "inductor" and tiny.DEVICE == "cpu":
     import torch._inductor.config
 
     # Nor is it tried what the processor can, and headers compiled ahead pay for more kernels.
     how["options"] = {"cpp.simdlen": 1}
     torch._inductor.config.cpp_cache_precompile_headers = False
+    torch._inductor.config.cpp.vec_isa_ok = False
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
