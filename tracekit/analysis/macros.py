@@ -49,6 +49,9 @@ ONLY_IF = {
     "OR (category, name) IN (SELECT (category, name) FROM range_marker WHERE means = 'frame') "
     "LIMIT 1",
     "serving_step_work": "SELECT 1 FROM serving_step_ranges LIMIT 1",
+    **dict.fromkeys(("attribution", "launch_link"), "SELECT 1 FROM device_events LIMIT 1"),
+    "idle_gap": "SELECT 1 FROM device_gaps LIMIT 1",
+    "surroundings": "SELECT 1 FROM scratch.walked LIMIT 1",
     **dict.fromkeys(
         ("communication", "collectives", "overlap"),
         "SELECT 1 FROM collective_events LIMIT 1",
@@ -58,6 +61,9 @@ ONLY_IF = {
     "unrecorded": "SELECT 1 FROM accelerator WHERE NOT is_recorded LIMIT 1",
 }
 """Tables and analyses that are long to plan, and what must return a row for them to have one."""
+
+_USUAL = frozenset(("attribution", "idle_gap", "launch_link", "surroundings"))
+"""Those of them that most traces have rows of: every store has their macros."""
 
 _KEPT = ("collective_matches",)
 """Macros that take no argument, and whose rows most analyses of runs read: see `rows_kept`."""
@@ -99,7 +105,7 @@ def macros_of(specs: Iterable[Spec], kept: Collection[str] = ()) -> list[Spec]:
 def macros_of_stores_in_order() -> list[Spec]:
     """Return the macros that every store has, each behind those that it requires."""
     catalog = load_catalog()
-    made = [spec for name, spec in catalog.tables.items() if name not in ONLY_IF]
+    made = [spec for name, spec in catalog.tables.items() if name not in ONLY_IF or name in _USUAL]
     return macros_of([*made, *catalog.views.values()])
 
 
