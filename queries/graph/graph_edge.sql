@@ -7,19 +7,20 @@
 -- Kind:     temporary
 -- Requires: graph_span, graph_host_edge, graph_work_edge, graph_wait_edge, graph_meeting_edge
 -- Columns:
---   edge_id      BIGINT    number of the edge, from 0
---   trace_id     INTEGER   the trace; of what waits
---   source_node  BIGINT    the node that is waited for: twice the number of its span, 1 more for its end; negative: a meeting of ranks; 0: the start of all
---   target_node  BIGINT    the node that waits
---   kind         VARCHAR   what makes the one wait for the other
---   known_by     VARCHAR   recorded, inferred or assumed
---   source_ns    BIGINT    when the one was, ns
---   target_ns    BIGINT    when the other was, ns
---   weight_ns    BIGINT    what lies between them at least, ns
---   weights_ns   BIGINT[]  the same with the tenth, fiftieth and ninetieth percentile of what is usual, ns
---   loading_ns   BIGINT    of it, inside of a data loader, ns
---   is_binding   BOOLEAN   of the edges into its target the one that ends last
---   rest_ns      BIGINT    of the edge that binds: what is left up to target_ns, ns; else 0
+--   edge_id      BIGINT   number of the edge, from 0
+--   trace_id     INTEGER  the trace; of what waits
+--   source_node  BIGINT   the node that is waited for: twice the number of its span, 1 more for its end; negative: a meeting of ranks; 0: the start of all
+--   target_node  BIGINT   the node that waits
+--   kind         VARCHAR  what makes the one wait for the other
+--   known_by     VARCHAR  recorded, inferred or assumed
+--   source_ns    BIGINT   when the one was, ns
+--   target_ns    BIGINT   when the other was, ns
+--   weight_ns    BIGINT   what lies between them at least, ns
+--   quick_ns     BIGINT   the same by the tenth percentile of what is usual, ns
+--   slow_ns      BIGINT   and by the ninetieth, ns
+--   loading_ns   BIGINT   of it, inside of a data loader, ns
+--   is_binding   BOOLEAN  of the edges into its target the one that ends last
+--   rest_ns      BIGINT   of the edge that binds: what is left up to target_ns, ns; else 0
 
 -- Work that other ranks take part in transfers from the meeting on.
 WITH meeting AS (
@@ -37,29 +38,17 @@ posted AS (
 origin AS (SELECT min(start_ns) AS start_ns FROM graph_span),
 
 edge AS (
-    SELECT trace_id, source_node, target_node, kind, known_by, weight_ns, loading_ns
+    SELECT *
     FROM graph_host_edge
     UNION ALL BY NAME
-    SELECT
-        trace_id, source_node, target_node, kind, known_by, weights_ns[2] AS weight_ns, weights_ns
+    SELECT *
     FROM graph_work_edge
     UNION ALL BY NAME
-    SELECT trace_id, source_node, target_node, kind, known_by, weight_ns
+    SELECT *
     FROM graph_wait_edge
     UNION ALL BY NAME
-    SELECT trace_id, source_node, target_node, kind, known_by, weight_ns
+    SELECT *
     FROM graph_meeting_edge
-    UNION ALL BY NAME
-    SELECT
-        s.trace_id,
-        s.span_id * 2 AS source_node,
-        s.span_id * 2 + 1 AS target_node,
-        s.kind,
-        'recorded' AS known_by,
-        if(m.source_node IS NULL, s.end_ns - s.start_ns, 0) AS weight_ns
-    FROM graph_span AS s
-    LEFT JOIN meeting AS m ON s.span_id * 2 = m.source_node
-    WHERE s.kind <> 'call'
 ),
 
 -- Tasks of a backend's threads begin when they are posted, not where the thread's last span ended.
@@ -70,54 +59,54 @@ kept AS (
     WHERE p.target_node IS NULL OR e.kind IN ('posted', 'worker')
 ),
 
-node AS (
-    SELECT span_id * 2 AS node, start_ns AS at_ns
-    FROM graph_span
-    UNION ALL
-    SELECT span_id * 2 + 1 AS node, end_ns AS at_ns
-    FROM graph_span
-    UNION ALL
-    SELECT m.target_node AS node, max(s.start_ns) AS at_ns
-    FROM graph_meeting_edge AS m
-    INNER JOIN graph_span AS s ON m.source_node = s.span_id * 2
-    WHERE m.kind = 'meeting'
-    GROUP BY m.target_node
-    UNION ALL
-    SELECT 0 AS node, start_ns AS at_ns
-    FROM origin
-),
-
--- What waits for nothing that is known starts when it was recorded, counted from the first of all.
-rooted AS (
+whole AS (
     SELECT * FROM kept
     UNION ALL BY NAME
+    SELECT
+        s.trace_id,
+        s.span_id * 2 AS source_node,
+        s.span_id * 2 + 1 AS target_node,
+        s.kind,
+        'recorded' AS known_by,
+        s.start_ns AS source_ns,
+        s.end_ns AS target_ns,
+        if(m.source_node IS NULL, s.end_ns - s.start_ns, 0) AS weight_ns
+    FROM graph_span AS s
+    LEFT JOIN meeting AS m ON s.span_id * 2 = m.source_node
+    WHERE s.kind <> 'call'
+    UNION ALL BY NAME
+    -- What waits for nothing that is known starts when it was recorded, counted from the first of all.
     SELECT
         s.trace_id,
         0 AS source_node,
         s.span_id * 2 AS target_node,
         'start' AS kind,
         'assumed' AS known_by,
+        o.start_ns AS source_ns,
+        s.start_ns AS target_ns,
         s.start_ns - o.start_ns AS weight_ns
     FROM graph_span AS s
     CROSS JOIN origin AS o
     ANTI JOIN kept AS k ON s.span_id * 2 = k.target_node
 ),
 
-numbered AS (
-    SELECT
-        row_number() OVER (
-            ORDER BY e.target_node, e.source_node, e.kind, e.known_by, e.weight_ns
-        ) - 1 AS edge_id,
-        e.*,
-        s.at_ns AS source_ns,
-        t.at_ns AS target_ns
-    FROM rooted AS e
-    INNER JOIN node AS s ON e.source_node = s.node
-    INNER JOIN node AS t ON e.target_node = t.node
+sorted AS (
+    SELECT *
+    FROM whole
+    ORDER BY target_node, source_node, kind, known_by, weight_ns
 ),
 
+numbered AS MATERIALIZED (
+    SELECT
+        row_number() OVER () - 1 AS edge_id,
+        *,
+        (target_ns - source_ns - weight_ns)::HUGEINT AS left_ns
+    FROM sorted
+),
+
+-- The one that ends last, of equals the first.
 binding AS (
-    SELECT arg_max(edge_id, (source_ns + weight_ns, -edge_id)) AS edge_id
+    SELECT arg_min(edge_id, left_ns * (1::HUGEINT << 40) + edge_id) AS edge_id
     FROM numbered
     GROUP BY target_node
 )
@@ -125,7 +114,8 @@ binding AS (
 SELECT
     n.edge_id, n.trace_id, n.source_node, n.target_node, n.kind, n.known_by, n.source_ns,
     n.target_ns, n.weight_ns,
-    coalesce(n.weights_ns, [n.weight_ns, n.weight_ns, n.weight_ns]) AS weights_ns,
+    coalesce(n.quick_ns, n.weight_ns) AS quick_ns,
+    coalesce(n.slow_ns, n.weight_ns) AS slow_ns,
     coalesce(n.loading_ns, 0) AS loading_ns,
     b.edge_id IS NOT NULL AS is_binding,
     if(is_binding, n.target_ns - n.source_ns - n.weight_ns, 0) AS rest_ns

@@ -14,6 +14,8 @@
 --   target_node  BIGINT   the node that waits
 --   kind         VARCHAR  host, thread, posted_wait, batch or spawn
 --   known_by     VARCHAR  recorded, inferred or assumed
+--   source_ns    BIGINT   when the one was, ns
+--   target_ns    BIGINT   when the other was, ns
 --   weight_ns    BIGINT   from the one to the other at least, ns
 --   loading_ns   BIGINT   of it, inside of a data loader, ns
 -- Invariant: 0 <= loading_ns AND loading_ns <= weight_ns
@@ -158,6 +160,8 @@ SELECT
     s.span_id * 2 AS target_node,
     'host' AS kind,
     'recorded' AS known_by,
+    s.before_end_ns AS source_ns,
+    s.start_ns AS target_ns,
     s.start_ns - s.before_end_ns - coalesce(w.overlap_ns, 0) AS weight_ns,
     least(coalesce(l.overlap_ns, 0), weight_ns) AS loading_ns
 FROM host_span AS s
@@ -171,6 +175,8 @@ SELECT
     h.id * 2 AS target_node,
     'thread' AS kind,
     'inferred' AS known_by,
+    l.end_ns AS source_ns,
+    h.end_ns AS target_ns,
     h.end_ns - l.end_ns AS weight_ns,
     0 AS loading_ns
 FROM handed AS h
@@ -182,6 +188,8 @@ SELECT
     id * 2 AS target_node,
     'posted_wait' AS kind,
     'inferred' AS known_by,
+    end_ns AS source_ns,
+    until_ns AS target_ns,
     until_ns - end_ns AS weight_ns,
     0 AS loading_ns
 FROM task_wait
@@ -192,6 +200,8 @@ SELECT
     target_id * 2 AS target_node,
     'batch' AS kind,
     'recorded' AS known_by,
+    end_ns AS source_ns,
+    target_ns,
     target_ns - end_ns AS weight_ns,
     0 AS loading_ns
 FROM taken_batch
@@ -202,6 +212,8 @@ SELECT
     span_id * 2 AS target_node,
     'batch' AS kind,
     'assumed' AS known_by,
+    before_end_ns AS source_ns,
+    end_ns AS target_ns,
     end_ns - before_end_ns AS weight_ns,
     weight_ns AS loading_ns
 FROM batch
@@ -213,9 +225,10 @@ SELECT
     s.span_id * 2 AS target_node,
     'spawn' AS kind,
     'assumed' AS known_by,
+    l.end_ns AS source_ns,
+    s.start_ns AS target_ns,
     s.start_ns - l.end_ns AS weight_ns,
     0 AS loading_ns
 FROM host_span AS s
 ASOF INNER JOIN last_of_trace AS l ON s.trace_id = l.trace_id AND s.start_ns >= l.end_ns
 WHERE s.before_id IS NULL AND l.span_id <> s.span_id
-ORDER BY target_node, source_node, kind

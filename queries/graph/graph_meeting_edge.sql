@@ -12,11 +12,14 @@
 --   target_node  BIGINT   the node that waits; negative: a meeting
 --   kind         VARCHAR  meeting, transfer, posted or worker
 --   known_by     VARCHAR  recorded or inferred
+--   source_ns    BIGINT   when the one was, ns
+--   target_ns    BIGINT   when the other was, ns
 --   weight_ns    BIGINT   from the one to the other at least, ns
 
 WITH met AS (
     SELECT
-        m.trace_id, s.span_id, m.match_id, m.transfer_ns, m.matched_by,
+        m.trace_id, s.span_id, s.start_ns, s.end_ns, m.match_id,
+        max(s.start_ns) OVER (PARTITION BY m.match_id) AS meeting_ns, m.transfer_ns, m.matched_by,
         -dense_rank() OVER (ORDER BY m.match_id) AS meeting
     FROM collective_matches() AS m
     INNER JOIN graph_span AS s USING (trace_id, event_id)
@@ -29,6 +32,8 @@ SELECT
     meeting AS target_node,
     'meeting' AS kind,
     if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
+    start_ns AS source_ns,
+    meeting_ns AS target_ns,
     0 AS weight_ns
 FROM met
 UNION ALL BY NAME
@@ -38,6 +43,8 @@ SELECT
     span_id * 2 + 1 AS target_node,
     'transfer' AS kind,
     if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
+    meeting_ns AS source_ns,
+    end_ns AS target_ns,
     transfer_ns AS weight_ns
 FROM met
 UNION ALL BY NAME
@@ -47,6 +54,8 @@ SELECT
     span_id * 2 AS target_node,
     'posted' AS kind,
     'inferred' AS known_by,
+    post_ns AS source_ns,
+    start_ns AS target_ns,
     least(usual_ns, start_ns - post_ns) AS weight_ns
 FROM graph_task
 UNION ALL BY NAME
@@ -56,7 +65,8 @@ SELECT
     span_id * 2 AS target_node,
     'worker' AS kind,
     'inferred' AS known_by,
+    before_end_ns AS source_ns,
+    start_ns AS target_ns,
     least(20000, start_ns - before_end_ns) AS weight_ns
 FROM graph_task
 WHERE before_id IS NOT NULL
-ORDER BY target_node, source_node, kind

@@ -14,6 +14,8 @@
 --   target_node  BIGINT   the end of the call
 --   kind         VARCHAR  call, copy, sync, queue or implicit_sync
 --   known_by     VARCHAR  recorded, inferred or assumed
+--   source_ns    BIGINT   when the one was, ns
+--   target_ns    BIGINT   when the other was, ns
 --   weight_ns    BIGINT   from the one to the other at least, ns
 
 WITH call AS MATERIALIZED (
@@ -281,7 +283,9 @@ SELECT
     span_id * 2 AS source_node,
     span_id * 2 + 1 AS target_node,
     'call' AS kind,
-    'recorded' AS known_by, CASE
+    'recorded' AS known_by,
+    start_ns AS source_ns,
+    end_ns AS target_ns, CASE
         WHEN kind = 'queue' THEN least_ns
         WHEN has_waited THEN least(dur_ns, usual_ns, 20000)
         ELSE dur_ns
@@ -291,7 +295,8 @@ UNION ALL BY NAME
 SELECT
     o.trace_id, w.source_node,
     w.span_id * 2 + 1 AS target_node,
-    w.kind, w.known_by,
+    w.kind, w.known_by, w.source_ns,
+    o.end_ns AS target_ns,
     if(o.has_waited, least(greatest(o.tail_ns, 0), o.end_ns - w.source_ns), 0) AS weight_ns
 FROM wait AS w
 INNER JOIN own_time AS o USING (span_id)
@@ -304,6 +309,8 @@ SELECT
     q.call_span * 2 + 1 AS target_node,
     'queue' AS kind,
     'assumed' AS known_by,
+    b.start_ns AS source_ns,
+    q.end_ns AS target_ns,
     0 AS weight_ns
 FROM queued AS q
 LEFT JOIN capacity AS c USING (trace_id)
@@ -314,4 +321,3 @@ INNER JOIN in_order AS b
         AND q.stream = b.stream
         AND q.number - coalesce(c.capacity, 1024) = b.number
 WHERE b.start_ns <= q.end_ns
-ORDER BY target_node, source_node, kind

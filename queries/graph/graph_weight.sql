@@ -16,20 +16,19 @@
 
 WITH binding AS (
     SELECT
-        arg_max(edge_id, (source_ns + weights_ns[1], -edge_id)) AS quick_id,
-        arg_max(edge_id, (source_ns + weights_ns[3], -edge_id)) AS slow_id
-    FROM graph_edge
+        arg_min(edge_id, (between_ns - quick_ns) * (1::HUGEINT << 40) + edge_id) AS quick_id,
+        arg_min(edge_id, (between_ns - slow_ns) * (1::HUGEINT << 40) + edge_id) AS slow_id
+    FROM (SELECT *, (target_ns - source_ns)::HUGEINT AS between_ns FROM graph_edge) AS e
     GROUP BY target_node
 )
 
 SELECT
-    e.edge_id,
-    e.weights_ns[1] AS quick_ns,
-    if(q.quick_id IS NULL, 0, e.target_ns - e.source_ns - e.weights_ns[1]) AS quick_rest_ns,
+    e.edge_id, e.quick_ns,
+    if(q.quick_id IS NULL, 0, e.target_ns - e.source_ns - e.quick_ns) AS quick_rest_ns,
     e.weight_ns AS usual_ns,
     e.rest_ns AS usual_rest_ns,
-    e.weights_ns[3] AS slow_ns,
-    if(s.slow_id IS NULL, 0, e.target_ns - e.source_ns - e.weights_ns[3]) AS slow_rest_ns
+    e.slow_ns,
+    if(s.slow_id IS NULL, 0, e.target_ns - e.source_ns - e.slow_ns) AS slow_rest_ns
 FROM graph_edge AS e
 LEFT JOIN binding AS q ON e.edge_id = q.quick_id
 LEFT JOIN binding AS s ON e.edge_id = s.slow_id

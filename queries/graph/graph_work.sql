@@ -7,24 +7,28 @@
 -- Access:   private
 -- Requires: graph_span, launch, graph_clock, interval_neighbours
 -- Columns:
---   trace_id        INTEGER    the trace
---   span_id         BIGINT     the span of the work
---   device          VARCHAR    device
---   stream          BIGINT     stream
---   start_ns        BIGINT     start, ns
---   end_ns          BIGINT     end, ns
---   launch_id       BIGINT     its launch
---   is_first        BOOLEAN    the first work of its launch
---   call_span       BIGINT     the span of its launch; NULL where it is not in the trace
---   call_name       VARCHAR    the call
---   call_start_ns   BIGINT     start of that call, ns
---   call_end_ns     BIGINT     end of that call, ns
---   before_id       BIGINT     the work before it on its stream
---   before_start_ns BIGINT     its start, ns
---   before_end_ns   BIGINT     its end, ns
---   latency_ns      BIGINT[]   usual from launch to start, three percentiles, ns
---   gap_ns          BIGINT[]   usual from end to start on the stream, three percentiles, ns
---   usual_ns        BIGINT     median latency of all launches of the trace, ns
+--   trace_id          INTEGER  the trace
+--   span_id           BIGINT   the span of the work
+--   device            VARCHAR  device
+--   stream            BIGINT   stream
+--   start_ns          BIGINT   start, ns
+--   end_ns            BIGINT   end, ns
+--   launch_id         BIGINT   its launch
+--   is_first          BOOLEAN  the first work of its launch
+--   call_span         BIGINT   the span of its launch; NULL where it is not in the trace
+--   call_name         VARCHAR  the call
+--   call_start_ns     BIGINT   start of that call, ns
+--   call_end_ns       BIGINT   end of that call, ns
+--   before_id         BIGINT   the work before it on its stream
+--   before_start_ns   BIGINT   its start, ns
+--   before_end_ns     BIGINT   its end, ns
+--   quick_latency_ns  BIGINT   from launch to start, tenth percentile, ns
+--   latency_ns        BIGINT   the median, ns
+--   slow_latency_ns   BIGINT   the ninetieth percentile, ns
+--   quick_gap_ns      BIGINT   from end to start on the stream, tenth percentile, ns
+--   gap_ns            BIGINT   the median, ns
+--   slow_gap_ns       BIGINT   the ninetieth percentile, ns
+--   usual_ns          BIGINT   median latency of all launches of the trace, ns
 
 WITH call AS (
     SELECT trace_id, pid, tid, span_id, event_id, start_ns, end_ns, name
@@ -138,8 +142,12 @@ SELECT
     w.trace_id, w.span_id, w.device, w.stream, w.start_ns, w.end_ns, w.launch_id, w.is_first,
     w.call_span, w.call_name, w.call_start_ns, w.call_end_ns, w.before_id, w.before_start_ns,
     w.before_end_ns,
-    if(w.is_first, coalesce(l.latency_ns, u.latency_ns), [0, 0, 0])::BIGINT[] AS latency_ns,
-    coalesce(g.gap_ns, a.gap_ns, [1000, 1000, 1000])::BIGINT[] AS gap_ns,
+    if(w.is_first, coalesce(l.latency_ns[1], u.latency_ns[1]), 0)::BIGINT AS quick_latency_ns,
+    if(w.is_first, coalesce(l.latency_ns[2], u.latency_ns[2]), 0)::BIGINT AS latency_ns,
+    if(w.is_first, coalesce(l.latency_ns[3], u.latency_ns[3]), 0)::BIGINT AS slow_latency_ns,
+    coalesce(g.gap_ns[1], a.gap_ns[1], 1000)::BIGINT AS quick_gap_ns,
+    coalesce(g.gap_ns[2], a.gap_ns[2], 1000)::BIGINT AS gap_ns,
+    coalesce(g.gap_ns[3], a.gap_ns[3], 1000)::BIGINT AS slow_gap_ns,
     u.usual_ns
 FROM work AS w
 INNER JOIN usual AS u USING (trace_id)

@@ -15,7 +15,11 @@
 --   target_node  BIGINT    the start of the work
 --   kind         VARCHAR   launch, stream, concurrent, event, long_launch, no_launch or backlog
 --   known_by     VARCHAR   recorded, inferred or assumed
---   weights_ns   BIGINT[]  from the one to the other at least: tenth, fiftieth, ninetieth percentile, ns
+--   source_ns    BIGINT    when the one was, ns
+--   target_ns    BIGINT    when the other was, ns
+--   weight_ns    BIGINT    from the one to the other at least, ns
+--   quick_ns     BIGINT    the same by the tenth percentile of what is usual, ns
+--   slow_ns      BIGINT    and by the ninetieth, ns
 
 WITH launched AS (
     SELECT
@@ -29,7 +33,9 @@ WITH launched AS (
 ),
 
 call AS (
-    SELECT trace_id, span_id, pid, tid, start_ns, name, correlation
+    SELECT
+        trace_id, span_id, pid, tid, start_ns, correlation,
+        regexp_matches(name, '[wW]aitEvent')::INTEGER AS is_wait
     FROM graph_span
     WHERE kind = 'call'
 ),
@@ -68,7 +74,7 @@ recorded_source AS (
 thread_call AS (
     SELECT
         c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, f.span_id AS work_id, f.device, f.stream,
-        count(*) FILTER (WHERE regexp_matches(c.name, '[wW]aitEvent')) OVER (
+        sum(c.is_wait) OVER (
             PARTITION BY c.trace_id, c.pid, c.tid
             ORDER BY c.start_ns, c.span_id
             ROWS UNBOUNDED PRECEDING
@@ -100,8 +106,9 @@ bound AS (
         if(is_behind, w.call_end_ns, w.call_start_ns) AS source_ns,
         'launch' AS kind,
         'recorded' AS known_by,
-        if(is_behind, list_transform(w.latency_ns, LAMBDA ns: least(ns, 3000)), w.latency_ns)
-            AS weights_ns
+        if(is_behind, least(w.latency_ns, 3000), w.latency_ns) AS weight_ns,
+        if(is_behind, least(w.quick_latency_ns, 3000), w.quick_latency_ns) AS quick_ns,
+        if(is_behind, least(w.slow_latency_ns, 3000), w.slow_latency_ns) AS slow_ns
     FROM graph_work AS w
     WHERE w.call_span IS NOT NULL
     UNION ALL BY NAME
@@ -112,7 +119,9 @@ bound AS (
         if(is_beside, before_start_ns, before_end_ns) AS source_ns,
         if(is_beside, 'concurrent', 'stream') AS kind,
         'recorded' AS known_by,
-        if(is_beside, [0, 0, 0], gap_ns) AS weights_ns
+        if(is_beside, 0, gap_ns) AS weight_ns,
+        if(is_beside, 0, quick_gap_ns) AS quick_ns,
+        if(is_beside, 0, slow_gap_ns) AS slow_ns
     FROM graph_work
     WHERE before_id IS NOT NULL
     UNION ALL BY NAME
@@ -122,7 +131,7 @@ bound AS (
         r.end_ns AS source_ns,
         'event' AS kind,
         'recorded' AS known_by,
-        w.gap_ns AS weights_ns
+        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
     FROM recorded_source AS r
     ASOF INNER JOIN launched AS l
         ON
@@ -138,7 +147,7 @@ bound AS (
         l.end_ns AS source_ns,
         'event' AS kind,
         'inferred' AS known_by,
-        w.gap_ns AS weights_ns
+        w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
     FROM thread_launch AS t
     INNER JOIN launched AS l
         ON
@@ -157,14 +166,16 @@ bound AS (
 early_bound AS MATERIALIZED (
     SELECT
         * EXCLUDE (is_behind, is_beside) REPLACE (
-            list_transform(weights_ns, LAMBDA ns: least(ns, start_ns - source_ns)) AS weights_ns
+            least(weight_ns, start_ns - source_ns) AS weight_ns,
+            least(quick_ns, start_ns - source_ns) AS quick_ns,
+            least(slow_ns, start_ns - source_ns) AS slow_ns
         )
     FROM bound
     WHERE source_ns <= start_ns + 3000
 ),
 
 expected AS (
-    SELECT span_id, start_ns - max(source_ns + weights_ns[2]) AS late_ns
+    SELECT span_id, start_ns - max(source_ns + weight_ns) AS late_ns
     FROM early_bound
     GROUP BY span_id, start_ns
 ),
@@ -254,11 +265,10 @@ explained AS (
             WHEN 'backlog' THEN o.start_ns
             WHEN 'long_launch' THEN l.call_start_ns
         END AS source_ns,
-        if(
-            kind = 'event',
-            list_transform(l.gap_ns, LAMBDA ns: least(ns, l.start_ns - e.end_ns)),
-            list_transform([1, 1, 1], LAMBDA one: l.start_ns - source_ns)
-        ) AS weights_ns
+        if(kind = 'event', least(l.gap_ns, l.start_ns - source_ns), l.start_ns - source_ns)
+            AS weight_ns,
+        if(kind = 'event', least(l.quick_gap_ns, l.start_ns - source_ns), weight_ns) AS quick_ns,
+        if(kind = 'event', least(l.slow_gap_ns, l.start_ns - source_ns), weight_ns) AS slow_ns
     FROM late_work AS l
     CROSS JOIN origin AS o
     LEFT JOIN ended_before AS e USING (span_id)
@@ -266,13 +276,17 @@ explained AS (
         ON l.trace_id = b.trace_id AND l.start_ns - l.usual_ns >= b.start_ns
 )
 
-SELECT trace_id, source_node, span_id * 2 AS target_node, kind, known_by, weights_ns
+SELECT
+    trace_id, source_node, span_id * 2 AS target_node, kind, known_by, source_ns,
+    start_ns AS target_ns,
+    weight_ns, quick_ns, slow_ns
 FROM early_bound
 UNION ALL BY NAME
 SELECT
     trace_id, source_node, span_id * 2 AS target_node, kind,
     if(kind IN ('no_launch', 'backlog'), 'assumed', 'inferred') AS known_by,
-    weights_ns
+    source_ns,
+    start_ns AS target_ns,
+    weight_ns, quick_ns, slow_ns
 FROM explained
 WHERE source_node IS NOT NULL
-ORDER BY target_node, source_node, kind

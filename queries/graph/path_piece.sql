@@ -142,12 +142,22 @@ piece AS (
     ANTI JOIN host_part AS h ON p.part_id = h.part_id
 ),
 
+on_path AS (
+    SELECT DISTINCT s.trace_id, s.event_id, s.kind
+    FROM part AS p
+    INNER JOIN graph_span AS s USING (span_id)
+),
+
 attributed AS (
     SELECT
         a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.op_id, a.phase,
         coalesce(m.path, a.row_name) AS module_path
     FROM attributed_events AS a
     LEFT JOIN module AS m USING (trace_id, module_id)
+    WHERE
+        (a.trace_id, a.event_id) IN (SELECT (trace_id, event_id) FROM on_path WHERE kind = 'work')
+        OR (a.trace_id, a.launch_id)
+        IN (SELECT (trace_id, event_id) FROM on_path WHERE kind = 'call')
 ),
 
 by_launch AS (

@@ -64,7 +64,8 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
         )
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
         return StoreError(
-            f"{what}: {first_line}", hint="free some memory or space in the temporary folder"
+            f"{what}: {first_line}",
+            hint="free space in the temporary folder, or allow more: TRACEKIT_MEMORY_LIMIT=1GB",
         )
     return None
 
