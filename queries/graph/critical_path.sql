@@ -8,7 +8,7 @@
 -- Scope:    run
 -- Requires: trace, path_piece, graph_end
 -- Params:
---   limit  BIGINT = NULL  only the longest so many rows of each rank
+--   limit  BIGINT = 0  only the longest so many rows of each rank; 0 for all
 -- Columns:
 --   rank         INTEGER  global rank whose end the path leads to
 --   position     BIGINT   place on the path, from 1
@@ -45,7 +45,7 @@ INNER JOIN trace AS t USING (trace_id)
 INNER JOIN trace AS f ON p.of_trace_id = f.trace_id
 LEFT JOIN event AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
 QUALIFY
-    $limit IS NULL
+    $limit = 0
     OR row_number() OVER (PARTITION BY p.trace_id ORDER BY p.end_ns - p.start_ns DESC, p.position)
     <= $limit
 ORDER BY t.rank NULLS LAST, p.trace_id, p.position

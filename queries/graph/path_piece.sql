@@ -34,15 +34,15 @@ WITH step AS (
     INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
 ),
 
--- Where the clocks of ranks are apart, a step may lead back: what follows begins where the farthest one ended.
+-- Where clocks are apart, a step may lead back: what is before it ends where it leads to.
 forward_step AS MATERIALIZED (
     SELECT
-        * REPLACE (greatest(start_ns, coalesce(
-            max(end_ns) OVER (
-                PARTITION BY trace_id ORDER BY place DESC
+        * REPLACE (least(end_ns, coalesce(
+            min(start_ns) OVER (
+                PARTITION BY trace_id ORDER BY place
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ), start_ns
-        )) AS start_ns)
+            ), end_ns
+        )) AS end_ns)
     FROM step
 ),
 

@@ -1,0 +1,94 @@
+"""The critical path: as found by hand, and on every trace it adds up to the window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from every_trace import on_every_trace
+from hta_limits import HAND_MADE, HandMade
+
+import tracekit
+
+Opened = Callable[[Path], tracekit.Trace]
+
+
+@pytest.mark.parametrize("made", HAND_MADE, ids=lambda made: made.name)
+def test_work_on_the_path_is_what_a_person_finds(made: HandMade, tmp_path: Path) -> None:
+    with tracekit.open(*made.write(tmp_path), cache=False) as trace:
+        (last,) = trace.sql(
+            "SELECT t.rank FROM graph_end AS n JOIN trace AS t USING (trace_id) "
+            "ORDER BY n.end_ns DESC, t.rank LIMIT 1"
+        ).rows[0]
+        rows = [row for row in trace.query("critical_path").to_dicts() if row["rank"] == last]
+    events = [event for events in made.ranks for event in events]
+    works = {event["name"] for event in events if event["cat"] in ("kernel", "gpu_memcpy")}
+    found: Counter[str] = Counter()
+    for row in rows:
+        if row["kind"] in ("work", "transfer"):
+            found[row["name"]] += row["path_ns"]
+    expected: Counter[str] = Counter()
+    for piece in made.path:
+        if piece.name in works:
+            expected[piece.name] += round((piece.end - piece.start) * 1000)
+    assert found == expected
+    assert sum(row["path_ns"] for row in rows) == made.window_ns
+
+
+@on_every_trace
+def test_the_path_of_each_rank_is_its_window(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    windows = dict(
+        trace.sql(
+            "SELECT trace_id, max(end_ns) - min(start_ns) FROM device_windows GROUP BY trace_id"
+        ).rows
+    )
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    for trace_id, start_ns, end_ns in trace.sql(
+        "SELECT trace_id, start_ns, end_ns FROM path_piece ORDER BY trace_id, position"
+    ).rows:
+        pieces.setdefault(trace_id, []).append((start_ns, end_ns))
+    assert {one: found[-1][1] - found[0][0] for one, found in pieces.items()} == windows
+    for found in pieces.values():
+        assert all(start < end for start, end in found)
+        assert all(before[1] == after[0] for before, after in pairwise(found))
+    for by in ("kind", "phase", "module", "class", "op", "name", "rank", "known_by"):
+        total: Counter[int | None] = Counter()
+        for row in trace.query("path_totals", by=by).to_dicts():
+            total[row["rank"]] += row["path_ns"]
+        assert sum(total.values()) == sum(windows.values()), by
+
+
+@on_every_trace
+def test_what_is_replayed_without_a_group_ends_earlier_or_as_it_did(
+    opened: Opened, path: Path
+) -> None:
+    trace = opened(path)
+    for by in ("class", "kernel"):
+        for row in trace.query("slack", by=by).to_dicts():
+            assert row["gain_ns"] >= 0, row
+            # What may grow is on no path, and so gains nothing by itself.
+            assert row["slack_ns"] == 0 or row["path_ns"] == 0, row
+
+
+@on_every_trace
+def test_every_work_waits_for_something(opened: Opened, path: Path) -> None:
+    trace = opened(path)
+    assert (
+        trace.sql(
+            "SELECT event_id FROM graph_span WHERE span_id * 2 NOT IN "
+            "(SELECT target_node FROM graph_edge WHERE is_binding)"
+        ).rows
+        == []
+    )
+    counts = trace.sql(
+        "SELECT (SELECT count(*) FROM device_events), "
+        "(SELECT count(*) FROM graph_span WHERE kind = 'work'), "
+        "(SELECT count(*) FROM launch_link WHERE link = 'launch'), "
+        "(SELECT count(*) FROM graph_edge WHERE kind = 'launch')"
+    ).rows[0]
+    assert counts[0] == counts[1]
+    assert counts[2] == counts[3]

@@ -1,0 +1,82 @@
+"""Tables that are made when something first requires them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import tracekit
+from tracekit.analysis import temporaries
+from tracekit.analysis.catalog import load_catalog
+from tracekit.database import cursor_of
+
+
+@pytest.fixture
+def store(tmp_path: Path, sample_trace: Path, cli: Callable[..., Any]) -> Path:
+    path = tmp_path / "run.duckdb"
+    assert cli("ingest", sample_trace, "-o", path).exit_code == 0
+    return path
+
+
+def test_a_store_stays_as_it_is(store: Path) -> None:
+    digest = hashlib.sha256(store.read_bytes()).hexdigest()
+    with tracekit.open(store) as trace:
+        assert trace.sql("SELECT count(*) > 0 FROM graph_edge").rows == [(True,)]
+    assert hashlib.sha256(store.read_bytes()).hexdigest() == digest
+    with duckdb.connect(str(store), read_only=True) as connection:
+        names = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
+    assert names.isdisjoint(load_catalog().temporaries)
+
+
+def test_they_have_the_columns_of_their_headers(store: Path) -> None:
+    with tracekit.open(store) as trace:
+        for spec in load_catalog().temporaries.values():
+            declared = [(column.name, column.type) for column in spec.columns]
+            found = trace.sql(f"DESCRIBE {spec.name}").rows
+            assert [tuple(row[:2]) for row in found] == declared, spec.name
+            for invariant in spec.invariants:
+                broken = f"SELECT 1 FROM {spec.name} WHERE ({invariant}) IS NOT TRUE LIMIT 1"
+                assert trace.sql(broken).rows == [], (spec.name, invariant)
+
+
+def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    provide = temporaries.provide_macros
+
+    def counted(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+        made.append(spec.name)
+        provide(connection, spec)
+
+    monkeypatch.setattr(temporaries, "provide_macros", counted)
+    with tracekit.open(store) as trace:
+        cursors = [cursor_of(trace.connection) for _ in range(4)]
+
+        def count(cursor: duckdb.DuckDBPyConnection) -> int:
+            temporaries.provide_temporaries_in(cursor, "SELECT count(*) FROM graph_edge")
+            return int(cursor.execute("SELECT count(*) FROM graph_edge").fetchall()[0][0])
+
+        with ThreadPoolExecutor(4) as pool:
+            assert len(set(pool.map(count, cursors))) == 1
+        trace.query("graph")
+    assert len(made) == len(set(made))
+    assert "graph_edge" in made
+
+
+def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "edge_count.sql").write_text(
+        "-- How many edges are there?\n--\n-- Kind:     analysis\n-- Scope:    run\n"
+        "-- Requires: graph_edge\n-- Columns:\n--   edge_count  BIGINT  edges\n\n"
+        "SELECT count(*) AS edge_count FROM graph_edge\n",
+        encoding="utf-8",
+    )
+    with tracekit.open(store, queries=[folder]) as trace:
+        (own,) = trace.query("edge_count").rows
+        assert [own] == trace.sql("SELECT count(*) FROM graph_edge").rows
