@@ -336,3 +336,19 @@ def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]
                 assert total_ns(below.deeper(step)) == put[step["step"]]
             seen.add(step["step"])
     assert seen
+
+
+def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], Trace]) -> None:
+    from tracekit.browse.query_worker import Answers
+    from tracekit.browse.views import VIEWS
+
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_Naive")
+    answers, view = Answers(trace), VIEWS["c"][1]
+    rows = view.page(answers, 0, "").rows
+    work = [row for row in rows if row["kind"] in ("work", "transfer")]
+    assert work
+    for row in work[:3]:
+        deeper = view.deeper(row)
+        assert deeper is not None
+        assert {one["event_id"] for one in deeper.page(answers, 0, "").rows} == {row["event_id"]}
+    assert all(view.deeper(row) is None for row in rows if row not in work)

@@ -227,6 +227,16 @@ def _events_of_serving_step(row: Row) -> View:
     return events_of(f"Events: {row['phase']} step {row['step']}", conditions)
 
 
+def _event_of_path(row: Row) -> View | None:
+    """Lead to the work of a piece; the host's time and waits are no work."""
+    if row["kind"] not in ("work", "transfer"):
+        return None
+    rank = row["of_rank"]
+    of_rank = "t.rank IS NULL" if rank is None else f"t.rank = {int(rank)}"
+    conditions = [of_rank, f"e.event_id = {int(row['event_id'])}"]
+    return events_of(f"Critical path: {row['name']}", conditions)
+
+
 VIEWS: dict[str, tuple[str, View]] = {
     "1": ("overview", Overview()),
     "2": ("modules", Modules()),
@@ -306,6 +316,18 @@ VIEWS: dict[str, tuple[str, View]] = {
                 "reason",
             ),
             lead=_steps_of_request,
+        ),
+    ),
+    "c": (
+        "critical path",
+        AnalysisView(
+            "Critical path: what the end of each rank waited for, in order",
+            Asked("critical_path"),
+            (
+                *("position", "start_ns", "path_ns", "kind", "name", "op", "phase", "module_path"),
+                *("class", "known_by", "rank", "of_rank", "event_id"),
+            ),
+            lead=_event_of_path,
         ),
     ),
 }
