@@ -29,6 +29,12 @@ from pairs import PAIRS, Pair
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
 CHILD_S = 120
+# Memory that glibc gives back costs page faults, in one run or the other as chance has it.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+}
 _LOG = logging.getLogger("predictions")
 
 
@@ -48,7 +54,7 @@ def recorded(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
         json.dumps({"a": pair.a, "b": pair.b, "rounds": rounds, "steps": steps}), "utf-8"
     )
     command = [sys.executable, str(HERE / "loops.py"), str(description), str(folder)]
-    environ = os.environ | {"WORLD_SIZE": str(pair.ranks), "OMP_NUM_THREADS": "1"}
+    environ = os.environ | _ENVIRONMENT | {"WORLD_SIZE": str(pair.ranks)}
     children = []
     deadline = time.monotonic() + CHILD_S
     with (folder / "log").open("wb") as log:

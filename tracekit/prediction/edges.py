@@ -377,7 +377,7 @@ def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         factor = f"(t.usual_ns - l.latency_ns * {1 - change.factor!r}) / t.usual_ns"
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = e.factor * ({factor}) FROM {TABLE}_transfer AS t, "
-        "(SELECT t.edge_id, coalesce(least(f.latency_ns, t.usual_ns), 0) AS latency_ns "
+        "(SELECT t.edge_id, least(coalesce(f.latency_ns, 0), t.usual_ns) AS latency_ns "
         f"FROM {TABLE}_transfer AS t LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS l "
         f"WHERE {_where(change, 'e.edge_id = t.edge_id', 'e.edge_id = l.edge_id')}"
     )

@@ -1,4 +1,4 @@
-"""Changes of what a CPU ran, on traces whose answer one can work out."""
+"""Changes of traces whose answer one can work out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from traces_by_hand import Event, span
+from traces_by_hand import Event, span, work
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
@@ -115,3 +115,31 @@ def test_a_batch_is_there_before_the_loader_rebuilds_it(
     tmp_path: Path, change: str, window: float
 ) -> None:
     assert predicted(tmp_path, WAITED, change) == pytest.approx(window, rel=0.03)
+
+
+def reduction(correlation: int, start: float, end: float, elements: int) -> list[Event]:
+    """Return an all-reduce of floats, launched long before."""
+    said = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2}
+    size = {"In msg nelems": elements, "Out msg nelems": elements}
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    return work(20 * correlation, start, end, correlation, name, **said, **size)
+
+
+@pytest.mark.parametrize(
+    ("elements", "lengths_us", "window"),
+    [
+        # Of one size, all of it is taken for bandwidth.
+        ((1000, 1000), (200, 200), 200),
+        # 100 µs and 0.1 for each element: the former stay.
+        ((1000, 2000), (200, 300), 350),
+    ],
+)
+def test_bandwidth(
+    tmp_path: Path, elements: tuple[int, int], lengths_us: tuple[int, int], window: float
+) -> None:
+    events: list[Event] = []
+    at = 100
+    for number, (count, length) in enumerate(zip(elements, lengths_us, strict=True)):
+        events += reduction(number + 1, at, at + length, count)
+        at += length
+    assert predicted(tmp_path, events, "bandwidth x2") == pytest.approx(window, rel=0.02)
