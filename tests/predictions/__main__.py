@@ -42,42 +42,55 @@ class HungError(Exception):
     """A child did not end in time."""
 
 
-def recorded(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
-    """Record both loops of a pair in turns.
+def run_all(commands: Sequence[tuple[list[str], dict[str, str]]], log: Path) -> None:
+    """Run commands side by side, each with more in its environment.
 
     Raises:
-        RuntimeError: a rank failed.
+        RuntimeError: one failed.
         HungError: one took too long, and all were ended.
     """
-    description = folder / "pair.json"
-    description.write_text(
-        json.dumps({"a": pair.a, "b": pair.b, "rounds": rounds, "steps": steps}), "utf-8"
-    )
-    command = [sys.executable, str(HERE / "loops.py"), str(description), str(folder)]
-    environ = os.environ | _ENVIRONMENT | {"WORLD_SIZE": str(pair.ranks)}
     children = []
     deadline = time.monotonic() + CHILD_S
-    with (folder / "log").open("wb") as log:
+    with log.open("ab") as out:
         try:
-            for rank in range(pair.ranks):
-                environ = environ | {"RANK": str(rank)}
+            for command, more in commands:
+                environ = os.environ | _ENVIRONMENT | more
                 children.append(
                     subprocess.Popen(
-                        command, env=environ, stdout=log, stderr=log, start_new_session=True
+                        command, env=environ, stdout=out, stderr=out, start_new_session=True
                     )
                 )
             for child in children:
                 child.wait(max(deadline - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired as error:
-            raise HungError(f"{pair.name}: a rank still ran after {CHILD_S} s") from error
+            raise HungError(f"a process still ran after {CHILD_S} s") from error
         finally:
             for child in children:
-                # Its loader's workers are of its group, too.
+                # A loader's workers and a collector's ranks are of its group, too.
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, 9)
                 child.wait()
     if any(child.returncode for child in children):
-        raise RuntimeError(f"{pair.name}: {(folder / 'log').read_text('utf-8')[-2000:]}")
+        raise RuntimeError(log.read_text("utf-8")[-2000:])
+
+
+def record(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
+    """Record both loops of a pair in turns: a0, b0, a1, b1 and so on."""
+    if pair.is_collected:
+        for number in range(rounds):
+            for name, options in (("a", pair.a), ("b", pair.b)):
+                out = ["--out", str(folder / f"{name}{number}"), "--profile-steps", str(steps)]
+                more = [word for option in options.items() for word in map(str, option)]
+                command = [sys.executable, "-m", "tracekit", "collect", *out, *more]
+                run_all([(command, {})], folder / "log")
+        return
+    description = folder / "pair.json"
+    description.write_text(
+        json.dumps({"a": pair.a, "b": pair.b, "rounds": rounds, "steps": steps}), "utf-8"
+    )
+    command = [sys.executable, str(HERE / "loops.py"), str(description), str(folder)]
+    ranks = [{"RANK": str(rank), "WORLD_SIZE": str(pair.ranks)} for rank in range(pair.ranks)]
+    run_all([(command, rank) for rank in ranks], folder / "log")
 
 
 def measured(pair: Pair, rounds: int, steps: int) -> Row:
@@ -90,9 +103,9 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     row = Row(pair.name, "; ".join(pair.changes), is_null=pair.is_null)
     with tempfile.TemporaryDirectory(prefix="tracekit-pair-") as name:
         folder = Path(name)
-        recorded(pair, folder, rounds, steps)
+        record(pair, folder, min(rounds, 3) if pair.is_collected else rounds, steps)
         before, told, low, high, after = [], [], [], [], []
-        for number in range(rounds):
+        for number in range(len(list(folder.glob("a*")))):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 try:
                     found = trace.predict(*pair.changes)

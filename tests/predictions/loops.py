@@ -161,7 +161,7 @@ class Program:
             self.optimizer.zero_grad()
         if o.log:
             for p in self.model.parameters():
-                float(torch.linalg.vector_norm(p.detach()))
+                float(p.detach().abs().max())
         if o.evaluate:
             with record_function("evaluate"), torch.no_grad():
                 self.model(x)

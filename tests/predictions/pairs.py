@@ -10,7 +10,8 @@ from typing import Any
 class Pair:
     """A loop, what is changed of it, and the changes that tell of it in the trace of the first.
 
-    `why_not` says why predict has no words for it: nothing is run then.
+    Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`. Nothing
+    is run where `why_not` says why predict has no words for it.
     """
 
     name: str
@@ -19,12 +20,17 @@ class Pair:
     changes: tuple[str, ...] = ()
     ranks: int = 1
     is_null: bool = False
+    is_collected: bool = False
     why_not: str | None = None
 
 
 def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any], *changes: str,
           ranks: int = 1, is_null: bool = False) -> Pair:  # fmt: skip
     return Pair(name, shared | a, shared | b, changes, ranks, is_null)
+
+
+def _collected(name: str, a: dict[str, Any], b: dict[str, Any], *changes: str) -> Pair:
+    return Pair(name, _COLLECT | a, _COLLECT | b, changes, is_collected=True)
 
 
 def _gone(*chosen: str) -> tuple[str, ...]:
@@ -35,6 +41,8 @@ def _halved(*phases: str) -> tuple[str, ...]:
     return tuple(f"{what}phase={phase} x0.5" for phase in phases for what in ("", "host "))
 
 
+_COLLECT = {"--precision": "fp32", "--seq-len": 256, "--batch-size": 2, "--warmup": 1, "--steps": 1,
+            "--repeats": 1, "--opt": "Naive"}  # fmt: skip
 _MODULES = {"modules": True}
 _WIDE = {"modules": True, "hidden": 2048, "layers": 3}
 _ADAM = {"optimizer": "adamw"}
@@ -56,8 +64,8 @@ PAIRS: tuple[Pair, ...] = (
           "range=augment x0.5"),
     _pair("Python of the loop ×3", {}, {"python": 100_000}, {"python": 300_000},
           "range=augment x3"),
-    _pair("norm of each weight not logged", {"layers": 6}, {"log": True}, {},
-          "op=aten::linalg_vector_norm remove", "op=aten::item remove"),
+    _pair("largest weights not logged", {"layers": 6}, {"log": True}, {},
+          "op=aten::abs remove", "op=aten::max remove", "op=aten::item remove"),
     _pair("batch prepared elsewhere", {}, {"prepare": True}, {}, "range=prepare remove"),
     _pair("evaluation in each step removed", {}, {"evaluate": True}, {}, "range=evaluate remove"),
     _pair("checkpoint in each step removed", {}, {"save": True}, {}, "range=save remove"),
@@ -103,6 +111,12 @@ PAIRS: tuple[Pair, ...] = (
           "bandwidth x2", ranks=2),
     _pair("reduction removed", {"layers": 2}, {"reduce": 2_000_000}, {}, "class=comm* remove",
           ranks=2),
+    # Of our collectors: a small Llama, runs of A and B in turns.
+    _collected("collected: recomputation off", {"--opt": "R"}, {}, *_gone("phase=recompute")),
+    _collected("collected: layers 4 → 2", {}, {"--layers": 2},
+               *_gone("module=model.layers.[23]*")),
+    _collected("collected: batch 2 → 1", {}, {"--batch-size": 1}, "phase=forward x0.5",
+               "phase=backward x0.5"),
     # What predict has no words for.
     Pair("recomputation on", why_not="no change turns it on: its wrapper is not in the trace"),
     Pair("fused optimizer", why_not="its kernel is not in the trace, so its time would be a guess"),
