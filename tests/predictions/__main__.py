@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="make predictions")
     parser.add_argument("--only", default="", help="pairs whose name holds this")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--rows", type=Path, help="where to write the rows as JSON as well")
     parsed = parser.parse_args(arguments)

@@ -139,7 +139,7 @@ class Program:
             x = next(self.batches)
             if o.prepare:
                 with record_function("prepare"):
-                    x = (x.sort(dim=1).values - x.mean()) / (x.std() + 1)
+                    x = x.repeat(16, 1).sort(dim=1).values[: len(x)] / (x.std() + 1)
             if o.python:
                 with record_function("augment"):
                     work_in_python(o.python)

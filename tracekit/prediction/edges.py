@@ -119,6 +119,11 @@ def _remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     gone = f"(SELECT span_id FROM {TABLE}_gone)"
     _update(connection, "factor = 0", f"part = 'work' AND target_node // 2 IN {gone}")
     _update(connection, "factor = 0", f"part IN ('latency', 'gap') AND target_node // 2 IN {gone}")
+    # Ranks do not meet for a collective that is gone, and nobody waits for it.
+    for kind, end in (("meeting", "source"), ("transfer", "target"), ("posted_wait", "source")):
+        connection.execute(
+            f"DELETE FROM {TABLE} WHERE kind = '{kind}' AND {end}_node // 2 IN {gone}"
+        )
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
         f"SELECT source_node // 2 AS span_id FROM {TABLE} WHERE kind = 'launch' "
