@@ -7,6 +7,7 @@
 #                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
+#   make predictions  predict loops, run them, and say in the manual how far off that was
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
@@ -39,7 +40,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -127,6 +128,10 @@ format: $(DEV)/.installed
 # What this tree costs beside another commit: AGAINST=COMMIT, or the last tag.
 benchmark: $(DEV)/.installed
 	@$(DEV)/bin/python tests/benchmarks/bench_pairs.py $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+
+# On a quiet machine, for a quarter of an hour: what differs is times.
+predictions: $(DEV)/.installed
+	@$(DEV)/bin/python tests/predictions $(ARGS)
 
 clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

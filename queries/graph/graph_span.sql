@@ -2,7 +2,8 @@
 -- Calls of the host (table graph_call), work of devices (device_events; on cpu the pieces of ops, which are the host's own
 -- spans), and marks of no length: start and end of each marked step, and of the first and last op of a thread. Times are
 -- those of the file and its base time, less what the clock of a rank is ahead. Where workers load data, a mark
--- on no thread stands for each batch that was waited for. A span that begins before the
+-- on no thread stands for each batch that was waited for: it is there when the loader first does something with it, at
+-- the latest at its end. A span that begins before the
 -- one before it on its thread ends begins where that one ends.
 --
 -- Kind:     temporary
@@ -109,6 +110,14 @@ cut AS (
     FROM on_thread
 ),
 
+-- From workers: what was waited for longer than handing it over takes.
+taken_batch AS (
+    SELECT e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    INNER JOIN host_waits AS w USING (trace_id, event_id)
+    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
+),
+
 span AS (
     SELECT * FROM cut
     UNION ALL BY NAME
@@ -124,15 +133,20 @@ span AS (
     INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
     WHERE e.device <> 'cpu'
     UNION ALL BY NAME
-    -- From workers: what was waited for longer than handing it over takes.
     SELECT
-        e.trace_id, 'mark' AS kind, e.event_id, 0 AS piece,
-        e.ts_ns + e.dur_ns AS start_ns,
-        e.ts_ns + e.dur_ns AS end_ns,
+        b.trace_id, 'mark' AS kind, b.event_id, 0 AS piece,
+        coalesce(least(b.end_ns, min(h.ts_ns)), b.end_ns) AS start_ns,
+        start_ns AS end_ns,
         'batch' AS name
-    FROM event AS e
-    INNER JOIN host_waits AS w USING (trace_id, event_id)
-    WHERE w.kind = 'data_loading' AND contains(e.name, 'MultiProcessing') AND e.dur_ns > 100000
+    FROM taken_batch AS b
+    LEFT JOIN host_span AS h
+        ON
+            b.trace_id = h.trace_id
+            AND b.pid = h.pid
+            AND b.tid = h.tid
+            AND b.ts_ns < h.ts_ns
+            AND b.end_ns > h.ts_ns
+    GROUP BY b.trace_id, b.event_id, b.end_ns
 )
 
 SELECT

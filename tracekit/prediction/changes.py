@@ -2,6 +2,7 @@
 
     class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
     op=aten::item remove            work and ops that are not there any more
+    range=augment x0.5              what a thread does inside of a range that the program named
     host x0.5                       a keyword in place of terms; terms beside it choose of it
 
 A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
@@ -22,6 +23,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "class": "class",
         "kind": "work_kind",
         "op": "op",
+        "range": "range",
         "module": "module",
         "name": "name",
         "phase": "phase",
@@ -31,7 +33,10 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "stream": "stream",
     }
 )
-"""What work is chosen by, and the column of table ``edge_fact`` that holds it."""
+"""What work is chosen by, and the column of table ``edge_fact`` that holds it.
+
+A range is no column of that, but an annotation or a Python call of ``event``.
+"""
 
 SCALE, REMOVE, WORKERS, MEDIAN, HIDE = "scale", "remove", "workers", "median", "hide"
 

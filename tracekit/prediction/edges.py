@@ -6,10 +6,12 @@ replayed at the end is what these leave of its weight.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 
 from tracekit.analysis.session_tables import DATABASE
-from tracekit.errors import QueryError
+from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote
 
@@ -96,10 +98,10 @@ def _update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) 
 
 
 def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    is_op = change.action == REMOVE and [column for column, _ in change.terms] == ["op"]
+    columns = [column for column, _ in change.terms]
+    if "range" in columns or (change.action == REMOVE and "op" in columns):
+        return _change_inside(connection, change)
     where = _where(change, "part = 'work'")
-    if is_op:
-        return _remove_op(connection, change)
     _need(connection, where, change, "no such work")
     if change.action == REMOVE:
         _remove_work(connection, where)
@@ -117,6 +119,11 @@ def _remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     gone = f"(SELECT span_id FROM {TABLE}_gone)"
     _update(connection, "factor = 0", f"part = 'work' AND target_node // 2 IN {gone}")
     _update(connection, "factor = 0", f"part IN ('latency', 'gap') AND target_node // 2 IN {gone}")
+    # Ranks do not meet for a collective that is gone, and nobody waits for it.
+    for kind, end in (("meeting", "source"), ("transfer", "target"), ("posted_wait", "source")):
+        connection.execute(
+            f"DELETE FROM {TABLE} WHERE kind = '{kind}' AND {end}_node // 2 IN {gone}"
+        )
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
         f"SELECT source_node // 2 AS span_id FROM {TABLE} WHERE kind = 'launch' "
@@ -132,24 +139,33 @@ def _remove_calls(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"DELETE FROM {TABLE} WHERE part = 'wait' AND target_node // 2 IN {gone}")
 
 
-def _remove_op(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    ((_, glob),) = change.terms
+def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Change what threads do inside of ops or ranges; what is removed takes its launches along."""
+    (by, glob) = next(term for term in change.terms if term[0] in ("range", "op"))
+    others = [term for term in change.terms if term != (by, glob)]
+    if any(column in ("range", "op") for column, _ in others):
+        raise UsageError(f"{change.text!r}: only one op or range can be chosen")
+    rest = _where(replace(change, terms=tuple(others)), "TRUE")
+    is_such = "is_op(e.category)"
+    if by == "range":
+        is_such = "(is_annotation(e.category) OR is_python_call(e.category))"
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
         "e.ts_ns + e.dur_ns + c.shift_ns AS end_ns "
         "FROM event AS e INNER JOIN graph_clock AS c USING (trace_id) "
-        f"WHERE is_op(e.category) AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
+        f"WHERE {is_such} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: there is no such op in this trace")
-    # Time of the host inside of these ops, and calls that lie in them.
+        raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
+    # Time of the host inside of these, and calls and work of CPUs that lie in them.
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_part AS "
         "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, "
-        f"e.source_ns AS start_ns, e.target_ns AS end_ns FROM {TABLE} AS e "
+        f"e.source_ns AS start_ns, e.target_ns AS end_ns FROM (FROM {TABLE} WHERE {rest}) AS e "
         "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
-        "WHERE e.part IN ('host', 'call') AND s.tid IS NOT NULL AND e.source_ns < e.target_ns"
+        "WHERE e.part IN ('host', 'call', 'work') AND s.tid IS NOT NULL "
+        "AND e.source_ns < e.target_ns"
     )
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_inside AS SELECT o.id AS edge_id, o.overlap_ns, "
@@ -157,27 +173,37 @@ def _remove_op(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
         f"FROM interval_overlap('{TABLE}_part', '{TABLE}_op') AS o "
         f"INNER JOIN {TABLE}_part AS p USING (id) WHERE o.overlap_ns > 0"
     )
+    if not connection.execute(f"FROM {TABLE}_inside LIMIT 1").fetchall():
+        raise QueryError(f"{change.text!r}: nothing of this trace lies in such a {by}")
+    # What a thread waited for is no part of its weight.
     connection.execute(
-        f"UPDATE {TABLE} AS e SET less_ns = less_ns + i.overlap_ns FROM {TABLE}_inside AS i "
-        "WHERE e.edge_id = i.edge_id AND e.part = 'host'"
+        f"UPDATE {TABLE} AS e SET less_ns = less_ns "
+        f"+ round(least(i.overlap_ns, e.usual_ns) * {1 - change.factor!r})::BIGINT "
+        f"FROM {TABLE}_inside AS i WHERE e.edge_id = i.edge_id AND e.part = 'host'"
     )
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {TABLE}_gone AS SELECT e.target_node // 2 AS span_id "
-        f"FROM {TABLE} AS e INNER JOIN {TABLE}_inside AS i USING (edge_id) "
-        "WHERE e.part = 'call' AND i.is_most"
-    )
-    _remove_calls(connection)
-    launched = (
-        f"SELECT l.target_node // 2 FROM {TABLE} AS l WHERE l.kind = 'launch' "
-        f"AND l.source_node // 2 IN (SELECT span_id FROM {TABLE}_gone)"
-    )
-    for part in ("part = 'work'", "part IN ('latency', 'gap')"):
-        _update(connection, "factor = 0", f"{part} AND target_node // 2 IN ({launched})")
+    inside = f"edge_id IN (SELECT edge_id FROM {TABLE}_inside WHERE is_most)"
+    if change.action == REMOVE:
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {TABLE}_gone AS SELECT target_node // 2 AS span_id "
+            f"FROM {TABLE} WHERE part = 'call' AND {inside}"
+        )
+        _remove_calls(connection)
+        launched = (
+            f"SELECT l.target_node // 2 FROM {TABLE} AS l WHERE l.kind = 'launch' "
+            f"AND l.source_node // 2 IN (SELECT span_id FROM {TABLE}_gone)"
+        )
+        for part in ("part = 'work'", "part IN ('latency', 'gap')"):
+            _update(connection, "factor = 0", f"{part} AND target_node // 2 IN ({launched})")
     # On cpu the op is the work.
-    _update(connection, "factor = 0", _where(change, "part = 'work'", "device = 'cpu'"))
+    scaled = "part = 'work' AND device = 'cpu'"
+    if change.action != REMOVE:
+        scaled = f"({scaled} OR part = 'call')"
+    _update(connection, f"factor = factor * {change.factor!r}", f"{scaled} AND {inside}")
     for table in ("op", "part", "inside", "gone"):
-        connection.execute(f"DROP TABLE {TABLE}_{table}")
-    return ["what a removed op gave is not needed elsewhere"]
+        connection.execute(f"DROP TABLE IF EXISTS {TABLE}_{table}")
+    if change.action != REMOVE:
+        return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
+    return [f"what a removed {by} gave is not needed elsewhere"]
 
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
@@ -224,65 +250,85 @@ def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list
 def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = _where(change, "loading_ns > 0")
     _need(connection, where, change, "no data loading")
-    if change.action != WORKERS:
-        if change.action == REMOVE:
-            connection.execute(f"DELETE FROM {TABLE} WHERE kind = 'batch' AND {where}")
-        _update(
-            connection,
-            f"less_ns = less_ns + round(loading_ns * {1 - change.factor!r})::BIGINT",
-            where,
-        )
-        return []
-    if _count(connection, "kind = 'batch'"):
+    if change.action == WORKERS and _count(connection, "kind = 'batch'"):
         raise QueryError(
             f"{change.text!r}: workers load its data already, and what one takes is not recorded"
         )
-    # Batch k is ready when its worker has made it, which begins when that one's last is ready, and
-    # is at most two batches ahead of what is taken.
+    _find_loading(connection, change)
+    if change.action == WORKERS:
+        _add_workers(connection, change.count)
+    if change.action == REMOVE:
+        connection.execute(f"DELETE FROM {TABLE} WHERE kind = 'batch' AND {where}")
+    kept = 0.0 if change.action == WORKERS else change.factor
+    loaded = f"edge_id IN (SELECT edge_id FROM {TABLE}_loaded)"
+    _update(connection, f"factor = factor * {kept!r}", f"part = 'work' AND {loaded}")
+    _update(connection, f"less_ns = less_ns + round(loading_ns * {1 - kept!r})::BIGINT", where)
+    connection.execute(f"DROP TABLE {TABLE}_loaded")
+    if change.action != WORKERS:
+        return []
+    return [
+        f"each of {change.count} workers takes as long for a batch, and is at most two ahead",
+        "workers had begun before the window, and take no time from what runs beside them",
+    ]
+
+
+def _find_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
+    """Lay out the edges inside of data loaders, and which call of one it was: on cpu ops, too."""
     connection.execute(
-        f"CREATE OR REPLACE TABLE {TABLE}_load AS SELECT *, "
-        f"(SELECT least(min(source_node), 0) FROM {TABLE}) "
-        "- row_number() OVER (ORDER BY trace_id, target_ns, edge_id) AS batch, "
-        "row_number() OVER (PARTITION BY trace_id ORDER BY target_ns, edge_id) AS number "
-        f"FROM {TABLE} WHERE {where}"
+        f"CREATE OR REPLACE TABLE {TABLE}_loader AS "
+        "SELECT (w.trace_id, w.pid, w.tid) AS part, w.ts_ns + c.shift_ns AS start_ns, "
+        "w.ts_ns + w.dur_ns + c.shift_ns AS end_ns "
+        "FROM host_waits AS w INNER JOIN graph_clock AS c USING (trace_id) "
+        "WHERE w.kind = 'data_loading'"
     )
-    n = change.count
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_loaded AS "
+        "SELECT e.edge_id, e.trace_id, e.target_node, e.source_ns, e.target_ns, "
+        "if(e.part = 'work', e.usual_ns, e.loading_ns) AS ns, l.start_ns AS called_ns "
+        f"FROM (FROM {TABLE} WHERE {_where(change, 'TRUE')}) AS e "
+        "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
+        f"ASOF INNER JOIN interval_union('{TABLE}_loader') AS l "
+        "ON (e.trace_id, s.pid, s.tid) = l.part AND e.target_ns > l.start_ns "
+        "WHERE s.tid IS NOT NULL AND (e.loading_ns > 0 OR e.part = 'work' "
+        "AND e.source_ns >= l.start_ns AND e.target_ns <= l.end_ns)"
+    )
+    connection.execute(f"DROP TABLE {TABLE}_loader")
+
+
+def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
+    """Let workers make what was loaded.
+
+    Batch k is ready when its worker has made it, which begins when that one's last is ready, and is
+    at most two batches ahead of what is taken.
+    """
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_batch AS SELECT trace_id, sum(ns)::BIGINT AS ns, "
+        "arg_max(target_node, target_ns) AS target_node, min(source_ns) AS source_ns, "
+        "max(target_ns) AS target_ns, row_number() OVER (ORDER BY trace_id, called_ns) "
+        f"- (SELECT least(min(source_node), 0) FROM {TABLE}) AS number_of_all, "
+        "row_number() OVER (PARTITION BY trace_id ORDER BY called_ns) AS number "
+        f"FROM {TABLE}_loaded GROUP BY trace_id, called_ns"
+    )
     insert = (
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, l.trace_id, {source} AS source_node, "
-        "{target} AS target_node, 'loading' AS kind, 'assumed' AS known_by, l.target_ns, "
-        "l.source_ns, 0 AS loading_ns, 'wait' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, "
+        "{target} AS target_node, 'loading' AS kind, 'assumed' AS known_by, l.source_ns, "
+        "l.target_ns, 0 AS loading_ns, 'wait' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, "
         "{weight} AS quick_ns, {weight} AS usual_ns, {weight} AS slow_ns, 0 AS quick_rest_ns, "
-        f"0 AS usual_rest_ns, 0 AS slow_rest_ns FROM {TABLE}_load AS l {{join}}"
+        f"0 AS usual_rest_ns, 0 AS slow_rest_ns FROM {TABLE}_batch AS l {{join}}"
     )
     before = (
-        f"INNER JOIN {TABLE}_load AS b ON l.trace_id = b.trace_id AND l.number - {{n}} = b.number"
+        f"INNER JOIN {TABLE}_batch AS b ON l.trace_id = b.trace_id AND l.number - {{n}} = b.number"
     )
-    connection.execute(insert.format(source="0", target="l.batch", weight="l.loading_ns", join=""))
-    connection.execute(
-        insert.format(
-            source="b.batch", target="l.batch", weight="l.loading_ns", join=before.format(n=n)
-        )
-    )
-    connection.execute(
-        insert.format(
-            source="b.target_node",
-            target="l.batch",
-            weight="l.loading_ns",
-            join=before.format(n=2 * n),
-        )
-    )
-    connection.execute(insert.format(source="l.batch", target="l.target_node", weight="0", join=""))
-    _update(
-        connection,
-        "less_ns = less_ns + loading_ns",
-        f"edge_id IN (SELECT edge_id FROM {TABLE}_load)",
-    )
-    connection.execute(f"DROP TABLE {TABLE}_load")
-    return [
-        f"each of {n} workers needs for a batch what the program needed, and is at most two ahead",
-        "workers take no time from what runs beside them",
-    ]
+    for source, target, weight, join in (
+        # They take turns: of those that had begun before, one is ready after the other.
+        ("0", "-l.number_of_all", f"l.ns * least(l.number - 1, {count}) // {count}", ""),
+        ("-b.number_of_all", "-l.number_of_all", "l.ns", before.format(n=count)),
+        ("b.target_node", "-l.number_of_all", "l.ns", before.format(n=2 * count)),
+        ("-l.number_of_all", "l.target_node", "0", ""),
+    ):
+        connection.execute(insert.format(source=source, target=target, weight=weight, join=join))
+    connection.execute(f"DROP TABLE {TABLE}_batch")
 
 
 def _fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
@@ -336,7 +382,7 @@ def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         factor = f"(t.usual_ns - l.latency_ns * {1 - change.factor!r}) / t.usual_ns"
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = e.factor * ({factor}) FROM {TABLE}_transfer AS t, "
-        "(SELECT t.edge_id, coalesce(least(f.latency_ns, t.usual_ns), 0) AS latency_ns "
+        "(SELECT t.edge_id, least(coalesce(f.latency_ns, 0), t.usual_ns) AS latency_ns "
         f"FROM {TABLE}_transfer AS t LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS l "
         f"WHERE {_where(change, 'e.edge_id = t.edge_id', 'e.edge_id = l.edge_id')}"
     )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _NEEDED = "graph_edge graph_weight graph_end graph_span graph_clock edge_fact is_op() "
-_NEEDED += "interval_overlap()"
+_NEEDED += "is_annotation() is_python_call() "
+_NEEDED += "interval_overlap() interval_union() host_waits"
 """The tables and macros that the statements of a prediction read."""
 
 _AT = f"{DATABASE}.main.changed_at"
@@ -175,20 +176,22 @@ def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bo
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return by how much the steps of either get longer, drawn again and again: a bootstrap."""
-    pairs = [
-        (old[i + 1] - old[i], new[i + 1] - new[i])
-        for old, new in zip(before.step_ends_ns, after.step_ends_ns, strict=True)
-        for i in range(len(old) - 1)
-    ]
-    if len(pairs) < 3:
+    """Return by how much the steps of a rerun may get longer: a bootstrap over steps.
+
+    Those of the recorded and of the changed run are drawn apart: a rerun does not have the same
+    luck in the same steps.
+    """
+    old, new = (
+        [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]
+        for run in (before, after)
+    )
+    if len(old) < 3:
         return []
     chance = random.Random(0)
-    ratios = []
-    for _ in range(_DRAWS):
-        drawn = chance.choices(pairs, k=len(pairs))
-        ratios.append(sum(new for _, new in drawn) / max(sum(old for old, _ in drawn), 1))
-    ratios.sort()
+    ratios = sorted(
+        sum(chance.choices(new, k=len(new))) / max(sum(chance.choices(old, k=len(old))), 1)
+        for _ in range(_DRAWS)
+    )
     return [ratios[round(0.025 * _DRAWS)], ratios[round(0.975 * _DRAWS) - 1]]
 
 

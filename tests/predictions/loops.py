@@ -1,0 +1,206 @@
+"""A training loop in two variants: windows of A and B are profiled in turns, in one process a rank.
+
+    python loops.py PAIR.json FOLDER
+
+PAIR.json holds the options of both (:class:`Options`), how many windows of each, and steps of a
+window. Traces go to FOLDER/a0/rank0.json, FOLDER/b0/rank0.json and so on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
+
+RANK = int(os.environ.get("RANK", "0"))
+WORLD = int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a step does. `*_ms` are sleeps; `python` and `busy` are turns of a loop in Python."""
+
+    width: int = 512
+    hidden: int = 1024
+    layers: int = 4
+    batch: int = 64
+    accumulate: int = 1
+    recompute: bool = False
+    norm: bool = False
+    dropout: bool = False
+    activation: bool = True
+    optimizer: str = "sgd"
+    step_every: int = 1
+    clip: bool = False
+    load_ms: float = 0
+    workers: int = 0
+    prepare: bool = False
+    python: int = 0
+    log: bool = False
+    evaluate: bool = False
+    save: bool = False
+    stall_ms: float = 0
+    busy: int = 0
+    loaded_rank: int = 0
+    batch_of_rank1: int = 0
+    modules: bool = False
+    ddp: bool = False
+    reduce: int = 0
+
+
+class Batches(Dataset[torch.Tensor]):
+    def __init__(self, options: Options, rows: int) -> None:
+        self.batch = torch.ones(rows, options.width)
+        self.sleep_s = options.load_ms / 1e3 if options.loaded_rank <= RANK else 0.0
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.sleep_s:
+            time.sleep(self.sleep_s)
+        return self.batch + index
+
+
+class Block(nn.Module):
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(options.width) if options.norm else nn.Identity()
+        self.up = nn.Linear(options.width, options.hidden)
+        self.act = nn.GELU() if options.activation else nn.Identity()
+        self.drop = nn.Dropout(0.1) if options.dropout else nn.Identity()
+        self.down = nn.Linear(options.hidden, options.width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(self.drop(self.act(self.up(self.norm(x)))))
+
+
+class Model(nn.Module):
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.recompute = options.recompute
+        self.blocks = nn.ModuleList(Block(options) for _ in range(options.layers))
+        self.head = nn.Linear(options.width, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = x + (checkpoint(block, x, use_reentrant=False) if self.recompute else block(x))
+        return self.head(x)
+
+
+def work_in_python(turns: int) -> int:
+    total = 0
+    for i in range(turns):
+        total += i * i
+    return total
+
+
+class Program:
+    """One variant of the loop."""
+
+    def __init__(self, options: Options) -> None:
+        torch.manual_seed(0)
+        self.options = options
+        self.model = Model(options)
+        self.trained: nn.Module = DistributedDataParallel(self.model) if options.ddp else self.model
+        self.optimizer: Any = (
+            torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=options.optimizer == "fused")
+            if options.optimizer in ("adamw", "fused")
+            else torch.optim.SGD(self.model.parameters(), lr=1e-5)
+        )
+        self.message = torch.ones(options.reduce)
+        rows = options.batch_of_rank1 if RANK == 1 and options.batch_of_rank1 else options.batch
+        self.batches: Iterator[torch.Tensor] = iter(
+            DataLoader(Batches(options, rows), batch_size=None, num_workers=options.workers)
+        )
+        self.count = 0
+        if options.modules:
+            from tracekit.collectors.ranges import ModuleRanges
+
+            ModuleRanges(self.model).attach()
+
+    def step(self) -> None:
+        o = self.options
+        for _ in range(o.accumulate):
+            x = next(self.batches)
+            if o.prepare:
+                with record_function("prepare"):
+                    x = x.repeat(16, 1).sort(dim=1).values[: len(x)] / (x.std() + 1)
+            if o.python:
+                with record_function("augment"):
+                    work_in_python(o.python)
+            self.trained(x).square().mean().backward()
+        if o.stall_ms and RANK == WORLD - 1:
+            with record_function("stall"):
+                time.sleep(o.stall_ms / 1e3)
+        if o.busy and RANK == WORLD - 1:
+            with record_function("busy"):
+                work_in_python(o.busy)
+        if o.reduce:
+            dist.all_reduce(self.message)
+        if o.clip:
+            with record_function("clip_grad"):
+                nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.count += 1
+        if self.count % o.step_every == 0:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        if o.log:
+            for p in self.model.parameters():
+                float(p.detach().abs().max())
+        if o.evaluate:
+            with record_function("evaluate"), torch.no_grad():
+                self.model(x)
+        if o.save:
+            with record_function("save"):
+                torch.save(self.model.state_dict(), io.BytesIO())
+
+
+def record(program: Program, steps: int, path: Path) -> None:
+    # What workers have made ahead meanwhile is used up, and the caches are warm.
+    for _ in range(2 + 3 * program.options.workers):
+        program.step()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Shapes tell the size of a message.
+    shapes = program.options.reduce > 0
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=shapes) as profiler:
+        for number in range(steps):
+            with record_function(f"ProfilerStep#{number}"):
+                program.step()
+    profiler.export_chrome_trace(str(path))
+
+
+def main() -> None:
+    pair = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    folder = Path(sys.argv[2])
+    torch.set_num_threads(1)
+    if WORLD > 1:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/store", rank=RANK, world_size=WORLD
+        )
+    programs = {name: Program(Options(**pair[name])) for name in ("a", "b")}
+    for number in range(pair["rounds"]):
+        for name, program in programs.items():
+            if WORLD > 1:
+                dist.barrier()
+            record(program, pair["steps"], folder / f"{name}{number}" / f"rank{RANK}.json")
+    if WORLD > 1:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What is predicted and then run: pairs of loops that differ in one thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A loop, what is changed of it, and the changes that tell of it in the trace of the first.
+
+    Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`. Nothing
+    is run where `why_not` says why predict has no words for it.
+    """
+
+    name: str
+    a: dict[str, Any] = field(default_factory=dict)
+    b: dict[str, Any] = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
+    ranks: int = 1
+    is_null: bool = False
+    is_collected: bool = False
+    why_not: str | None = None
+
+
+def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any], *changes: str,
+          ranks: int = 1, is_null: bool = False) -> Pair:  # fmt: skip
+    return Pair(name, shared | a, shared | b, changes, ranks, is_null)
+
+
+def _collected(name: str, a: dict[str, Any], b: dict[str, Any], *changes: str) -> Pair:
+    return Pair(name, _COLLECT | a, _COLLECT | b, changes, is_collected=True)
+
+
+def _gone(*chosen: str) -> tuple[str, ...]:
+    return tuple(f"{what}{terms} remove" for terms in chosen for what in ("", "host "))
+
+
+def _halved(*phases: str) -> tuple[str, ...]:
+    return tuple(f"{what}phase={phase} x0.5" for phase in phases for what in ("", "host "))
+
+
+_COLLECT = {"--precision": "fp32", "--seq-len": 256, "--batch-size": 2, "--warmup": 1, "--steps": 1,
+            "--repeats": 1, "--opt": "Naive"}  # fmt: skip
+_MODULES = {"modules": True}
+_WIDE = {"modules": True, "hidden": 2048, "layers": 3}
+_ADAM = {"optimizer": "adamw"}
+
+PAIRS: tuple[Pair, ...] = (
+    _pair("nothing changed", {}, {}, {}, "host x1", is_null=True),
+    # Data loading.
+    _pair("loader, 15 ms → none", {}, {"load_ms": 15}, {}, "loading remove"),
+    _pair("loader, 20 → 10 ms", {}, {"load_ms": 20}, {"load_ms": 10}, "loading x0.5"),
+    _pair("loader, 10 → 30 ms", {}, {"load_ms": 10}, {"load_ms": 30}, "loading x3"),
+    _pair("loader, 15 ms → 1 worker", {"load_ms": 15}, {}, {"workers": 1}, "loading workers=1"),
+    _pair("loader, 80 ms → 1 worker", {"load_ms": 80}, {}, {"workers": 1}, "loading workers=1"),
+    _pair("loader, 80 ms → 2 workers", {"load_ms": 80}, {}, {"workers": 2}, "loading workers=2"),
+    _pair("1 worker, 60 → 30 ms", {"workers": 1}, {"load_ms": 60}, {"load_ms": 30},
+          "loading x0.5"),
+    # Python and what a loop does beside the model.
+    _pair("Python of the loop removed", {}, {"python": 300_000}, {}, "range=augment remove"),
+    _pair("Python of the loop halved", {}, {"python": 400_000}, {"python": 200_000},
+          "range=augment x0.5"),
+    _pair("Python of the loop ×3", {}, {"python": 100_000}, {"python": 300_000},
+          "range=augment x3"),
+    _pair("largest weights not logged", {"layers": 6}, {"log": True}, {},
+          "op=aten::abs remove", "op=aten::max remove", "op=aten::item remove"),
+    _pair("batch prepared elsewhere", {}, {"prepare": True}, {}, "range=prepare remove"),
+    _pair("evaluation in each step removed", {}, {"evaluate": True}, {}, "range=evaluate remove"),
+    _pair("checkpoint in each step removed", {}, {"save": True}, {}, "range=save remove"),
+    _pair("gradient clipping removed", {}, {"clip": True}, {}, "range=clip_grad remove"),
+    # The model.
+    _pair("layers 6 → 3", _MODULES, {"layers": 6}, {"layers": 3},
+          *_gone("module=blocks.[345]*"), *_halved("optimizer")),
+    _pair("layers 4 → 3", _MODULES, {"layers": 4}, {"layers": 3}, *_gone("module=blocks.3*"),
+          "phase=optimizer x0.75", "host phase=optimizer x0.75"),
+    _pair("MLP 2048 → 1024 wide", _WIDE, {}, {"hidden": 1024},
+          "module=blocks.* x0.5", "phase=optimizer x0.5"),
+    _pair("MLP 1024 → 1536 wide", _MODULES, {}, {"hidden": 1536},
+          "module=blocks.* x1.5", "phase=optimizer x1.5"),
+    _pair("activation removed", _WIDE, {}, {"activation": False}, *_gone("module=*.act")),
+    _pair("dropout removed", _WIDE, {"dropout": True}, {}, *_gone("module=*.drop")),
+    _pair("layer norm removed", {"modules": True, "width": 1024, "layers": 3}, {"norm": True}, {},
+          *_gone("module=*.norm")),
+    _pair("batch 128 → 64", {}, {"batch": 128}, {"batch": 64}, "phase=forward x0.5",
+          "phase=backward x0.5"),
+    _pair("batch 64 → 128", {}, {"batch": 64}, {"batch": 128}, "phase=forward x2",
+          "phase=backward x2"),
+    _pair("recomputation off", {"modules": True}, {"recompute": True}, {},
+          *_gone("phase=recompute")),
+    _pair("recomputation off, few ops", {"modules": True, "batch": 256, "layers": 2},
+          {"recompute": True}, {}, *_gone("phase=recompute")),
+    # The step.
+    _pair("accumulation 4 → 2", {}, {"accumulate": 4}, {"accumulate": 2},
+          *_halved("forward", "backward")),
+    _pair("optimizer every second step", _ADAM, {}, {"step_every": 2}, *_halved("optimizer")),
+    # Of 20 passes over memory, SGD has 3.
+    _pair("AdamW → SGD, by bytes", {"batch": 16}, _ADAM, {}, "phase=optimizer x0.15",
+          "host phase=optimizer x0.15"),
+    # Two ranks of gloo.
+    _pair("stall of one rank removed", {"ddp": True}, {"stall_ms": 40}, {},
+          "range=stall remove", ranks=2),
+    _pair("stall of one rank halved", {"ddp": True}, {"stall_ms": 60}, {"stall_ms": 30},
+          "range=stall rank=1 x0.5", ranks=2),
+    _pair("slow Python of one rank removed", {"reduce": 100_000}, {"busy": 400_000}, {},
+          "range=busy remove", ranks=2),
+    _pair("slow loader of one rank removed", {"ddp": True}, {"load_ms": 40, "loaded_rank": 1}, {},
+          "loading rank=1 remove", ranks=2),
+    _pair("uneven batches evened out", {"ddp": True}, {"batch": 32, "batch_of_rank1": 96},
+          {"batch": 64}, "ranks=median", ranks=2),
+    _pair("message halved", {"layers": 1}, {"reduce": 4_000_000}, {"reduce": 2_000_000},
+          "bandwidth x2", ranks=2),
+    _pair("reduction removed", {"layers": 2}, {"reduce": 2_000_000}, {}, "class=comm* remove",
+          ranks=2),
+    # Of our collectors: a small Llama, runs of A and B in turns.
+    _collected("collected: recomputation off", {"--opt": "R"}, {}, *_gone("phase=recompute")),
+    _collected("collected: layers 4 → 2", {}, {"--layers": 2},
+               *_gone("module=model.layers.[23]*")),
+    _collected("collected: batch 2 → 1", {}, {"--batch-size": 1}, "phase=forward x0.5",
+               "phase=backward x0.5"),
+    # What predict has no words for.
+    Pair("recomputation on", why_not="no change turns it on: its wrapper is not in the trace"),
+    Pair("fused optimizer", why_not="its kernel is not in the trace, so its time would be a guess"),
+    Pair("compiled model", why_not="which ops are fused is not in the trace"),
+    Pair("group size 2 → 4", why_not="no change of the group size; four ranks need four cores"),
+)  # fmt: skip
