@@ -130,6 +130,35 @@ def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
         assert len(trace.query("trace")) == 1
 
 
+def test_another_device(tmp_path: Path) -> None:
+    """A copy-like kernel goes by bandwidth; what is launch-bound, and the launch, stay."""
+    path = tmp_path / "rank0.json"
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7,
+         "args": {"device": 0, "stream": 7, "correlation": number}}
+        for name, ts, dur, number in [
+            ("void at::native::vectorized_elementwise_kernel<4>", 10, 400, 1),
+            ("void at::native::reduce_kernel<512>", 411, 2, 2),
+        ]
+    ]  # fmt: skip
+    events += [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 4 * number, "dur": 3,
+         "pid": 1, "tid": 1, "args": {"correlation": number}}
+        for number in (1, 2)
+    ]  # fmt: skip
+    properties = [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132}]
+    path.write_text(json.dumps({"deviceProperties": properties, "traceEvents": events}))
+    with tracekit.open(path, cache=False) as trace:
+        found = trace.predict("device=H200 SXM")
+        # 3.35 TB/s to 4.8 TB/s: 400 µs are 279.167; 1 µs between and 2 µs of the other stay.
+        assert (found.recorded_ns, found.predicted_ns) == (403_000, 282_167)
+        assert "NVIDIA H200 SXM" in found.assumptions[0]
+        with pytest.raises(QueryError, match="several devices"):
+            trace.predict("device=H100")
+        with pytest.raises(QueryError, match="no such device"):
+            trace.predict("device=abacus")
+
+
 def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     folder, timeline = tmp_path / "run", tmp_path / "predicted.json"
     simulate(Machine(**BASES["device bound"])).write(folder)

@@ -38,7 +38,8 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 A range is no column of that, but an annotation or a Python call of ``event``.
 """
 
-SCALE, REMOVE, WORKERS, MEDIAN, HIDE = "scale", "remove", "workers", "median", "hide"
+SCALE, REMOVE, WORKERS = "scale", "remove", "workers"
+MEDIAN, HIDE, MOVE = "median", "hide", "move"
 
 KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -51,18 +52,23 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "latency": (SCALE,),
         "overlap": (HIDE,),
         "ranks": (MEDIAN,),
+        "device": (MOVE,),
     }
 )
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
 and latency of collectives; whether communication is hidden behind compute; ranks that are slower
-than the others.
+than the others; the device that all runs on.
 """
 
 _FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
 _WORKERS = re.compile(r"workers=(?P<count>\d{1,4})")
+
+_DEVICE = re.compile(r"device=(?P<name>\S.*)")
+_ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_WORKERS.pattern}")
+_ALONE = (HIDE, MEDIAN, MOVE)
 
 _HINT = "such as: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
@@ -78,6 +84,7 @@ class Change:
         action: one of those above.
         factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
         count: workers.
+        device: the name of another device.
     """
 
     text: str
@@ -86,6 +93,7 @@ class Change:
     action: str
     factor: float = 1.0
     count: int = 0
+    device: str = ""
 
 
 def parse_change(text: str) -> Change:
@@ -99,11 +107,13 @@ def parse_change(text: str) -> Change:
         return Change(text, "overlap", (), HIDE)
     if words == ["ranks=median"]:
         return Change(text, "ranks", (), MEDIAN)
+    if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
+        return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
         raise UsageError(f"{text!r} is no change", hint=f"write what and how, {_HINT}")
     *chosen, how = words
     keyword = chosen.pop(0) if "=" not in chosen[0] else None
-    if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in (HIDE, MEDIAN)):
+    if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in _ALONE):
         raise UsageError(
             f"{text!r}: {keyword!r} is nothing that can be changed",
             hint=f"columns: {', '.join(COLUMNS)}; else: {', '.join(KEYWORDS)}",

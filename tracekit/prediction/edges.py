@@ -429,6 +429,12 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
     return ["compute of each rank and phase takes the median of the ranks"]
 
 
+def _move(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    from tracekit.prediction.other_device import scale_to_device
+
+    return scale_to_device(connection, TABLE, change.device)
+
+
 _APPLY = {
     None: _change_work,
     "host": _change_host,
@@ -440,4 +446,5 @@ _APPLY = {
     "latency": _change_links,
     "overlap": _hide_communication,
     "ranks": _even_ranks,
+    "device": _move,
 }

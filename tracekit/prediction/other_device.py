@@ -1,0 +1,138 @@
+"""The same kernels on another device: each by what bounds it, as data sheets have it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.device_peaks import DevicePeak, load_device_peaks
+from tracekit.analysis.macros import provide_macros_in
+from tracekit.errors import QueryError
+from tracekit.sql_text import literal, quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+LAUNCH_BOUND_NS = 3_000
+"""What runs no longer is what a device needs for any kernel, and is kept."""
+
+# Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
+# on the recorded device; where they are not known, products by arithmetic, all else by memory.
+_RATIOS = """
+CREATE OR REPLACE TABLE {table}_device AS
+WITH peak AS (
+    SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s, o.flop_per_s AS other_flop_per_s
+    FROM device_peak AS p
+    INNER JOIN ({other}) AS o USING (dtype)
+),
+memory AS (
+    SELECT trace_id, any_value(memory_bytes_per_s) AS bytes_per_s
+    FROM device_peak GROUP BY trace_id
+),
+cost AS (
+    SELECT c.trace_id, c.op_id, c.flops, c.bytes,
+        computed_type(c.dtype, coalesce(t.is_tf32, FALSE)) AS dtype
+    FROM launched_op_costs() AS c
+    LEFT JOIN (
+        SELECT trace_id, op_id, bool_or(is_tf32_kernel(name)) AS is_tf32
+        FROM attributed_events GROUP BY ALL
+    ) AS t USING (trace_id, op_id)
+    WHERE c.flops > 0
+),
+common AS (
+    SELECT trace_id, arg_max(dtype, flops) AS dtype
+    FROM (SELECT trace_id, dtype, sum(flops) AS flops FROM cost GROUP BY ALL)
+    GROUP BY trace_id
+),
+work AS (
+    SELECT s.span_id, a.trace_id, a.dur_ns, a.class, c.flops, c.bytes,
+        coalesce(c.dtype, if(a.class IN ('gemm', 'attention'), o.dtype, NULL)) AS dtype,
+        c.flops IS NOT NULL AS is_known
+    FROM attributed_events AS a
+    INNER JOIN graph_span AS s
+        ON a.trace_id = s.trace_id AND a.event_id = s.event_id AND a.piece = s.piece
+            AND s.kind = 'work'
+    LEFT JOIN cost AS c ON a.trace_id = c.trace_id AND a.op_id = c.op_id
+        AND a.class IN ('gemm', 'attention', 'conv')
+    LEFT JOIN common AS o ON a.trace_id = o.trace_id
+    WHERE a.kind = 'compute'
+)
+SELECT w.span_id, w.dur_ns,
+    CASE
+        WHEN w.dur_ns <= {launch_bound} THEN 1
+        WHEN p.flop_per_s IS NOT NULL
+            AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
+            THEN p.flop_per_s / p.other_flop_per_s
+        ELSE m.bytes_per_s / {other_memory}
+    END AS ratio,
+    CASE
+        WHEN w.dur_ns <= {launch_bound} THEN 'too short to tell'
+        WHEN p.flop_per_s IS NOT NULL
+            AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
+            THEN 'arithmetic'
+        ELSE 'memory'
+    END AS bound,
+    w.is_known
+FROM work AS w
+INNER JOIN memory AS m ON w.trace_id = m.trace_id
+LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
+"""
+
+_NEEDED = "launched_op_costs() computed_type() is_tf32_kernel()"
+
+
+def find_device(name: str) -> DevicePeak:
+    """Return the device of a name: that of a driver, or a part of a product's.
+
+    Raises:
+        QueryError: none has it, or several have.
+    """
+    peaks = load_device_peaks()
+    for peak in peaks:
+        if re.fullmatch(peak.pattern, name, re.IGNORECASE):
+            return peak
+    words = re.split(r"[\s_-]+", name.lower())
+    found = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(peak.product for peak in found or peaks)
+    what = "several devices are called so" if found else "no such device is known"
+    raise QueryError(f"device={name}: {what}", hint=f"there are: {known}")
+
+
+def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> list[str]:
+    """Scale the compute in a table of edges to another device; return what that assumes.
+
+    Raises:
+        QueryError: the device is not known, or the recorded one has no published peak.
+    """
+    other = find_device(name)
+    if not connection.execute("FROM device_peak LIMIT 1").fetchall():
+        raise QueryError(f"device={name}: no peak of the recorded device is known")
+    provide_macros_in(connection, _NEEDED)
+    types = ", ".join(f"({quote(one)}, {literal(rate)})" for one, rate in other.flop_per_s.items())
+    connection.execute(
+        _RATIOS.format(
+            table=table,
+            other=f"SELECT * FROM (VALUES {types}) AS other(dtype, flop_per_s)",
+            other_memory=literal(other.memory_bytes_per_s),
+            launch_bound=LAUNCH_BOUND_NS,
+        )
+    )
+    connection.execute(
+        f"UPDATE {table} AS e SET factor = e.factor * d.ratio FROM {table}_device AS d "
+        "WHERE e.part = 'work' AND e.target_node // 2 = d.span_id"
+    )
+    shares = connection.execute(
+        f"SELECT bound, 100.0 * sum(dur_ns) / (SELECT sum(dur_ns) FROM {table}_device), "
+        f"100.0 * sum(dur_ns) FILTER (WHERE is_known) / sum(dur_ns) FROM {table}_device "
+        "GROUP BY bound ORDER BY bound"
+    ).fetchall()
+    connection.execute(f"DROP TABLE {table}_device")
+    said = ", ".join(f"{share:.1f} % by {bound}" for bound, share, _ in shares if bound != "memory")
+    bound = f"{said}, the rest by memory bandwidth" if said else "all by memory bandwidth"
+    return [
+        f"{other.product}: kernels change by the ratio of data-sheet peaks ({bound})",
+        "the other device reaches the same share of its peaks with the same kernels",
+        "copies, collectives, latencies and the host take what they took",
+    ]
