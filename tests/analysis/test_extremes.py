@@ -98,7 +98,7 @@ def test_no_analysis_of_a_file_of_extremes_is_a_bug(
     path = tiny_trace(_extremes() + _larger(), distributedInfo={"rank": 0, "world_size": 2})
     with tracekit.open(path, cache=False) as trace:
         for spec in load_catalog().analyses.values():
-            params = {"kernel": "gemm"} if spec.name == "why" else {}
+            params = {"kernel": "gemm"} if spec.needs else {}
             assert params or not any(param.is_required for param in spec.params)
             if spec.scope == "runs":
                 with pytest.raises(QueryError) as caught:

@@ -80,3 +80,12 @@ def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
     with tracekit.open(store, queries=[folder]) as trace:
         (own,) = trace.query("edge_count").rows
         assert [own] == trace.sql("SELECT count(*) FROM graph_edge").rows
+
+
+def test_a_text_that_names_one_makes_none(store: Path) -> None:
+    made = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'session'"
+    with tracekit.open(store) as trace:
+        assert trace.sql("SELECT 'graph_edge' AS path_piece -- FROM\n").rows == [("graph_edge",)]
+        assert "graph_edge" not in {name for (name,) in trace.sql(made).rows}
+        assert trace.sql('SELECT count(*) > 0 FROM "graph_edge"').rows == [(True,)]
+        assert "graph_edge" in {name for (name,) in trace.sql(made).rows}

@@ -6,6 +6,7 @@ memory that all connections to one store see, and are gone with the last of them
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from threading import Lock
@@ -18,7 +19,12 @@ from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.spec import Spec
 
-_NAME = re.compile(r"[a-z_]+")
+_READ = re.compile(
+    r"(?:\b(?:from|join|describe|summarize|table)\s+(?:temp\.)?|,\s*|\w\(\s*')"
+    r"\"?(?P<name>[a-z_]+)"
+)
+"""What a statement may read: behind FROM and its like, in a list, or as a macro's argument."""
+
 _MAKING = Lock()
 
 
@@ -32,8 +38,12 @@ def provide_temporaries(connection: duckdb.DuckDBPyConnection, spec: Spec) -> No
 
 
 def provide_temporaries_in(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Give a connection the temporary tables that a statement may name."""
-    _provide(connection, _NAME.findall(text.lower()))
+    """Give a connection the temporary tables that a statement may name.
+
+    Where a store lacks what they are made of, DuckDB says so of a statement that does read them.
+    """
+    with contextlib.suppress(duckdb.CatalogException):
+        _provide(connection, _READ.findall(text.lower()))
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:

@@ -22,9 +22,8 @@ from tracekit.prediction.timeline import write_timeline
 if TYPE_CHECKING:
     import duckdb
 
-_NEEDED = "graph_edge graph_weight graph_end graph_span graph_clock edge_fact is_op() "
-_NEEDED += "is_annotation() is_python_call() "
-_NEEDED += "interval_overlap() interval_union() host_waits"
+_TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
+_MACROS = "is_op() is_annotation() is_python_call() interval_overlap() interval_union()"
 """The tables and macros that the statements of a prediction read."""
 
 _AT = f"{DATABASE}.main.changed_at"
@@ -39,8 +38,11 @@ _VARIANTS = (
 """Which latencies and gaps, and whether what the graph does not explain stays: the first is the
 prediction, the others are for its interval."""
 
-_MARGIN = 0.01
-"""So much is added to either side of an interval, of the recorded window."""
+_MARGIN, _MARGIN_OF_CHANGE = 0.01, 0.05
+"""So much is added to either side of an interval: of the recorded window, and of the change.
+
+Work that is said to take half as long seldom does to the percent: docs/explanation/predictions.md.
+"""
 
 _DRAWS = 300
 
@@ -122,8 +124,8 @@ def predict(
     replay = run_analysis(connection, load_catalog().analysis("replay"), {})
     if not replay.rows:
         raise QueryError("no work of a device is recorded, so nothing can be replayed")
-    provide_temporaries_in(connection, _NEEDED)
-    provide_macros_in(connection, _NEEDED)
+    provide_temporaries_in(connection, _TABLES)
+    provide_macros_in(connection, _MACROS)
     create_edges(connection)
     before = [_replayed(connection, *variant) for variant in _VARIANTS]
     assumptions: dict[str, None] = {}
@@ -197,4 +199,5 @@ def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
 
 def _widened(ratios: Sequence[float], drawn: Sequence[float]) -> tuple[float, float]:
     every = [*ratios, *drawn]
-    return max(min(every) - _MARGIN, 0.0), max(every) + _MARGIN
+    margin = _MARGIN + _MARGIN_OF_CHANGE * abs(1 - ratios[0])
+    return max(min(every) - margin, 0.0), max(every) + margin
