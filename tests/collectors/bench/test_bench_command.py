@@ -186,16 +186,13 @@ def test_an_interrupt_before_the_first_point_leaves_nothing(
 
 
 def test_a_process_that_dies_costs_the_point_that_it_was_at(
-    with_warm_workers: list[str], environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], tmp_path: Path
 ) -> None:
     sizes = ",".join(f"{300 + n}x400x400" for n in range(40))
     arguments = ("gemm", "--dtype", "fp32", "--sizes", sizes, "--out", "run", *SMALL)
+    # Cold: who kills a warm worker kills only what passes signals on to it.
     with subprocess.Popen(
-        [*with_warm_workers, *arguments],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
+        command(*arguments), cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         wait_for(lambda: measured(tmp_path) >= 2)
         (worker,) = children_of(process.pid)
