@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
+    from tracekit.prediction.advising import Advised
     from tracekit.prediction.predicting import Prediction
 
 T = TypeVar("T")
@@ -310,10 +312,26 @@ class Trace:
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
             StoreError: the timeline cannot be written.
         """
-        from tracekit.prediction.predicting import predict
+        from tracekit.prediction.predicting import Predictor
 
         self._become_whole()
-        return self._ask(lambda: predict(self._asked_connection, changes, timeline))
+        return self._ask(lambda: Predictor(self._asked_connection).predict(changes, timeline))
+
+    def advise(self) -> Advised:
+        """Return what to change, ranked by what a replay says that it would gain.
+
+        Raises:
+            QueryError: there is no trace here, or a rule of the user's own has failed.
+        """
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.prediction.advising import advise, is_rule
+        from tracekit.prediction.predicting import Predictor
+
+        self._become_whole()
+        ours = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
+        own = [name for name, one in self.library.analyses.items() if is_rule(one.spec)]
+        rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
+        return self._ask(lambda: advise(rules, lambda: Predictor(self._asked_connection)))
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""

@@ -3,14 +3,15 @@
 -- host's time before that. Time of the host has beside it what of it is inside of ops.
 --
 -- Kind:     temporary
--- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, module, trace, step_ranges, interval_overlap
+-- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, module, trace, step_ranges, interval_overlap,
+--           interval_innermost
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  the edge
 --   part       VARCHAR               work, call, host, latency, gap, wait, start or mark: what its time is
 --   span_id    BIGINT                the span that it leads to
 --   class      VARCHAR               class of the work
 --   work_kind  VARCHAR               compute, comm or memcpy
---   op         VARCHAR               op that launched the work
+--   op         VARCHAR               innermost op around the launch of the work, or around the call
 --   module     VARCHAR               module, or a row of modules in parentheses
 --   name       VARCHAR               the work or the call
 --   phase      VARCHAR               phase
@@ -38,12 +39,39 @@ by_launch AS (
     GROUP BY trace_id, launch_id
 ),
 
+-- Calls that launch nothing: what waits is in an op, or in none.
+other_call AS (
+    SELECT
+        s.span_id AS id, s.trace_id, s.event_id,
+        (e.trace_id, e.pid, e.tid) AS part,
+        e.ts_ns AS at_ns
+    FROM graph_span AS s
+    INNER JOIN event AS e USING (trace_id, event_id)
+    ANTI JOIN by_launch AS b ON s.trace_id = b.trace_id AND s.event_id = b.launch_id
+    WHERE s.kind = 'call'
+),
+
+op_span AS (
+    SELECT
+        (e.trace_id, e.pid, e.tid) AS part,
+        e.event_id AS id, e.ts_ns AS start_ns, e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    WHERE is_op(e.category) AND contains(e.name, '::')
+),
+
+other_op AS (
+    SELECT c.id, e.name AS op
+    FROM interval_innermost('other_call', 'op_span') AS i
+    INNER JOIN other_call AS c USING (id)
+    INNER JOIN event AS e ON c.trace_id = e.trace_id AND i.span_id = e.event_id
+),
+
 fact AS (
     SELECT
         s.span_id, s.device, s.stream, s.name, s.start_ns,
         coalesce(a.class, (b.fact)[1]) AS class,
         coalesce(a.work_kind, (b.fact)[2]) AS work_kind,
-        coalesce(a.op, (b.fact)[3]) AS op,
+        coalesce(a.op, (b.fact)[3], o.op) AS op,
         coalesce(a.module, (b.fact)[4]) AS module,
         coalesce(a.phase, (b.fact)[5]) AS phase,
         coalesce(a.step, (b.fact)[6], s.step) AS step
@@ -56,6 +84,7 @@ fact AS (
             AND s.kind = 'work'
     LEFT JOIN by_launch AS b
         ON s.trace_id = b.trace_id AND s.event_id = b.launch_id AND s.kind = 'call'
+    LEFT JOIN other_op AS o ON s.span_id = o.id
 ),
 
 step_range AS (

@@ -3,6 +3,7 @@
     class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
     op=aten::item remove            work and ops that are not there any more
     range=augment x0.5              what a thread does inside of a range that the program named
+    call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
 
 A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
@@ -24,6 +25,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "kind": "work_kind",
         "op": "op",
         "range": "range",
+        "call": "call",
         "module": "module",
         "name": "name",
         "phase": "phase",
@@ -35,7 +37,8 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 """What work is chosen by, and the column of table ``edge_fact`` that holds it.
 
-A range is no column of that, but an annotation or a Python call of ``event``.
+A range is no column of that, but an annotation or a Python call of ``event``, and a call one of the
+runtime or driver.
 """
 
 SCALE, REMOVE, WORKERS = "scale", "remove", "workers"

@@ -99,7 +99,7 @@ def _update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) 
 
 def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     columns = [column for column, _ in change.terms]
-    if "range" in columns or (change.action == REMOVE and "op" in columns):
+    if {"range", "call"} & {*columns} or (change.action == REMOVE and "op" in columns):
         return _change_inside(connection, change)
     where = _where(change, "part = 'work'")
     _need(connection, where, change, "no such work")
@@ -139,22 +139,27 @@ def _remove_calls(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"DELETE FROM {TABLE} WHERE part = 'wait' AND target_node // 2 IN {gone}")
 
 
+_INSIDE = {
+    "op": "is_op(e.category)",
+    "range": "(is_annotation(e.category) OR is_python_call(e.category))",
+    "call": "is_launch_call(e.category)",
+}
+"""What events of a thread are chosen by a name, and change with all that they hold."""
+
+
 def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     """Change what threads do inside of ops or ranges; what is removed takes its launches along."""
-    (by, glob) = next(term for term in change.terms if term[0] in ("range", "op"))
+    (by, glob) = next(term for term in change.terms if term[0] in _INSIDE)
     others = [term for term in change.terms if term != (by, glob)]
-    if any(column in ("range", "op") for column, _ in others):
-        raise UsageError(f"{change.text!r}: only one op or range can be chosen")
+    if any(column in _INSIDE for column, _ in others):
+        raise UsageError(f"{change.text!r}: only one op, range or call can be chosen")
     rest = _where(replace(change, terms=tuple(others)), "TRUE")
-    is_such = "is_op(e.category)"
-    if by == "range":
-        is_such = "(is_annotation(e.category) OR is_python_call(e.category))"
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
         "e.ts_ns + e.dur_ns + c.shift_ns AS end_ns "
         "FROM event AS e INNER JOIN graph_clock AS c USING (trace_id) "
-        f"WHERE {is_such} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
+        f"WHERE {_INSIDE[by]} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: there is no such {by} in this trace")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
-_MACROS = "is_op() is_annotation() is_python_call() interval_overlap() interval_union()"
+_MACROS = "is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() interval_union()"
 """The tables and macros that the statements of a prediction read."""
 
 _AT = f"{DATABASE}.main.changed_at"
@@ -104,61 +104,101 @@ class _Replayed:
     step_ends_ns: tuple[tuple[int, ...], ...]
 
 
-def predict(
-    connection: duckdb.DuckDBPyConnection, changes: Sequence[str], timeline: Path | None = None
-) -> Prediction:
-    """Return what the window of a run would be if all of these were changed.
+class Predictor:
+    """Replays one recorded run with changes, as often as asked.
 
     Args:
         connection: to a store of its traces.
-        changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: where to write the predicted run, as a Chrome trace.
+
+    Attributes:
+        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
 
     Raises:
-        UsageError: a text is no change.
-        QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+        QueryError: no work of a device is recorded.
     """
-    from tracekit.analysis.catalog import load_catalog
 
-    parsed = [parse_change(text) for text in changes]
-    replay = run_analysis(connection, load_catalog().analysis("replay"), {})
-    if not replay.rows:
-        raise QueryError("no work of a device is recorded, so nothing can be replayed")
-    provide_temporaries_in(connection, _TABLES)
-    provide_macros_in(connection, _MACROS)
-    create_edges(connection)
-    before = [_replayed(connection, *variant) for variant in _VARIANTS]
-    assumptions: dict[str, None] = {}
-    for change in parsed:
-        assumptions |= dict.fromkeys(apply_change(connection, change))
-    after = [_replayed(connection, *variant) for variant in reversed(_VARIANTS)][::-1]
-    if timeline is not None:
-        write_timeline(connection, _AT, timeline)
-    recorded = before[0].window_ns
-    ratios = [new.window_ns / max(old.window_ns, 1) for old, new in zip(before, after, strict=True)]
-    low, high = _widened(ratios, _drawn(before[0], after[0]))
-    columns = [column.name for column in replay.columns]
-    rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
-    if any((row["inferred_pct"] or 0) >= 0.05 for row in rows):
-        assumptions["what is inferred or assumed of the order of the work holds"] = None
-    unexplained = max(row["unexplained_ns"] for row in rows)
-    reason = None
-    if unexplained > abs(recorded - after[0].window_ns) and ratios[0] < 1:
-        reason = (
-            f"{unexplained / 1e6:.3f} ms of the critical path have no explanation, which is more "
-            f"than the {(recorded - after[0].window_ns) / 1e6:.3f} ms that would be gained"
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        from tracekit.analysis.catalog import load_catalog
+
+        self._connection = connection
+        replay = run_analysis(connection, load_catalog().analysis("replay"), {})
+        if not replay.rows:
+            raise QueryError("no work of a device is recorded, so nothing can be replayed")
+        columns = [column.name for column in replay.columns]
+        rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
+        self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
+        self._unexplained_ns = max(row["unexplained_ns"] for row in rows)
+        provide_temporaries_in(connection, _TABLES)
+        provide_macros_in(connection, _MACROS)
+        create_edges(connection)
+        self._before = [_replayed(connection, *variant) for variant in _VARIANTS]
+        self.recorded_ns = self._before[0].window_ns
+
+    @property
+    def step_count(self) -> int:
+        """The number of marked steps, of the rank that has most."""
+        return max((len(ends) for ends in self._before[0].step_ends_ns), default=0)
+
+    def gain_ns(self, changes: Sequence[str]) -> int:
+        """Return by how much the window would be shorter, ns: a prediction without its interval.
+
+        Raises:
+            UsageError: a text is no change.
+            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+        """
+        self._apply(changes)
+        return self.recorded_ns - _replayed(self._connection, *_VARIANTS[0]).window_ns
+
+    def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
+        """Return what the window would be if all of these were changed.
+
+        Args:
+            changes: texts in the language of :mod:`tracekit.prediction.changes`.
+            timeline: where to write the predicted run, as a Chrome trace.
+
+        Raises:
+            UsageError: a text is no change.
+            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+        """
+        connection = self._connection
+        assumptions = self._apply(changes)
+        after = [_replayed(connection, *_VARIANTS[0])]
+        if timeline is not None:
+            write_timeline(connection, _AT, timeline)
+        recorded = self.recorded_ns
+        gain_ns = recorded - after[0].window_ns
+        after += [_replayed(connection, *variant) for variant in _VARIANTS[1:]]
+        before = self._before
+        ratios = [
+            new.window_ns / max(old.window_ns, 1) for old, new in zip(before, after, strict=True)
+        ]
+        low, high = _widened(ratios, _drawn(before[0], after[0]))
+        if self._inferred_pct >= 0.05:
+            assumptions.append("what is inferred or assumed of the order of the work holds")
+        reason = None
+        if self._unexplained_ns > abs(gain_ns) and gain_ns > 0:
+            reason = (
+                f"{self._unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
+                f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
+            )
+        return Prediction(
+            tuple(changes),
+            recorded,
+            after[0].window_ns if reason is None else None,
+            round(low * recorded),
+            round(high * recorded),
+            100 * (before[3].window_ns / max(recorded, 1) - 1),
+            self._inferred_pct,
+            tuple(assumptions),
+            reason,
         )
-    return Prediction(
-        tuple(changes),
-        recorded,
-        after[0].window_ns if reason is None else None,
-        round(low * recorded),
-        round(high * recorded),
-        100 * (before[3].window_ns / max(recorded, 1) - 1),
-        max(row["inferred_pct"] or 0.0 for row in rows),
-        tuple(assumptions),
-        reason,
-    )
+
+    def _apply(self, changes: Sequence[str]) -> list[str]:
+        """Lay out the edges under changes; return what these assume."""
+        parsed = [parse_change(text) for text in changes]
+        create_edges(self._connection)
+        assumed = [apply_change(self._connection, change) for change in parsed]
+        return list(dict.fromkeys(text for texts in assumed for text in texts))
 
 
 def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bool) -> _Replayed:

@@ -1,0 +1,49 @@
+-- Do copies to the device hold the host up, or the device?
+-- A copy from pageable memory lets the host wait until it has begun; and what is computed with it waits for it.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, host_waits, launch, device_events, attributed_events
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   the most that they can gain, ns
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns > 0
+
+WITH copies AS (
+    SELECT
+        a.name, a.dur_ns, a.bytes, a.wall_ns,
+        coalesce(w.dur_ns, 0) AS wait_ns
+    FROM attributed_events AS a
+    LEFT JOIN host_waits AS w
+        ON a.trace_id = w.trace_id AND a.launch_id = w.event_id AND w.kind IN ('copy', 'sync')
+    WHERE a.class = 'memcpy_h2d'
+),
+
+summed AS (
+    SELECT
+        count(*) AS copy_count,
+        coalesce(median(bytes), 0)::BIGINT AS median_bytes,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        count(*) FILTER (contains(name, 'Pageable')) AS pageable_count
+    FROM copies
+)
+
+SELECT
+    format(
+        '{} copies to the device, {} from pageable memory, of {:,} bytes in the median: the host '
+        || 'waits {}, and nothing else runs for {}', copy_count, pageable_count, median_bytes,
+        in_ms(wait_ns), in_ms(wall_ns)
+    ) AS what,
+    'copies from host to device' AS place,
+    if(wait_ns > 0, 'sync class=memcpy_h2d remove; ', '') || 'class=memcpy_h2d remove' AS change,
+    wait_ns + wall_ns AS cost_ns,
+    'copy the next batch beside the step: DataLoader(pin_memory=True) and '
+    || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor' AS remedy,
+    'tracekit query memcpy TRACE' AS evidence
+FROM summed
+WHERE wait_ns + wall_ns > 0

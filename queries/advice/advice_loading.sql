@@ -1,0 +1,56 @@
+-- Does the program wait for its data?
+-- Loading in the training process, or workers that do not keep up. Without workers, as many are proposed as make a
+-- batch while a step runs, and one more, at most eight.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, host_waits, event, trace
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   the most that they can gain, ns
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns > 0
+
+WITH loading AS (
+    SELECT
+        w.trace_id,
+        count(*) AS wait_count,
+        sum(w.dur_ns)::BIGINT AS wait_ns,
+        bool_or(contains(e.name, 'MultiProcessing')) AS has_workers
+    FROM host_waits AS w
+    INNER JOIN event AS e USING (trace_id, event_id)
+    WHERE w.kind = 'data_loading'
+    GROUP BY w.trace_id
+),
+
+worst AS (
+    SELECT
+        l.*, t.rank,
+        least(8, 1 + ceil(wait_ns / greatest(t.last_end_ns - t.first_ts_ns - wait_ns, 1)))::INTEGER
+            AS worker_count
+    FROM loading AS l
+    INNER JOIN trace AS t USING (trace_id)
+    ORDER BY wait_ns DESC, trace_id
+    LIMIT 1
+)
+
+SELECT
+    format('{} waits for data, {} together', wait_count, in_ms(wait_ns)) AS what,
+    at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers')) AS place,
+    if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
+    wait_ns AS cost_ns,
+    if(
+        has_workers,
+        'more workers, or less to do in each: DataLoader(num_workers=…, prefetch_factor=4, '
+        || 'persistent_workers=True); what is the same in every epoch belongs before the training',
+        format(
+            'let workers load ahead: DataLoader(num_workers={}, pin_memory=True, '
+            || 'persistent_workers=True)', worker_count
+        )
+    ) AS remedy,
+    'tracekit query idle_gaps TRACE --cause data_loading' AS evidence
+FROM worst
+WHERE wait_ns > 0

@@ -1,0 +1,100 @@
+-- Which Python calls or ranges let devices wait while they launch nothing?
+-- What is open on the thread at work in the middle of an idle gap: the innermost Python function or range of the
+-- program that holds no work and no launch at all. What data loaders do is left to advice_loading.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, idle_gap, event_category, event, launch, host_waits, interval_innermost, interval_overlap,
+--           trace
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   the most that they can gain, ns
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns > 0
+
+WITH middle AS MATERIALIZED (
+    SELECT
+        (trace_id, pid, busy_tid) AS part, gap_id, trace_id, idle_ns, device,
+        row_number() OVER () AS id,
+        busy_at_ns AS at_ns
+    FROM idle_gap
+    WHERE busy_at_ns IS NOT NULL AND cause IN ('host_bound', 'unknown')
+),
+
+named AS MATERIALIZED (
+    SELECT
+        (trace_id, pid, tid) AS part, event_id AS id, trace_id, name,
+        ts_ns AS start_ns, ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        dur_ns > 0
+        AND (is_python_call(category) OR is_annotation(category))
+        AND NOT regexp_matches(name, '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler)')
+),
+
+around AS MATERIALIZED (
+    SELECT m.id, m.trace_id, m.device, m.idle_ns, n.name
+    FROM interval_innermost('middle', 'named') AS i
+    INNER JOIN middle AS m USING (id)
+    INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
+),
+
+candidate AS (
+    SELECT trace_id, device, name, sum(idle_ns)::BIGINT AS idle_ns, count(*) AS gap_count
+    FROM around
+    GROUP BY ALL
+),
+
+largest AS MATERIALIZED (
+    SELECT * FROM candidate
+    QUALIFY row_number() OVER (ORDER BY idle_ns DESC, name, trace_id) <= 12
+),
+
+called AS MATERIALIZED (
+    SELECT n.part, n.id, n.trace_id, n.name, n.start_ns, n.end_ns
+    FROM named AS n
+    WHERE (n.trace_id, n.name) IN (SELECT (trace_id, name) FROM largest)
+),
+
+work AS MATERIALIZED (
+    SELECT (trace_id, pid, tid) AS part, ts_ns AS start_ns, greatest(end_ns, ts_ns + 1) AS end_ns
+    FROM launch
+    UNION ALL
+    SELECT (trace_id, pid, tid), ts_ns, ts_ns + dur_ns
+    FROM host_waits
+    WHERE kind = 'data_loading'
+),
+
+working AS (
+    SELECT DISTINCT c.trace_id, c.name
+    FROM interval_overlap('called', 'work') AS o
+    INNER JOIN called AS c ON o.id = c.id
+    WHERE o.overlap_ns > 0
+),
+
+times AS (
+    SELECT trace_id, name, count(*) AS call_count, sum(end_ns - start_ns)::BIGINT AS call_ns
+    FROM called
+    GROUP BY ALL
+)
+
+SELECT
+    format(
+        'devices wait {} for {} calls of {}', in_ms(l.idle_ns), t.call_count, l.name
+    ) AS what,
+    at_rank(r.rank, l.name) AS place,
+    'range=' || chosen_name(l.name)
+    || if(r.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', r.rank))
+    || ' remove' AS change,
+    least(l.idle_ns, t.call_ns) AS cost_ns,
+    'do it less often, in another thread or process, or not at all' AS remedy,
+    'tracekit query idle_gaps TRACE' AS evidence
+FROM largest AS l
+INNER JOIN times AS t USING (trace_id, name)
+INNER JOIN trace AS r USING (trace_id)
+ANTI JOIN working AS w ON l.trace_id = w.trace_id AND l.name = w.name
+ORDER BY cost_ns DESC, place
+LIMIT 4
