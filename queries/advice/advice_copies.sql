@@ -8,10 +8,10 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH copies AS (
     SELECT
@@ -43,7 +43,8 @@ SELECT
     if(wait_ns > 0, 'sync class=memcpy_h2d remove; ', '') || 'class=memcpy_h2d remove' AS change,
     wait_ns + wall_ns AS cost_ns,
     'copy the next batch beside the step: DataLoader(pin_memory=True) and '
-    || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor' AS remedy,
+    || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor'
+        AS remedy,
     'tracekit query memcpy TRACE' AS evidence
 FROM summed
 WHERE wait_ns + wall_ns > 0

@@ -1,18 +1,18 @@
 -- In which phases does the device wait for launches?
 -- Idle time in which the host is at work, on accelerators. A captured graph leaves about a tenth of the host's time
--- there, which is assumed.
+-- there, which is assumed. Phases with less than 1 % of the window are left out.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: advice_text, idle_gap, attributed_events, launch
+-- Requires: advice_text, idle_gap, attributed_events, device_windows
 -- Columns:
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH gaps AS (
     SELECT coalesce(a.phase, 'other') AS phase, sum(g.idle_ns)::BIGINT AS idle_ns
@@ -26,31 +26,29 @@ WITH gaps AS (
     GROUP BY ALL
 ),
 
-launches AS (
-    SELECT a.phase, count(DISTINCT (a.trace_id, a.launch_id)) AS launch_count
-    FROM attributed_events AS a
-    WHERE a.device <> 'cpu'
-    GROUP BY a.phase
+device_window AS (SELECT sum(window_ns) AS window_ns FROM device_windows),
+
+phases AS (
+    SELECT phase, idle_ns
+    FROM gaps, device_window
+    WHERE idle_ns > 0.01 * window_ns
 )
 
 SELECT
-    format(
-        '{}: the device waits {} for the host, which makes {} launches', phase, in_ms(idle_ns),
-        coalesce(launch_count, 0)
+    'devices wait for the host to launch: '
+    || string_agg(
+        format('{} in phase {}', in_ms(idle_ns), phase), ', ' ORDER BY idle_ns DESC, phase
     ) AS what,
-    'phase ' || phase AS place,
-    format('host phase={} x0.1', phase) AS change,
-    idle_ns AS cost_ns,
+    'launches of ' || string_agg(phase, ', ' ORDER BY idle_ns DESC, phase) AS place,
+    string_agg(format('host phase={} x0.1', phase), '; ' ORDER BY idle_ns DESC, phase) AS change,
+    sum(idle_ns)::BIGINT AS cost_ns,
     if(
-        phase IN ('decode', 'prefill', 'mixed', 'generation'),
+        bool_or(phase IN ('decode', 'prefill', 'mixed', 'generation')),
         'capture CUDA graphs for the batch sizes that occur (vLLM: no enforce_eager; SGLang: '
         || '--cuda-graph-max-bs; LightLLM: no --disable_cudagraph), or serve larger batches',
-        'torch.compile(model, mode="reduce-overhead"), torch.cuda.make_graphed_callables, or a larger '
-        || 'batch; for the optimizer fused=True'
+        'torch.compile(model, mode="reduce-overhead"), torch.cuda.make_graphed_callables, a larger '
+        || 'batch, and for the optimizer fused=True'
     ) AS remedy,
     'tracekit query idle_gaps TRACE --cause host_bound' AS evidence
-FROM gaps
-LEFT JOIN launches USING (phase)
-WHERE idle_ns > 0
-ORDER BY idle_ns DESC, phase
-LIMIT 5
+FROM phases
+HAVING count(*) > 0

@@ -4,31 +4,40 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: advice_text, host_waits, event, trace
+-- Requires: advice_text, host_waits, event, trace, interval_union
 -- Columns:
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
-WITH loading AS (
+-- The range of a loader and its Python function are one wait.
+WITH waits AS (
+    SELECT (trace_id, pid, tid) AS part, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns
+    FROM host_waits
+    WHERE kind = 'data_loading'
+),
+
+loading AS (
     SELECT
-        w.trace_id,
+        (part)[1] AS trace_id,
         count(*) AS wait_count,
-        sum(w.dur_ns)::BIGINT AS wait_ns,
-        bool_or(contains(e.name, 'MultiProcessing')) AS has_workers
-    FROM host_waits AS w
-    INNER JOIN event AS e USING (trace_id, event_id)
-    WHERE w.kind = 'data_loading'
-    GROUP BY w.trace_id
+        sum(end_ns - start_ns)::BIGINT AS wait_ns
+    FROM interval_union('waits')
+    GROUP BY ALL
 ),
 
 worst AS (
     SELECT
         l.*, t.rank,
+        EXISTS (
+            FROM event AS e
+            WHERE e.trace_id = l.trace_id AND contains(e.name, '_MultiProcessingDataLoaderIter')
+        )
+            AS has_workers,
         least(8, 1 + ceil(wait_ns / greatest(t.last_end_ns - t.first_ts_ns - wait_ns, 1)))::INTEGER
             AS worker_count
     FROM loading AS l
@@ -39,7 +48,8 @@ worst AS (
 
 SELECT
     format('{} waits for data, {} together', wait_count, in_ms(wait_ns)) AS what,
-    at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers')) AS place,
+    at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers'))
+        AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
     wait_ns AS cost_ns,
     if(

@@ -10,10 +10,10 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH middle AS MATERIALIZED (
     SELECT
@@ -32,7 +32,9 @@ named AS MATERIALIZED (
     WHERE
         dur_ns > 0
         AND (is_python_call(category) OR is_annotation(category))
-        AND NOT regexp_matches(name, '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler)')
+        AND NOT regexp_matches(
+            name, '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler)'
+        )
 ),
 
 around AS MATERIALIZED (

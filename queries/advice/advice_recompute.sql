@@ -9,10 +9,10 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 SELECT
     format('{} of work is recomputation', in_ms(sum(dur_ns))) AS what,

@@ -10,10 +10,10 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   cost_ns   BIGINT   the most that they can gain, ns
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns > 0
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH waits AS MATERIALIZED (
     SELECT
@@ -79,13 +79,16 @@ SELECT
     wait_ns AS cost_ns,
     CASE
         WHEN op IN ('aten::_local_scalar_dense', 'aten::item')
-            THEN 'keep the value on the device: sum losses there and call .item() every 100 steps; '
+            THEN
+                'keep the value on the device: sum losses there and call .item() every 100 steps; '
                 || 'no float(tensor), print(tensor) or `if tensor:` in the loop'
         WHEN op IN ('aten::nonzero', 'aten::index', 'aten::masked_select')
-            THEN 'no shapes that depend on values: torch.where or a multiplication by the mask '
+            THEN
+                'no shapes that depend on values: torch.where or a multiplication by the mask '
                 || 'instead of x[mask]'
         WHEN op IS NOT NULL
-            THEN 'copy to the host at the end, or with non_blocking=True to pinned memory and read later'
+            THEN
+                'copy at the end, or with non_blocking=True to pinned memory and read later'
         ELSE 'no torch.cuda.synchronize() in the loop; time with torch.cuda.Event'
     END AS remedy,
     'tracekit query idle_gaps TRACE --cause host_sync' AS evidence

@@ -56,19 +56,21 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "overlap": (HIDE,),
         "ranks": (MEDIAN,),
         "device": (MOVE,),
+        "precision": (MOVE,),
     }
 )
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
 and latency of collectives; whether communication is hidden behind compute; ranks that are slower
-than the others; the device that all runs on.
+than the others; the device that all runs on; the type that products are computed in.
 """
 
 _FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
 _WORKERS = re.compile(r"workers=(?P<count>\d{1,4})")
 
+_PRECISION = re.compile(r"precision=(?P<dtype>bf16|fp16|tf32)")
 _DEVICE = re.compile(r"device=(?P<name>\S.*)")
 _ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_WORKERS.pattern}")
 _ALONE = (HIDE, MEDIAN, MOVE)
@@ -87,7 +89,7 @@ class Change:
         action: one of those above.
         factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
         count: workers.
-        device: the name of another device.
+        device: the name of another device, or the type of another precision.
     """
 
     text: str
@@ -110,6 +112,8 @@ def parse_change(text: str) -> Change:
         return Change(text, "overlap", (), HIDE)
     if words == ["ranks=median"]:
         return Change(text, "ranks", (), MEDIAN)
+    if narrowed := _PRECISION.fullmatch(text.strip()):
+        return Change(text, "precision", (), MOVE, device=narrowed["dtype"])
     if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:

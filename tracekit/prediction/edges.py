@@ -389,7 +389,8 @@ def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         f"UPDATE {TABLE} AS e SET factor = e.factor * ({factor}) FROM {TABLE}_transfer AS t, "
         "(SELECT t.edge_id, least(coalesce(f.latency_ns, 0), t.usual_ns) AS latency_ns "
         f"FROM {TABLE}_transfer AS t LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS l "
-        f"WHERE {_where(change, 'e.edge_id = t.edge_id', 'e.edge_id = l.edge_id')}"
+        "WHERE e.edge_id = t.edge_id AND e.edge_id = l.edge_id "
+        f"AND e.edge_id IN (SELECT edge_id FROM {TABLE} WHERE {_where(change, 'TRUE')})"
     )
     connection.execute(f"DROP TABLE {TABLE}_transfer")
     connection.execute(f"DROP TABLE {TABLE}_fit")
@@ -440,6 +441,12 @@ def _move(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     return scale_to_device(connection, TABLE, change.device)
 
 
+def _narrow(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    from tracekit.prediction.other_device import scale_to_type
+
+    return scale_to_type(connection, TABLE, change.device)
+
+
 _APPLY = {
     None: _change_work,
     "host": _change_host,
@@ -452,4 +459,5 @@ _APPLY = {
     "overlap": _hide_communication,
     "ranks": _even_ranks,
     "device": _move,
+    "precision": _narrow,
 }

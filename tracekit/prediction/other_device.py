@@ -1,4 +1,4 @@
-"""The same kernels on another device: each by what bounds it, as data sheets have it."""
+"""The same kernels on another device or in another type: each by what bounds it, by data sheets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREATE OR REPLACE TABLE {table}_device AS
 WITH peak AS (
     SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s, o.flop_per_s AS other_flop_per_s
     FROM device_peak AS p
-    INNER JOIN ({other}) AS o USING (dtype)
+    INNER JOIN {other}
 ),
 memory AS (
     SELECT trace_id, any_value(memory_bytes_per_s) AS bytes_per_s
@@ -59,14 +59,15 @@ work AS (
 )
 SELECT w.span_id, w.dur_ns,
     CASE
-        WHEN w.dur_ns <= {launch_bound} THEN 1
+        WHEN w.dur_ns <= {launch_bound} OR NOT {is_moved} THEN 1
         WHEN p.flop_per_s IS NOT NULL
             AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
             THEN p.flop_per_s / p.other_flop_per_s
-        ELSE m.bytes_per_s / {other_memory}
+        ELSE {memory_ratio}
     END AS ratio,
     CASE
         WHEN w.dur_ns <= {launch_bound} THEN 'too short to tell'
+        WHEN NOT {is_moved} THEN 'as it was'
         WHEN p.flop_per_s IS NOT NULL
             AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
             THEN 'arithmetic'
@@ -77,6 +78,8 @@ FROM work AS w
 INNER JOIN memory AS m ON w.trace_id = m.trace_id
 LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
 """
+
+_BOUNDS = ("arithmetic", "as it was", "too short to tell")
 
 _NEEDED = "launched_op_costs() computed_type() is_tf32_kernel()"
 
@@ -107,32 +110,67 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         QueryError: the device is not known, or the recorded one has no published peak.
     """
     other = find_device(name)
-    if not connection.execute("FROM device_peak LIMIT 1").fetchall():
-        raise QueryError(f"device={name}: no peak of the recorded device is known")
-    provide_macros_in(connection, _NEEDED)
     types = ", ".join(f"({quote(one)}, {literal(rate)})" for one, rate in other.flop_per_s.items())
-    connection.execute(
-        _RATIOS.format(
-            table=table,
-            other=f"SELECT * FROM (VALUES {types}) AS other(dtype, flop_per_s)",
-            other_memory=literal(other.memory_bytes_per_s),
-            launch_bound=LAUNCH_BOUND_NS,
-        )
+    said = _scale(
+        connection,
+        table,
+        f"device={name}",
+        other=f"(VALUES {types}) AS o(dtype, flop_per_s) USING (dtype)",
+        memory_ratio=f"m.bytes_per_s / {literal(other.memory_bytes_per_s)}",
+        is_moved="TRUE",
     )
+    return [
+        f"{other.product}: kernels change by the ratio of data-sheet peaks ({said})",
+        "the other device reaches the same share of its peaks with the same kernels",
+        "copies, collectives, latencies and the host take what they took",
+    ]
+
+
+def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str) -> list[str]:
+    """Scale products of 32-bit floats in a table of edges to a narrower type.
+
+    Args:
+        connection: to a store with the graph.
+        table: of edges.
+        dtype: bf16, fp16 or tf32.
+
+    Returns:
+        What that assumes.
+
+    Raises:
+        QueryError: the device has no published peak of that type.
+    """
+    if not connection.execute("FROM device_peak WHERE dtype = ? LIMIT 1", [dtype]).fetchall():
+        raise QueryError(f"precision={dtype}: no peak of that type is known of the device")
+    said = _scale(
+        connection,
+        table,
+        f"precision={dtype}",
+        other=f"device_peak AS o ON p.trace_id = o.trace_id AND o.dtype = {quote(dtype)} "
+        "AND p.dtype IN ('fp32', 'tf32') AND o.flop_per_s > p.flop_per_s",
+        memory_ratio="1" if dtype == "tf32" else "0.5",
+        is_moved="(p.flop_per_s IS NOT NULL)",
+    )
+    return [
+        f"{dtype}: products of 32 bits change by the ratio of data-sheet peaks ({said})",
+        "their kernels reach the same share of that peak; casts and all else take what they took",
+    ]
+
+
+def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **ratio: str) -> str:
+    """Scale compute by ratios of peaks; return which share of it what binds."""
+    if not connection.execute("FROM device_peak LIMIT 1").fetchall():
+        raise QueryError(f"{asked}: no peak of the recorded device is known")
+    provide_macros_in(connection, _NEEDED)
+    connection.execute(_RATIOS.format(table=table, launch_bound=LAUNCH_BOUND_NS, **ratio))
     connection.execute(
         f"UPDATE {table} AS e SET factor = e.factor * d.ratio FROM {table}_device AS d "
         "WHERE e.part = 'work' AND e.target_node // 2 = d.span_id"
     )
     shares = connection.execute(
-        f"SELECT bound, 100.0 * sum(dur_ns) / (SELECT sum(dur_ns) FROM {table}_device), "
-        f"100.0 * sum(dur_ns) FILTER (WHERE is_known) / sum(dur_ns) FROM {table}_device "
-        "GROUP BY bound ORDER BY bound"
+        f"SELECT bound, 100.0 * sum(dur_ns) / (SELECT sum(dur_ns) FROM {table}_device) "
+        f"FROM {table}_device GROUP BY bound ORDER BY bound"
     ).fetchall()
     connection.execute(f"DROP TABLE {table}_device")
-    said = ", ".join(f"{share:.1f} % by {bound}" for bound, share, _ in shares if bound != "memory")
-    bound = f"{said}, the rest by memory bandwidth" if said else "all by memory bandwidth"
-    return [
-        f"{other.product}: kernels change by the ratio of data-sheet peaks ({bound})",
-        "the other device reaches the same share of its peaks with the same kernels",
-        "copies, collectives, latencies and the host take what they took",
-    ]
+    said = ", ".join(f"{share:.1f} % by {bound}" for bound, share in shares if bound in _BOUNDS)
+    return f"{said}, the rest by memory bandwidth" if said else "all by memory bandwidth"

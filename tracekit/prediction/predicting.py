@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import duckdb
 
 _TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
-_MACROS = "is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() interval_union()"
+_MACROS = (
+    "is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() interval_union()"
+)
 """The tables and macros that the statements of a prediction read."""
 
 _AT = f"{DATABASE}.main.changed_at"

@@ -1,0 +1,64 @@
+-- Are gradients reduced in every micro-batch?
+-- Of an optimizer's step with several backward passes, only the last has to reduce gradients.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, collective_events, annotations
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH optimizer_steps AS (
+    SELECT trace_id, count(*) AS step_count
+    FROM annotations
+    WHERE name LIKE 'Optimizer.step#%'
+    GROUP BY trace_id
+),
+
+forwards AS (
+    SELECT trace_id, count(*) AS forward_count
+    FROM annotations
+    WHERE name = 'DistributedDataParallel.forward'
+    GROUP BY trace_id
+),
+
+numbered AS (
+    SELECT *, max(message_bytes) OVER (PARTITION BY trace_id) AS most_bytes
+    FROM collective_events
+    WHERE class = 'comm_allreduce' AND phase = 'backward' AND is_transfer
+),
+
+reductions AS (
+    SELECT
+        trace_id,
+        count(*) FILTER (message_bytes = most_bytes) AS pass_count,
+        sum(dur_ns)::BIGINT AS comm_ns
+    FROM numbered
+    GROUP BY trace_id
+),
+
+passes AS (
+    SELECT *, pass_count // step_count AS batch_count
+    FROM reductions
+    INNER JOIN optimizer_steps USING (trace_id)
+    INNER JOIN forwards USING (trace_id)
+    WHERE pass_count >= 2 * step_count AND forward_count >= 2 * step_count
+)
+
+SELECT
+    format(
+        'gradients are reduced {} times for {} steps of the optimizer, {}', max(pass_count),
+        max(step_count), in_ms(max(comm_ns))
+    ) AS what,
+    'gradient accumulation' AS place,
+    format('class=comm_allreduce phase=backward x{:.3f}', 1 / min(batch_count)) AS change,
+    max(comm_ns)::BIGINT AS cost_ns,
+    'with model.no_sync(): around all backward passes but the last of a step' AS remedy,
+    'tracekit query communication TRACE' AS evidence
+FROM passes
+HAVING count(*) > 0 AND max(comm_ns) > 0

@@ -1,0 +1,81 @@
+-- Which modules do element-wise work in kernels that could be one?
+-- Element-wise, norm and reduction kernels of a module, one after the other on a stream: fused they take what the
+-- longest of each chain takes, for each reads and writes the same tensors.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, attributed_events, module
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH work AS (
+    SELECT
+        a.trace_id, a.device, a.stream, a.class, a.dur_ns, a.phase,
+        coalesce(m.rollup_path, m.path) AS module,
+        a.class IN ('elementwise', 'norm', 'activation') AS is_fusible,
+        row_number() OVER stream AS position
+    FROM attributed_events AS a
+    INNER JOIN module AS m USING (trace_id, module_id)
+    WHERE a.kind = 'compute' AND a.device <> 'cpu' AND a.row_name IS NULL
+    WINDOW stream AS (PARTITION BY a.trace_id, a.device, a.stream ORDER BY a.ts_ns, a.event_id)
+),
+
+numbered AS (
+    SELECT
+        *, position - row_number() OVER (
+            PARTITION BY trace_id, device, stream, module, phase ORDER BY position
+        ) AS number
+    FROM work
+    WHERE is_fusible
+),
+
+chains AS (
+    SELECT
+        module, phase, class,
+        count(*) OVER chain AS length,
+        dur_ns,
+        dur_ns = max(dur_ns) OVER chain AS is_longest
+    FROM numbered
+    WINDOW chain AS (PARTITION BY trace_id, device, stream, module, phase, number)
+),
+
+phases AS (
+    SELECT
+        phase, class,
+        count(*) FILTER (length > 1) AS work_count,
+        sum(dur_ns)::BIGINT AS all_ns,
+        coalesce(sum(dur_ns) FILTER (is_longest), 0)::BIGINT AS left_ns
+    FROM chains
+    GROUP BY phase, class
+    HAVING count(*) FILTER (length > 1 AND NOT is_longest) > 0
+),
+
+largest AS (
+    SELECT module
+    FROM chains
+    GROUP BY module
+    ORDER BY sum(dur_ns) FILTER (NOT is_longest) DESC NULLS LAST, module
+    LIMIT 1
+)
+
+SELECT
+    format(
+        '{} element-wise and norm kernels follow another in their module, {} but for the longest '
+        || 'of each chain', sum(work_count), in_ms(sum(all_ns - left_ns))
+    ) AS what,
+    'most in ' || (SELECT module FROM largest) AS place,
+    string_agg(
+        format('class={} phase={} x{:.3f}', class, phase, left_ns / all_ns), '; '
+        ORDER BY phase, class
+    ) AS change,
+    sum(all_ns - left_ns)::BIGINT AS cost_ns,
+    'torch.compile of the model, or fused kernels (Liger, apex, Triton)' AS remedy,
+    'tracekit query module_classes TRACE' AS evidence
+FROM phases
+HAVING count(*) > 0

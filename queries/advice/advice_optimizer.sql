@@ -1,0 +1,52 @@
+-- Does the optimizer take many small kernels or ops where one fused one would do?
+-- Adam by single ops reads and writes 20 tensors for each parameter, a fused kernel 7; SGD with momentum 8 and 5. Kernels
+-- that take less than 5 µs are bound by their launch: a tenth of their time is left. Of the host's time a tenth is assumed
+-- to be left.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, attributed_events
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH work AS (
+    SELECT
+        count(*) AS work_count,
+        count(*) FILTER (contains(op_name, '_foreach_')) AS foreach_count,
+        count(*) FILTER (contains(op_name, '_fused_') OR contains(name, 'FusedAdam'))
+            AS fused_count,
+        bool_or(op_name LIKE '%addcdiv_%') AS is_adam,
+        median(dur_ns) AS median_ns,
+        coalesce(sum(dur_ns) FILTER (dur_ns < 5000), 0)::BIGINT AS short_ns,
+        sum(dur_ns)::BIGINT AS work_ns
+    FROM attributed_events
+    WHERE row_name = '(optimizer)' AND kind = 'compute'
+),
+
+factor AS (
+    SELECT
+        *,
+        (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS kept
+    FROM work
+)
+
+SELECT
+    format(
+        'the optimizer takes {} kernels or ops of {:,.1f} µs in the median, {} together',
+        work_count,
+        median_ns / 1e3, in_ms(work_ns)
+    ) AS what,
+    if(foreach_count > 0, 'optimizer by foreach kernels', 'optimizer by single ops') AS place,
+    format('module=(optimizer) x{:.3f}; host module=(optimizer) x0.1', kept) AS change,
+    NULL::BIGINT AS cost_ns,
+    'torch.optim.AdamW(..., fused=True), or TrainingArguments(optim="adamw_torch_fused")'
+        AS remedy,
+    'tracekit pivot TRACE --by op --where phase=optimizer' AS evidence
+FROM factor
+WHERE work_count > 20 AND fused_count * 2 < work_count

@@ -1,0 +1,64 @@
+-- Are products computed in a wider type than the device is fast in?
+-- Products of 32-bit floats without TF32 on a device whose peaks are known, and of 64-bit floats anywhere: half as wide
+-- takes half the time there.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, attributed_events, event, device_peak
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH products AS (
+    SELECT
+        a.trace_id, a.op_name,
+        json_extract_string(e.args, '$."Input type"[0]') AS dtype,
+        count(*) AS work_count,
+        sum(a.dur_ns)::BIGINT AS work_ns
+    FROM attributed_events AS a
+    INNER JOIN event AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
+    WHERE a.class IN ('gemm', 'conv') AND NOT regexp_matches(a.name, '(?i)tf32|s1688')
+    GROUP BY ALL
+),
+
+summed AS (
+    SELECT dtype, op_name, sum(work_count) AS work_count, sum(work_ns)::BIGINT AS work_ns
+    FROM products
+    WHERE dtype = 'double' OR (dtype = 'float' AND trace_id IN (SELECT trace_id FROM device_peak))
+    GROUP BY ALL
+),
+
+typed AS (
+    SELECT
+        dtype, sum(work_count) AS work_count, sum(work_ns)::BIGINT AS work_ns,
+        string_agg(op_name, ', ' ORDER BY work_ns DESC, op_name) AS ops,
+        string_agg(
+            format('class=gemm op={} x0.5', chosen_name(op_name)),
+            '; ' ORDER BY work_ns DESC, op_name
+        ) AS halved
+    FROM summed
+    GROUP BY dtype
+)
+
+SELECT
+    format('{} products of type {}, {}', work_count, dtype, in_ms(work_ns)) AS what,
+    ops AS place,
+    if(
+        dtype = 'float',
+        'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'), halved
+    ) AS change,
+    work_ns AS cost_ns,
+    if(
+        dtype = 'float',
+        'torch.autocast(device_type, dtype=torch.bfloat16), weights in bf16, or '
+        || 'torch.set_float32_matmul_precision("high")',
+        'float32: look for what makes tensors of 64 bits, such as numpy arrays'
+    ) AS remedy,
+    'tracekit query gemms TRACE' AS evidence
+FROM typed
+WHERE work_ns > 0

@@ -1,0 +1,45 @@
+-- Do the others wait for the compute of one rank?
+-- Compute of a rank above the median of all.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, attributed_events, trace
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH ranks AS (
+    SELECT t.rank, sum(a.dur_ns)::BIGINT AS compute_ns
+    FROM attributed_events AS a
+    INNER JOIN trace AS t USING (trace_id)
+    WHERE a.kind = 'compute' AND t.rank IS NOT NULL
+    GROUP BY t.rank
+),
+
+slowest AS (
+    SELECT
+        arg_max(rank, compute_ns) AS rank,
+        (max(compute_ns) - median(compute_ns))::BIGINT AS more_ns,
+        max(compute_ns) AS compute_ns,
+        count(*) AS rank_count
+    FROM ranks
+)
+
+SELECT
+    format(
+        'rank {} computes {}, {} more than the median of {} ranks', rank, in_ms(compute_ns),
+        in_ms(more_ns), rank_count
+    ) AS what,
+    format('rank {}', rank) AS place,
+    'ranks=median' AS change,
+    more_ns AS cost_ns,
+    'equal work (lengths of sequences, layers of a stage), else the device: clocks, heat, another '
+    || 'process, its node' AS remedy,
+    'tracekit query stragglers TRACE' AS evidence
+FROM slowest
+WHERE rank_count > 1 AND more_ns > 0

@@ -1,0 +1,44 @@
+-- Are there many small collectives?
+-- Messages below 1 MiB in the median, at least ten in a step or in a window without steps: latency, not bandwidth. Ten
+-- in one leave a tenth of it.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, collective_events, step_ranges
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH messages AS (
+    SELECT
+        class,
+        count(*) AS message_count,
+        median(message_bytes) AS median_bytes,
+        sum(dur_ns)::BIGINT AS comm_ns
+    FROM collective_events
+    WHERE is_transfer AND message_bytes > 0
+    GROUP BY class
+),
+
+steps AS (SELECT greatest(count(*), 1) AS step_count FROM step_ranges)
+
+SELECT
+    format(
+        '{} collectives {} of {:,.0f} bytes in the median, {} together', message_count, class,
+        median_bytes, in_ms(comm_ns)
+    ) AS what,
+    class AS place,
+    format('latency class={} x0.1', class) AS change,
+    comm_ns AS cost_ns,
+    'larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size and '
+    || 'allgather_bucket_size (DeepSpeed), fully_shard of whole blocks (FSDP)' AS remedy,
+    'tracekit query communication TRACE' AS evidence
+FROM messages, steps
+WHERE median_bytes < 1 << 20 AND message_count >= 10 * step_count AND comm_ns > 0
+ORDER BY comm_ns DESC, class
+LIMIT 2
