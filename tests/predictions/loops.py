@@ -8,12 +8,14 @@ window. Traces go to FOLDER/a0/rank0.json, FOLDER/b0/rank0.json and so on.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,16 @@ class Options:
     batch_of_rank1: int = 0
     modules: bool = False
     ddp: bool = False
+    bucket_mb: float = 25
+    no_sync: bool = True
     reduce: int = 0
+    double: bool = False
+    attention: str = ""
+    keep_zeros: bool = False
+    collect: bool = False
+    pause_ms: float = 0
+    dump: int = 0
+    stack: bool = False
 
 
 class Batches(Dataset[torch.Tensor]):
@@ -76,9 +87,29 @@ class Batches(Dataset[torch.Tensor]):
         return self.batch + index
 
 
+class Attention(nn.Module):
+    """Four heads, in pieces or by the fused op."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.in_pieces = options.attention == "pieces"
+        self.qkv = nn.Linear(options.width, 3 * options.width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, width = x.shape
+        q, k, v = self.qkv(x).view(rows, 3, 4, width // 4).permute(1, 2, 0, 3)
+        if self.in_pieces:
+            scores = torch.bmm(q, k.transpose(1, 2)) * (width // 4) ** -0.5
+            mixed = torch.bmm(scores.softmax(-1), v)
+        else:
+            mixed = nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+        return mixed.transpose(0, 1).reshape(rows, width)
+
+
 class Block(nn.Module):
     def __init__(self, options: Options) -> None:
         super().__init__()
+        self.attention = Attention(options) if options.attention else nn.Identity()
         self.norm = nn.LayerNorm(options.width) if options.norm else nn.Identity()
         self.up = nn.Linear(options.width, options.hidden)
         self.act = nn.GELU() if options.activation else nn.Identity()
@@ -86,7 +117,7 @@ class Block(nn.Module):
         self.down = nn.Linear(options.hidden, options.width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(self.drop(self.act(self.up(self.norm(x)))))
+        return self.down(self.drop(self.act(self.up(self.norm(self.attention(x))))))
 
 
 class Model(nn.Module):
@@ -116,12 +147,17 @@ class Program:
         torch.manual_seed(0)
         self.options = options
         self.model = Model(options)
-        self.trained: nn.Module = DistributedDataParallel(self.model) if options.ddp else self.model
-        self.optimizer: Any = (
-            torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=options.optimizer == "fused")
-            if options.optimizer in ("adamw", "fused")
-            else torch.optim.SGD(self.model.parameters(), lr=1e-5)
-        )
+        if options.double:
+            self.model.double()
+        self.trained: nn.Module = self.model
+        if options.ddp:
+            self.trained = DistributedDataParallel(self.model, bucket_cap_mb=options.bucket_mb)
+        self.optimizer: Any = torch.optim.SGD(self.model.parameters(), lr=1e-5)
+        if options.optimizer != "sgd":
+            how = {"fused": {"fused": True}, "single": {"foreach": False}, "adamw": {}}
+            self.optimizer = torch.optim.AdamW(
+                self.model.parameters(), lr=1e-5, **how[options.optimizer]
+            )
         self.message = torch.ones(options.reduce)
         rows = options.batch_of_rank1 if RANK == 1 and options.batch_of_rank1 else options.batch
         self.batches: Iterator[torch.Tensor] = iter(
@@ -135,15 +171,25 @@ class Program:
 
     def step(self) -> None:
         o = self.options
-        for _ in range(o.accumulate):
+        for number in range(o.accumulate):
             x = next(self.batches)
+            if o.double:
+                x = x.double()
             if o.prepare:
                 with record_function("prepare"):
                     x = x.repeat(16, 1).sort(dim=1).values[: len(x)] / (x.std() + 1)
             if o.python:
                 with record_function("augment"):
                     work_in_python(o.python)
-            self.trained(x).square().mean().backward()
+            is_last = number == o.accumulate - 1
+            with nullcontext() if is_last or not (o.ddp and o.no_sync) else self.trained.no_sync():
+                self.trained(x).square().mean().backward()
+        if o.pause_ms and RANK == WORLD - 1:
+            time.sleep(o.pause_ms / 1e3)
+        if o.collect:
+            gc.collect()
+        if o.dump:
+            json.dumps([{"step": self.count, "value": n / 7} for n in range(o.dump)])
         if o.stall_ms and RANK == WORLD - 1:
             with record_function("stall"):
                 time.sleep(o.stall_ms / 1e3)
@@ -158,7 +204,7 @@ class Program:
         self.count += 1
         if self.count % o.step_every == 0:
             self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.optimizer.zero_grad(set_to_none=not o.keep_zeros)
         if o.log:
             for p in self.model.parameters():
                 float(p.detach().abs().max())
@@ -176,8 +222,12 @@ def record(program: Program, steps: int, path: Path) -> None:
         program.step()
     path.parent.mkdir(parents=True, exist_ok=True)
     # Shapes tell the size of a message.
-    shapes = program.options.reduce > 0
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=shapes) as profiler:
+    shapes = program.options.reduce > 0 or program.options.stack
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=shapes,
+        with_stack=program.options.stack,
+    ) as profiler:
         for number in range(steps):
             with record_function(f"ProfilerStep#{number}"):
                 program.step()

@@ -149,11 +149,33 @@ def advise(
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
             found.append((one, told))
-    found.sort(key=lambda pair: pair[1].predicted_ns or 0)
-    return Advised(recorded_ns, replay.step_count, _joined(found, replay), tuple(undecided))
+    ranked = _ranked(found)
+    return Advised(recorded_ns, replay.step_count, _joined(ranked, replay), tuple(undecided))
 
 
-def _joined(found: Sequence[tuple[Candidate, Prediction]], replay: Predictor) -> tuple[Advice, ...]:
+_Found = tuple[Candidate, Prediction]
+
+
+def _ranked(found: Sequence[_Found]) -> list[_Found]:
+    """Return the largest gain first; of two that cannot be told apart, the simpler change."""
+    ranked: list[_Found] = []
+    for pair in sorted(found, key=lambda pair: pair[1].predicted_ns or 0):
+        place = len(ranked)
+        while place and _is_simpler(pair, ranked[place - 1]):
+            place -= 1
+        ranked.insert(place, pair)
+    return ranked
+
+
+def _is_simpler(one: _Found, other: _Found) -> bool:
+    return (
+        len(one[0].changes) < len(other[0].changes)
+        and one[1].low_ns <= (other[1].predicted_ns or 0)
+        and (one[1].predicted_ns or 0) <= other[1].high_ns
+    )
+
+
+def _joined(found: Sequence[_Found], replay: Predictor) -> tuple[Advice, ...]:
     """Replay each together with all before it."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}

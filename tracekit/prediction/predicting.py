@@ -103,6 +103,7 @@ class Prediction:
 @dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
+    # When the last work of each marked step ends, of each trace: the host may be ahead of it.
     step_ends_ns: tuple[tuple[int, ...], ...]
 
 
@@ -212,9 +213,11 @@ def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bo
         "WHERE s.kind = 'work'"
     ).fetchone()
     ends = connection.execute(
-        "SELECT list(r.at_ns ORDER BY s.span_id) "
-        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id * 2 = r.node "
-        "WHERE s.name = 'step end' AND s.kind = 'mark' GROUP BY s.trace_id ORDER BY s.trace_id"
+        "SELECT list(end_ns ORDER BY step) FROM ("
+        "SELECT s.trace_id, s.step, max(r.at_ns) AS end_ns "
+        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id * 2 + 1 = r.node "
+        "WHERE s.kind = 'work' AND s.step IS NOT NULL GROUP BY s.trace_id, s.step"
+        ") GROUP BY trace_id ORDER BY trace_id"
     ).fetchall()
     return _Replayed(int(found[0]) if found else 0, tuple(tuple(row[0]) for row in ends))
 

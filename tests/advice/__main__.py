@@ -1,0 +1,180 @@
+"""Is the cause of a fault that was put in named first, and its gain right? `make advice`.
+
+    python tests/advice [--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]
+
+A real loop records windows with the fault and without it in turns; the simulated machine runs once
+with it and once without. Advice sees only what has the fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
+
+from faults import Fault, real_faults, real_healthy, simulated_faults, simulated_healthy
+
+if TYPE_CHECKING:
+    from tracekit.prediction.advising import Advised
+
+PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
+_LOG = logging.getLogger("advice")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a fault, and what taking it out brought; times as shares in %."""
+
+    name: str
+    expected: str | None
+    said: str | None
+    gain_pct: float | None = None
+    low_pct: float | None = None
+    high_pct: float | None = None
+    true_pct: float | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the cause stands first, or nothing where there is none."""
+        return self.said == self.expected
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the interval of the gain holds what came."""
+        if self.low_pct is None or self.high_pct is None or self.true_pct is None:
+            return False
+        return self.low_pct <= self.true_pct <= self.high_pct
+
+    def line(self) -> str:
+        """Return it as a row of a Markdown table."""
+        cells = [self.name, self.expected or "–", self.said or "–"]
+        if self.gain_pct is None:
+            cells += ["–", "–", "–"]
+        else:
+            cells.append(f"{self.gain_pct:.1f}")
+            cells.append(f"{self.low_pct:.1f} to {self.high_pct:.1f}")
+            cells.append("–" if self.true_pct is None else f"{self.true_pct:.1f}")
+        cells += ["yes" if self.is_named else "**no**"]
+        cells += ["–" if self.true_pct is None else "yes" if self.is_held else "**no**"]
+        return f"| {' | '.join(cells)} |"
+
+
+def simulated(fault: Fault) -> Judged:
+    """Return what is said of a simulated machine."""
+    import tracekit
+    from simulated_machine import simulate
+    from simulated_program import Machine
+
+    machine = simulate(Machine(**fault.faulty))
+    with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
+        machine.write(Path(name))
+        with tracekit.open(name, cache=False) as trace:
+            advised = trace.advise()
+    if fault.rule is None:
+        return _judged(fault, [advised], None)
+    ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
+    return _judged(fault, [advised], 100 * (1 - ratio))
+
+
+def real(fault: Fault, rounds: int, steps: int) -> Judged:
+    """Return what is said of a loop on this machine."""
+    import tracekit
+
+    from pairs import Pair
+
+    # Its directory is a name that any test may have as a module.
+    record = _predictions().record
+    pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks)
+    with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
+        folder = Path(name)
+        record(pair, folder, rounds, steps)
+        advised, before, after = [], [], []
+        for number in range(rounds):
+            with tracekit.open(folder / f"a{number}", cache=False) as trace:
+                advised.append(trace.advise())
+                before.append(trace.predict("host x1").recorded_ns)
+            with tracekit.open(folder / f"b{number}", cache=False) as trace:
+                after.append(trace.predict("host x1").recorded_ns)
+    true_pct = 100 * (1 - statistics.median(after) / statistics.median(before))
+    return _judged(fault, advised, None if fault.rule is None else true_pct)
+
+
+def _predictions():  # type: ignore[no-untyped-def]
+    import importlib.util
+
+    path = HERE.parent / "predictions" / "__main__.py"
+    spec = importlib.util.spec_from_file_location("predictions_main", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _judged(fault: Fault, advised: Sequence[Advised], true_pct: float | None) -> Judged:
+    """Return what most of several recordings say first."""
+    first = [one.advice[0].candidate.rule if one.advice else None for one in advised]
+    said = Counter(first).most_common(1)[0][0]
+    found = [one.advice[0] for one in advised if one.advice and one.advice[0].candidate.rule == said]
+    if not found:
+        return Judged(fault.name, fault.rule, said, true_pct=true_pct)
+    median = statistics.median
+    return Judged(
+        fault.name,
+        fault.rule,
+        said,
+        median(one.prediction.gain_pct or 0.0 for one in found),
+        median(one.range_pct[0] for one in found),
+        median(one.range_pct[1] for one in found),
+        true_pct,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Judge all faults and log the table."""
+    parser = argparse.ArgumentParser(prog="make advice")
+    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=20261124)
+    parser.add_argument("--real", action="store_true", help="only real loops")
+    parsed = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    judged = []
+    for is_real, faults in (
+        (False, [*simulated_faults(parsed.seed), *simulated_healthy(parsed.seed)]),
+        (True, [*real_faults(parsed.seed), *real_healthy(parsed.seed)]),
+    ):
+        for fault in faults:
+            if parsed.only not in fault.name or (parsed.real and not is_real):
+                continue
+            began = time.monotonic()
+            judged.append(
+                real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
+            )
+            _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
+    faults_only = [one for one in judged if one.expected]
+    _LOG.info(
+        "%d of %d causes first, %d of %d intervals hold, %d of %d healthy runs silent",
+        sum(one.is_named for one in faults_only),
+        len(faults_only),
+        sum(one.is_held for one in faults_only),
+        len(faults_only),
+        sum(one.said is None for one in judged if one.expected is None),
+        sum(one.expected is None for one in judged),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Programs with one fault each, drawn by a seed, and the same programs without it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault whose cause is known.
+
+    Attributes:
+        name: what is wrong.
+        rule: the rule that has to name it first; None where there is nothing to say.
+        faulty: what is set where it is there: knobs of a simulated machine, or
+            `loops.Options`.
+        healthy: what is set where it has been taken out.
+        ranks: processes, of a real loop.
+    """
+
+    name: str
+    rule: str | None
+    faulty: dict[str, Any] = field(default_factory=dict)
+    healthy: dict[str, Any] = field(default_factory=dict)
+    ranks: int = 1
+
+
+def simulated_faults(seed: int) -> list[Fault]:
+    """Return faults of the simulated machine, which has a device."""
+    draw = random.Random(seed)
+    near = draw.uniform
+
+    def base(**knobs: Any) -> dict[str, Any]:
+        return {
+            "seed": draw.randrange(1_000),
+            "steps": 5,
+            "synchronise": "none",
+            "gemm_ns": round(near(90_000, 160_000)),
+            "python_ns": round(near(2_000, 5_000)),
+            "load_ns": 5_000,
+            "has_elementwise": False,
+        } | knobs
+
+    def fault(name: str, rule: str, shared: dict[str, Any], **wrong: Any) -> Fault:
+        return Fault(name, rule, shared | wrong, shared)
+
+    four = {"ranks": 4}
+    quick = {"gemm_ns": 30_000, "python_ns": round(near(2_000, 5_000))}
+    slow = base(load_ns=round(near(4e6, 8e6)))
+    short = base(gemm_ns=9_000)
+    return [
+        fault("item in each step", "advice_sync", base(**quick), item_every=1),
+        fault("stream synchronised", "advice_sync", base(**quick), synchronise="stream"),
+        fault("device synchronised", "advice_sync", base(**quick), synchronise="device"),
+        fault("pageable batches", "advice_copies", base(batch_copy="pinned", copy_ns=30_000),
+              batch_copy="pageable", copy_ns=round(near(3e5, 6e5))),
+        Fault("loader without workers", "advice_loading", slow, slow | {"load_workers": 3}),
+        Fault("slow launches", "advice_launch_bound", short | {"python_ns": 6_000},
+              short | {"python_ns": 600, "op_ns": 300, "launch_call_ns": 300}),
+        fault("nothing hidden", "advice_exposed_comm", base(**four, bandwidth_gb_per_s=30),
+              overlaps=False),
+        fault("one slow rank", "advice_slow_rank", base(**four), slow_rank=draw.randrange(4),
+              slow_rank_factor=near(1.3, 2)),
+        fault("one slow rank, clocks apart", "advice_slow_rank",
+              base(**four, clock_offset_ns=3_000_000), slow_rank=draw.randrange(4)),
+    ]  # fmt: skip
+
+
+def simulated_healthy(seed: int) -> list[Fault]:
+    """Return machines about which there is nothing to say."""
+    draw = random.Random(seed)
+    base = {"synchronise": "none", "load_ns": 5_000, "steps": 5, "has_elementwise": False}
+    return [
+        Fault("device bound", None, base | {"seed": draw.randrange(1_000)}),
+        Fault("long kernels", None, base | {"gemm_ns": round(draw.uniform(2e5, 4e5))}),
+        Fault("graphs", None, base | {"has_graph": True, "seed": draw.randrange(1_000)}),
+        Fault("workers", None, base | {"load_ns": 800_000, "load_workers": 2}),
+        Fault("four ranks", None, base | {"ranks": 4, "seed": draw.randrange(1_000)}),
+    ]
+
+
+def real_faults(seed: int) -> list[Fault]:
+    """Return faults of training loops on this machine."""
+    draw = random.Random(seed)
+
+    def base(**options: Any) -> dict[str, Any]:
+        return {
+            "width": draw.choice((256, 384, 512)),
+            "layers": draw.choice((2, 3, 4)),
+            "batch": draw.choice((48, 64, 96)),
+            "stack": True,
+        } | options
+
+    def fault(name: str, rule: str, shared: dict[str, Any], ranks: int = 1, **wrong: Any) -> Fault:
+        return Fault(name, rule, shared | wrong, shared, ranks)
+
+    def swapped(name: str, rule: str, wrong: dict[str, Any], right: dict[str, Any],
+                ranks: int = 1, **shared: Any) -> Fault:  # fmt: skip
+        common = base(**shared)
+        return Fault(name, rule, common | wrong, common | right, ranks)
+
+    two = {"ddp": True}
+    sleep = {"load_ms": round(draw.uniform(10, 30), 1)}
+    slow = {"load_ms": round(draw.uniform(60, 90), 1)}
+    large = {"width": 768, "hidden": 3072, "batch": 8, "layers": 3}
+    uneven = draw.choice((80, 96, 112))
+    return [
+        swapped("loader that sleeps", "advice_loading", sleep, sleep | {"workers": 2}),
+        swapped("one worker that is too slow", "advice_loading", slow | {"workers": 1},
+                {"workers": 1}),
+        fault("sleep in the loop", "advice_python", base(), pause_ms=round(draw.uniform(5, 20), 1)),
+        fault("garbage collected in each step", "advice_python", base(), collect=True),
+        fault("metrics written in each step", "advice_python", base(),
+              dump=draw.randrange(3_000, 9_000)),
+        fault("Python in each batch", "advice_python", base(), python=draw.randrange(200_000, 400_000)),
+        fault("recomputation without need", "advice_recompute", base(modules=True), recompute=True),
+        swapped("Adam by single ops", "advice_optimizer", {"optimizer": "single"},
+                {"optimizer": "fused"}, **large),
+        swapped("Adam by single ops, small tensors", "advice_optimizer", {"optimizer": "single"},
+                {"optimizer": "fused"}, width=64, hidden=64, layers=8, batch=16),
+        swapped("attention in pieces", "advice_attention", {"attention": "pieces"},
+                {"attention": "fused"}, width=128, hidden=128, modules=True,
+                batch=draw.choice((512, 768))),
+        fault("64-bit floats", "advice_precision", base(), double=True),
+        fault("gradients set to zero", "advice_zero_grad", base(**large), keep_zeros=True),
+        fault("gradients reduced in each micro-batch", "advice_accumulation",
+              base(**two, accumulate=draw.choice((3, 4)), batch=16), 2, no_sync=False),
+        fault("tiny buckets", "advice_small_messages", base(**two, layers=8, width=128), 2,
+              bucket_mb=0.05),
+        swapped("uneven batches", "advice_slow_rank", {"batch": 32, "batch_of_rank1": uneven},
+                {"batch": (32 + uneven) // 2}, 2, **two),
+        fault("one rank sleeps", "advice_python", base(**two), 2,
+              pause_ms=round(draw.uniform(20, 50), 1)),
+        fault("slow loader of one rank", "advice_loading", base(**two), 2,
+              load_ms=round(draw.uniform(20, 50), 1), loaded_rank=1),
+    ]  # fmt: skip
+
+
+def real_healthy(seed: int) -> list[Fault]:
+    """Return training loops about which there is nothing to say."""
+    draw = random.Random(seed)
+    return [
+        Fault(name, None, {"batch": draw.choice((192, 256)), "stack": True, **options}, ranks=ranks)
+        for name, ranks, options in (
+            ("plain", 1, {}),
+            ("wide", 1, {"width": 768, "hidden": 2048, "layers": 2}),
+            ("fused optimizer", 1, {"optimizer": "fused"}),
+            ("with worker", 1, {"workers": 1}),
+            ("two ranks", 2, {"ddp": True}),
+        )
+    ]
