@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -57,6 +58,7 @@ SELECT
     ) AS what,
     'gradient accumulation' AS place,
     format('class=comm_allreduce phase=backward x{:.3f}', 1 / min(batch_count)) AS change,
+    'class=comm_allreduce phase=backward remove' AS at_most,
     max(comm_ns)::BIGINT AS cost_ns,
     'with model.no_sync(): around all backward passes but the last of a step' AS remedy,
     'tracekit query communication TRACE' AS evidence

@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -36,6 +37,7 @@ SELECT
     ) AS what,
     'the caching allocator' AS place,
     string_agg(format('call={} remove', chosen_name(name)), '; ' ORDER BY name) AS change,
+    NULL::VARCHAR AS at_most,
     sum(wait_ns)::BIGINT AS cost_ns,
     'PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch 2.9); no '
     || 'empty_cache() in the loop; pad batches to a few lengths' AS remedy,

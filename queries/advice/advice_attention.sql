@@ -1,7 +1,7 @@
 -- Is attention computed in pieces?
--- Products, softmax and what lies between them write the scores to memory. Fused attention does not: the products stay,
--- the softmax goes. Masks, scaling and dropout of the scores go too, but cannot be told from other work: the gain is a
--- lower bound.
+-- Products, softmax and what lies between them write the scores to memory. Fused attention does not: the softmax goes. Masks,
+-- scaling and dropout of the scores go too, and products get faster, but cannot be told from other work: all element-wise
+-- work of the module and half of its products at most.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -10,6 +10,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -27,25 +28,37 @@ WITH softmax AS (
 ),
 
 products AS (
-    SELECT coalesce(m.rollup_path, m.path) AS module
+    SELECT
+        coalesce(m.rollup_path, m.path) AS module,
+        any_value(a.op_name) FILTER (a.class = 'gemm') AS product,
+        count(*) FILTER (a.class = 'elementwise') AS elementwise_count
     FROM attributed_events AS a
     INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
+    WHERE
+        a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') OR a.class = 'elementwise'
     GROUP BY ALL
+),
+
+chosen AS (
+    -- Rolled up, a path has lost the numbers of its modules.
+    SELECT *, format(' module={}*', replace(chosen_name(module), '/', '*/')) AS term
+    FROM softmax
+    INNER JOIN products USING (module)
+    WHERE product IS NOT NULL
 )
 
 SELECT
     format('{} softmax kernels or ops between batched products, {}', work_count, in_ms(work_ns))
         AS what,
     module AS place,
-    -- Rolled up, a path has lost the numbers of its modules.
-    format('class=softmax module={}* remove', replace(chosen_name(module), '/', '*/')) AS change,
+    format('class=softmax{} remove', term) AS change,
+    format('class=softmax{0} remove; op={1}{0} x0.5', term, product)
+    || if(elementwise_count > 0, format('; class=elementwise{} remove', term), '') AS at_most,
     work_ns AS cost_ns,
     'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,
     format('tracekit query module_classes TRACE') AS evidence
-FROM softmax
-INNER JOIN products USING (module)
+FROM chosen
 WHERE work_ns > 0
 ORDER BY work_ns DESC, module
 LIMIT 3

@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -41,6 +42,7 @@ SELECT
     ) AS what,
     'copies from host to device' AS place,
     if(wait_ns > 0, 'sync class=memcpy_h2d remove; ', '') || 'class=memcpy_h2d remove' AS change,
+    NULL::VARCHAR AS at_most,
     wait_ns + wall_ns AS cost_ns,
     'copy the next batch beside the step: DataLoader(pin_memory=True) and '
     || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor'

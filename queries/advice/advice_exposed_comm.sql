@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -17,6 +18,7 @@ SELECT
     format('{} of {} in {} collectives is exposed', in_ms(sum(wall_ns)), class, count(*)) AS what,
     'phase backward' AS place,
     'overlap' AS change,
+    NULL::VARCHAR AS at_most,
     sum(wall_ns)::BIGINT AS cost_ns,
     if(
         class IN ('comm_allreduce', 'comm_reduce'),

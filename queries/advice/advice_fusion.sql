@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -74,6 +75,7 @@ SELECT
         format('class={} phase={} x{:.3f}', class, phase, left_ns / all_ns), '; '
         ORDER BY phase, class
     ) AS change,
+    NULL::VARCHAR AS at_most,
     sum(all_ns - left_ns)::BIGINT AS cost_ns,
     'torch.compile of the model, or fused kernels (Liger, apex, Triton)' AS remedy,
     'tracekit query module_classes TRACE' AS evidence

@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -41,6 +42,7 @@ SELECT
     ) AS what,
     'launches of ' || string_agg(phase, ', ' ORDER BY idle_ns DESC, phase) AS place,
     string_agg(format('host phase={} x0.1', phase), '; ' ORDER BY idle_ns DESC, phase) AS change,
+    string_agg(format('host phase={} remove', phase), '; ' ORDER BY idle_ns DESC, phase) AS at_most,
     sum(idle_ns)::BIGINT AS cost_ns,
     if(
         bool_or(phase IN ('decode', 'prefill', 'mixed', 'generation')),

@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -51,6 +52,7 @@ SELECT
     at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers'))
         AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
+    NULL::VARCHAR AS at_most,
     wait_ns AS cost_ns,
     if(
         has_workers,

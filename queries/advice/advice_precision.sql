@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -52,6 +53,7 @@ SELECT
         dtype = 'float',
         'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'), halved
     ) AS change,
+    if(dtype = 'double', 'kind=compute x0.5', NULL) AS at_most,
     work_ns AS cost_ns,
     if(
         dtype = 'float',

@@ -1,5 +1,6 @@
 -- Which Python calls or ranges let devices wait while they launch nothing?
--- What is open on the thread at work in the middle of an idle gap: the innermost Python function or range of the
+-- What is open on the thread at work at a quarter, the half and three quarters of an idle gap, as far as the host made it: the
+-- innermost Python function or range of the
 -- program that holds no work and no launch at all. What data loaders do is left to advice_loading.
 --
 -- Kind:     analysis
@@ -10,18 +11,23 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
 -- Invariant: cost_ns IS NULL OR cost_ns > 0
 
-WITH middle AS MATERIALIZED (
+WITH share (part_of_gap) AS (VALUES (0.25), (0.5), (0.75)),
+
+moments AS MATERIALIZED (
     SELECT
-        (trace_id, pid, busy_tid) AS part, gap_id, trace_id, idle_ns, device,
+        (g.trace_id, g.pid, coalesce(g.busy_tid, g.tid)) AS part,
+        g.trace_id, g.device,
+        g.idle_ns / 3 AS idle_ns,
         row_number() OVER () AS id,
-        busy_at_ns AS at_ns
-    FROM idle_gap
-    WHERE busy_at_ns IS NOT NULL AND cause IN ('host_bound', 'unknown')
+        (g.start_ns + g.host_ns * s.part_of_gap)::BIGINT AS at_ns
+    FROM idle_gap AS g, share AS s
+    WHERE g.host_ns > 0 AND g.cause NOT IN ('data_loading', 'comm_wait', 'graph_gap')
 ),
 
 named AS MATERIALIZED (
@@ -39,8 +45,8 @@ named AS MATERIALIZED (
 
 around AS MATERIALIZED (
     SELECT m.id, m.trace_id, m.device, m.idle_ns, n.name
-    FROM interval_innermost('middle', 'named') AS i
-    INNER JOIN middle AS m USING (id)
+    FROM interval_innermost('moments', 'named') AS i
+    INNER JOIN moments AS m USING (id)
     INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
 ),
 
@@ -91,6 +97,7 @@ SELECT
     'range=' || chosen_name(l.name)
     || if(r.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', r.rank))
     || ' remove' AS change,
+    NULL::VARCHAR AS at_most,
     least(l.idle_ns, t.call_ns) AS cost_ns,
     'do it less often, in another thread or process, or not at all' AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence

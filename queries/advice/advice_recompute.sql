@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -18,6 +19,7 @@ SELECT
     format('{} of work is recomputation', in_ms(sum(dur_ns))) AS what,
     'phase recompute' AS place,
     'phase=recompute remove; host phase=recompute remove' AS change,
+    NULL::VARCHAR AS at_most,
     sum(dur_ns)::BIGINT AS cost_ns,
     'no gradient checkpointing, or of fewer layers, where memory allows '
     || '(model.gradient_checkpointing_disable(); collect --opt without R)' AS remedy,

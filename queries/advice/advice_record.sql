@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -43,6 +44,7 @@ SELECT
     format('devices wait {} for the host, and no Python is in the trace', in_ms(host_ns)) AS what,
     'between launches' AS place,
     NULL::VARCHAR AS change,
+    NULL::VARCHAR AS at_most,
     host_ns AS cost_ns,
     'profile(..., with_stack=True), or collect --with-stack: then the lines are named' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
@@ -53,6 +55,7 @@ SELECT
     format('{} of {} ranks are here', rank_count, world_size) AS what,
     'other ranks' AS place,
     NULL AS change,
+    NULL::VARCHAR AS at_most,
     NULL AS cost_ns,
     'open the folder of all ranks: who waits for whom shows only there' AS remedy,
     'tracekit query trace TRACE' AS evidence

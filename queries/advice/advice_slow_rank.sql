@@ -8,6 +8,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -37,6 +38,7 @@ SELECT
     ) AS what,
     format('rank {}', rank) AS place,
     'ranks=median' AS change,
+    NULL::VARCHAR AS at_most,
     more_ns AS cost_ns,
     'equal work (lengths of sequences, layers of a stage), else the device: clocks, heat, another '
     || 'process, its node' AS remedy,

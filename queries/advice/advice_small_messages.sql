@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -33,7 +34,9 @@ SELECT
         median_bytes, in_ms(comm_ns)
     ) AS what,
     class AS place,
-    format('latency class={} x0.1', class) AS change,
+    -- Of so short messages latency is all that counts on any link.
+    if(median_bytes < 65536, '', 'latency ') || format('class={} x0.1', class) AS change,
+    NULL::VARCHAR AS at_most,
     comm_ns AS cost_ns,
     'larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size and '
     || 'allgather_bucket_size (DeepSpeed), fully_shard of whole blocks (FSDP)' AS remedy,

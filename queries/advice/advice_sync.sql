@@ -10,6 +10,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -76,6 +77,7 @@ SELECT
         op IS NULL, format('sync name={} remove', chosen_name(call_name)),
         format('sync op={} remove', chosen_name(op))
     ) AS change,
+    NULL::VARCHAR AS at_most,
     wait_ns AS cost_ns,
     CASE
         WHEN op IN ('aten::_local_scalar_dense', 'aten::item')

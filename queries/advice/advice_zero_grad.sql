@@ -9,6 +9,7 @@
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
 --   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
 --   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
 --   remedy    VARCHAR  what to do
 --   evidence  VARCHAR  the command that shows it
@@ -18,6 +19,7 @@ SELECT
     format('{} kernels or ops set gradients to zero, {}', count(*), in_ms(sum(a.dur_ns))) AS what,
     'Optimizer.zero_grad' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
+    NULL::VARCHAR AS at_most,
     sum(a.dur_ns)::BIGINT AS cost_ns,
     'optimizer.zero_grad(set_to_none=True), which is the default' AS remedy,
     'tracekit query modules TRACE --phase optimizer' AS evidence

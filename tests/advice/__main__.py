@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
 
-from faults import Fault, real_faults, real_healthy, simulated_faults, simulated_healthy
+from seeded_faults import Fault, real_faults, real_healthy, simulated_faults, simulated_healthy
 
 if TYPE_CHECKING:
     from tracekit.prediction.advising import Advised

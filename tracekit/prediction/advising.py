@@ -7,15 +7,16 @@ them gains anything, the replay says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.prediction.predicting import Prediction, Predictor
 
-COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
+COLUMNS = ("what", "place", "change", "at_most", "cost_ns", "remedy", "evidence")
 """The columns of a rule, whose last is the command that shows what was seen."""
 
 SEPARATOR = "; "
@@ -36,6 +37,7 @@ class Candidate:
     what: str
     place: str | None
     changes: tuple[str, ...]
+    at_most: tuple[str, ...]
     cost_ns: int | None
     remedy: str
     evidence: str | None
@@ -123,9 +125,11 @@ def advise(
         QueryError: a rule has failed, or one of its changes is none.
     """
     candidates = [
-        Candidate(name, what, place, _parted(change), cost_ns, remedy, evidence)
+        Candidate(
+            name, what, place, _parted(change), _parted(at_most), cost_ns, remedy, evidence
+        )
         for name, answer in rules
-        for what, place, change, cost_ns, remedy, evidence in answer().rows
+        for what, place, change, at_most, cost_ns, remedy, evidence in answer().rows
     ]
     undecided = [(one, "it is not recorded") for one in candidates if not one.changes]
     candidates = [one for one in candidates if one.changes]
@@ -142,6 +146,9 @@ def advise(
             if replay.gain_ns(one.changes) < least_ns:
                 continue
             told = replay.predict(one.changes)
+            if one.at_most:
+                low_ns = replay.predict(one.at_most).low_ns
+                told = replace(told, low_ns=min(told.low_ns, low_ns))
         except QueryError as error:
             undecided.append((one, error.message))
             continue
@@ -169,10 +176,14 @@ def _ranked(found: Sequence[_Found]) -> list[_Found]:
 
 def _is_simpler(one: _Found, other: _Found) -> bool:
     return (
-        len(one[0].changes) < len(other[0].changes)
+        _size(one[0]) < _size(other[0])
         and one[1].low_ns <= (other[1].predicted_ns or 0)
         and (one[1].predicted_ns or 0) <= other[1].high_ns
     )
+
+
+def _size(one: Candidate) -> tuple[int, float]:
+    return len(one.changes), math.inf if one.cost_ns is None else one.cost_ns
 
 
 def _joined(found: Sequence[_Found], replay: Predictor) -> tuple[Advice, ...]:

@@ -47,7 +47,7 @@ def simulated_faults(seed: int) -> list[Fault]:
         return Fault(name, rule, shared | wrong, shared)
 
     four = {"ranks": 4}
-    quick = {"gemm_ns": 30_000, "python_ns": round(near(2_000, 5_000))}
+    quick = {"gemm_ns": 20_000, "copy_ns": 2_000, "python_ns": round(near(1_000, 3_000))}
     slow = base(load_ns=round(near(4e6, 8e6)))
     short = base(gemm_ns=9_000)
     return [

@@ -1,0 +1,149 @@
+"""Advice as a whole: the cause comes first, its gain is right, and nothing is said of the healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_result import CliResult
+from seeded_faults import Fault, simulated_faults, simulated_healthy
+from simulated_machine import simulate
+from simulated_program import Machine
+
+import tracekit
+from tracekit.prediction.advising import Advised, advise
+from tracekit.analysis.result import Column, Result
+from traces_by_hand import call, span, work
+
+Tiny = Callable[..., Path]
+SEED = 4_711
+
+
+def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
+    machine = simulate(Machine(**fault.faulty))
+    machine.write(folder)
+    with tracekit.open(folder, cache=False) as trace:
+        return trace.advise(), machine.window_ns
+
+
+@pytest.mark.parametrize("fault", simulated_faults(SEED), ids=lambda fault: fault.name)
+def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Path) -> None:
+    advised, window_ns = _advised(fault, tmp_path)
+    first = advised.advice[0]
+    assert first.candidate.rule == fault.rule
+    true_pct = 100 * (1 - simulate(Machine(**fault.healthy)).window_ns / window_ns)
+    low, high = first.range_pct
+    assert low <= true_pct <= high
+    assert first.prediction.gain_pct == pytest.approx(true_pct, abs=2)
+
+
+@pytest.mark.parametrize("fault", simulated_healthy(SEED), ids=lambda fault: fault.name)
+def test_nothing_is_said_of_what_is_healthy(fault: Fault, tmp_path: Path) -> None:
+    advised, _ = _advised(fault, tmp_path)
+    assert advised.advice == ()
+
+
+def _waiting() -> list[dict[str, Any]]:
+    """Return two steps of 100 µs each, half of which the host waits for a call of its own."""
+    events = []
+    for number, start in enumerate((0, 100, 200)):
+        events += [
+            span("user_annotation", f"ProfilerStep#{number}", start, start + 100),
+            span("user_annotation", "write_log", start, start + 50),
+            *work(start + 52, start + 55, start + 95, number + 1),
+            call(start + 60, start + 98, 10 + number, "cudaDeviceSynchronize"),
+        ]
+    return events
+
+
+def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
+    with tracekit.open(tiny_trace(_waiting()), cache=False) as trace:
+        advised = trace.advise()
+    first = advised.as_result().to_dicts()[0]
+    assert first["rule"] == "advice_python"
+    assert first["change"] == "range=write_log remove"
+    # The window is from 55 to 295 µs, and two of the three logs lie in it.
+    assert (advised.recorded_ns, first["gain_ns"]) == (240_000, 100_000)
+    assert first["step_gain_ns"] == 33_333
+    assert first["low_pct"] <= first["gain_pct"] <= first["high_pct"]
+    assert [one.joint_gain_pct for one in advised.advice] == sorted(
+        one.joint_gain_pct for one in advised.advice
+    )
+
+
+def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
+    path = tiny_trace(_waiting())
+    told = cli("advise", path)
+    assert told.exit_code == 0
+    assert told.stdout.startswith("1. 41.7 % (")
+    assert f"tracekit predict {path} --change 'range=write_log remove'" in told.stdout
+    rows = cli("advise", path, "--format", "json").json()
+    assert rows[0]["where"] == "write_log"
+    healthy = tiny_trace([*work(0, 5, 100, 1), *work(50, 100, 200, 2)])
+    assert cli("advise", healthy).stdout == "nothing worth changing above 1 %\n"
+
+
+def test_a_rule_of_the_users_own(tiny_trace: Tiny, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    columns = [
+        *("what VARCHAR", "place VARCHAR", "change VARCHAR", "at_most VARCHAR", "cost_ns BIGINT"),
+        *("remedy VARCHAR", "evidence VARCHAR"),
+    ]
+    header = ["-- Is there a kernel?", "--", "-- Kind: analysis", "-- Scope: run", "-- Columns:"]
+    header += [f"--   {column}  as in the rules that come with tracekit" for column in columns]
+    sql = (
+        "SELECT 'kernels' AS what, 'device' AS place, 'kind=compute x0.5' AS change, "
+        "NULL::VARCHAR AS at_most, sum(dur_ns)::BIGINT AS cost_ns, 'buy' AS remedy, "
+        "NULL::VARCHAR AS evidence FROM attributed_events"
+    )
+    (folder / "half_kernels.sql").write_text("\n".join([*header, sql]), "utf-8")
+    with tracekit.open(tiny_trace(work(0, 5, 100, 1)), cache=False, queries=[folder]) as trace:
+        (only,) = trace.advise().advice
+    assert (only.candidate.rule, only.candidate.remedy) == ("half_kernels", "buy")
+    assert only.prediction.gain_pct == pytest.approx(50, abs=0.1)
+
+
+class _Replay:
+    """A replay whose answers are given: gains in ns of 1,000 by the first change."""
+
+    recorded_ns, step_count = 1_000, 0
+
+    def __init__(self, gains: dict[str, tuple[int, int, int]]) -> None:
+        self.gains = gains
+
+    def gain_ns(self, changes: Sequence[str]) -> int:
+        return sum(self.gains[change][1] for change in changes)
+
+    def predict(self, changes: Sequence[str]) -> tracekit.prediction.predicting.Prediction:
+        from tracekit.prediction.predicting import Prediction
+
+        low, gain, high = self.gains[changes[0]]
+        ends = (1_000 - gain, 1_000 - high, 1_000 - low)
+        return Prediction((*changes,), 1_000, *ends, 0.0, 0.0, ())
+
+
+def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
+    result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdefg"), [*rows])
+    found = advise([("rule", lambda: result)], lambda: _Replay(gains))  # type: ignore[arg-type, return-value]
+    return [one.candidate.what for one in found.advice]
+
+
+def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
+    return (what, None, change, None, cost_ns, "do it", None)
+
+
+def test_of_two_that_cannot_be_told_apart_the_simpler_change_comes_first() -> None:
+    gains = {"broad": (80, 100, 120), "more": (0, 0, 0), "narrow": (70, 90, 110)}
+    rows = (_row("two changes", "broad; more"), _row("one change", "narrow"))
+    assert _ranked(gains, *rows) == ["one change", "two changes"]
+    gains["narrow"] = (50, 60, 70)
+    assert _ranked(gains, *rows) == ["two changes", "one change"]
+
+
+def test_what_gains_less_than_its_noise_is_not_said() -> None:
+    gains = {"noise": (-5, 20, 40), "little": (8, 9, 10), "cheap": (80, 90, 100)}
+    rows = (_row("noise", "noise"), _row("little", "little"), _row("cheap", "cheap", cost_ns=9))
+    assert _ranked(gains, *rows) == []

@@ -1,0 +1,201 @@
+"""What each rule sees in a trace of a few events, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import call, kernel, span, work
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.prediction.advising import COLUMNS
+
+Tiny = Callable[..., Path]
+
+H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"
+RULES = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
+
+
+def said(path: Path, rule: str) -> list[dict[str, Any]]:
+    with tracekit.open(path, cache=False) as trace:
+        return trace.query(f"advice_{rule}").to_dicts()
+
+
+def changes(path: Path, rule: str) -> list[tuple[str, int | None]]:
+    return [(row["change"], row["cost_ns"]) for row in said(path, rule)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_the_columns_of_one(rule: str) -> None:
+    assert load_catalog().analysis(rule).column_names == COLUMNS
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_kernel_alone_is_nothing_to_change(rule: str, tiny_trace: Tiny) -> None:
+    path = tiny_trace([*work(0, 5, 100, 1), *work(10, 100, 200, 2)])
+    assert said(path, rule.removeprefix("advice_")) == []
+
+
+def test_waits_by_op_and_by_call(tiny_trace: Tiny) -> None:
+    events = [
+        *work(0, 5, 100, 1),
+        span("cpu_op", "aten::item", 10, 120),
+        span("cpu_op", "aten::_local_scalar_dense", 11, 119),
+        call(12, 13, 2, "cudaMemcpyAsync"),
+        kernel(D2H, 100, 102, 2),
+        call(14, 110, 3, "cudaStreamSynchronize"),
+        *work(130, 135, 200, 4),
+        call(140, 202, 5, "cudaDeviceSynchronize"),
+    ]
+    assert changes(tiny_trace(events), "sync") == [
+        ("sync op=aten::_local_scalar_dense remove", 96_000),
+        ("sync name=cudaDeviceSynchronize remove", 62_000),
+    ]
+
+
+def test_copies_from_pageable_memory(tiny_trace: Tiny) -> None:
+    events = [
+        call(0, 30, 1, "cudaMemcpyAsync"),
+        kernel(H2D, 20, 40, 1, bytes=1000),
+        *work(50, 55, 100, 2),
+    ]
+    (row,) = said(tiny_trace(events), "copies")
+    assert row["change"] == "sync class=memcpy_h2d remove; class=memcpy_h2d remove"
+    assert row["cost_ns"] == 30_000 + 20_000
+    assert "1 copies to the device, 1 from pageable memory, of 1,000 bytes" in row["what"]
+
+
+def test_allocator_behind_the_first_step(tiny_trace: Tiny) -> None:
+    events = [
+        span("user_annotation", "ProfilerStep#0", 0, 100),
+        call(10, 60, 1, "cudaMalloc"),
+        *work(70, 75, 90, 2),
+        span("user_annotation", "ProfilerStep#1", 100, 200),
+        call(110, 150, 3, "cudaMalloc"),
+        call(150, 155, 4, "cudaFree"),
+        *work(170, 175, 190, 5),
+    ]
+    assert changes(tiny_trace(events), "allocator") == [
+        ("call=cudaFree remove; call=cudaMalloc remove", 45_000)
+    ]
+
+
+def test_a_loader_and_its_workers(tiny_trace: Tiny) -> None:
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    step = [
+        span("user_annotation", name, 0, 60),
+        span("python_function", "torch/utils/data/dataloader.py(701): __next__", 1, 59),
+        *work(61, 65, 100, 1),
+    ]
+    # 60 of 100 µs: two workers make a batch in the other 40, and one more for luck.
+    assert changes(tiny_trace(step), "loading") == [("loading workers=3", 60_000)]
+    step[0] = span("user_annotation", name.replace("Single", "Multi") + "_MultiProcessing", 0, 60)
+    step[0]["name"] = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    assert changes(tiny_trace(step), "loading") == [("loading remove", 60_000)]
+
+
+def test_a_python_call_without_launches(tiny_trace: Tiny) -> None:
+    events = [
+        *work(0, 5, 20, 1),
+        span("python_function", "train.py(1): main", 0, 200),
+        span("python_function", "log.py(7): write [all]", 30, 130),
+        *work(140, 145, 160, 2),
+    ]
+    # The gap is from 20 to 145: main has launches in it, and is no leaf.
+    assert changes(tiny_trace(events), "python") == [
+        ("range=log.py(7):?write??all? remove", 100_000)
+    ]
+
+
+def test_launches_that_come_late(tiny_trace: Tiny) -> None:
+    events = [span("user_annotation", "tk/phase/forward", 0, 200)]
+    for start in (0, 40, 80, 120):
+        events += [span("cpu_op", "aten::add", start, start + 39)]
+        events += work(start + 30, start + 35, start + 40, start + 1)
+    (row,) = said(tiny_trace(events), "launch_bound")
+    assert row["change"] == "host phase=forward x0.1"
+    assert row["at_most"] == "host phase=forward remove"
+    assert row["cost_ns"] == 3 * 35_000
+
+
+def test_a_single_tensor_optimizer(tiny_trace: Tiny) -> None:
+    events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
+    for number in range(30):
+        name = ("aten::mul_", "aten::lerp_", "aten::addcdiv_")[number % 3]
+        events.append(span("cpu_op", name, 10 + 50 * number, 20 + 50 * number))
+        events += work(12 + 50 * number, 14 + 50 * number, 24 + 50 * number, number + 1)
+    (row,) = said(tiny_trace(events), "optimizer")
+    assert row["change"] == "module=(optimizer) x0.350; range=Optimizer.step#* x0.100"
+    assert row["place"] == "optimizer by single ops"
+
+
+def test_gradients_set_to_zero(tiny_trace: Tiny) -> None:
+    events = [
+        span("user_annotation", "Optimizer.zero_grad#SGD.zero_grad", 0, 50),
+        span("cpu_op", "aten::zero_", 2, 20),
+        *work(5, 10, 30, 1),
+        *work(60, 70, 90, 2),
+    ]
+    assert changes(tiny_trace(events), "zero_grad") == [
+        ("range=Optimizer.zero_grad#* remove", 20_000)
+    ]
+
+
+def test_layouts_that_are_converted(tiny_trace: Tiny) -> None:
+    events = [
+        *work(0, 5, 15, 1, "void cudnn::ops::nchwToNhwcKernel<float>"),
+        *work(10, 20, 25, 2, "void cudnn::ops::nhwcToNchwKernel<float>"),
+        *work(20, 30, 90, 3),
+    ]
+    assert changes(tiny_trace(events), "layout") == [
+        ("name=*nchwToNhwc* remove; name=*nhwcToNchw* remove", 15_000)
+    ]
+
+
+def test_products_of_doubles(tiny_trace: Tiny) -> None:
+    types = {"Input type": ["double", "double"], "Input Dims": [[8, 8], [8, 8]]}
+    events = [
+        span("cpu_op", "aten::mm", 0, 10, **types),
+        *work(2, 10, 50, 1, "dgemm_kernel"),
+        span("cpu_op", "aten::mm", 20, 30, **{"Input type": ["float", "float"]}),
+        *work(22, 50, 70, 2, "sgemm_kernel"),
+    ]
+    # Of floats nothing is said where no peak of the device is known.
+    assert changes(tiny_trace(events), "precision") == [("class=gemm op=aten::mm x0.5", 40_000)]
+
+
+def test_an_offloaded_optimizer(tiny_trace: Tiny) -> None:
+    events = [
+        span("user_annotation", "Optimizer.step#Adam.step", 0, 100),
+        call(0, 1, 1, "cudaMemcpyAsync"),
+        kernel("Memcpy DtoH (Device -> Pinned)", 5, 25, 1),
+        call(30, 31, 2, "cudaMemcpyAsync"),
+        kernel("Memcpy HtoD (Pinned -> Device)", 35, 50, 2),
+    ]
+    assert changes(tiny_trace(events), "offload") == [
+        (
+            "class=memcpy_h2d phase=optimizer remove; class=memcpy_d2h phase=optimizer remove",
+            35_000,
+        )
+    ]
+
+
+def test_chains_of_short_kernels(tiny_trace: Tiny) -> None:
+    events = [span("python_function", "nn.Module: MLP_0", 0, 100, **{"Python module id": 0})]
+    for number, (start, end) in enumerate(((10, 20), (20, 50), (50, 60)), start=1):
+        events.append(span("cpu_op", "aten::mul", 8 * number, 8 * number + 7))
+        name = "void at::native::vectorized_elementwise_kernel<4>"
+        events += work(8 * number + 1, start, end, number, name)
+    # Of 50 µs the longest, of 30, is left.
+    (row,) = said(tiny_trace(events), "fusion")
+    assert (row["cost_ns"], row["place"]) == (20_000, "most in MLP")
+    assert row["change"].endswith(" x0.600")
+
+
+def test_what_is_not_recorded(tiny_trace: Tiny) -> None:
+    events = [*work(0, 5, 20, 1), span("cpu_op", "aten::add", 30, 200), *work(190, 195, 210, 2)]
+    path = tiny_trace(events, distributedInfo={"rank": 0, "world_size": 4})
+    assert [row["place"] for row in said(path, "record")] == ["between launches", "other ranks"]
